@@ -4,16 +4,16 @@ with machines that were not fitted.
     python benchmarks/area_model.py [--liberty FILE|NAME] [--write]
 
 The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Each machine is a
-numbered draw. The draws below HELD_OUT are the training machines. Training machines that are left out of a fit in turn
-decide the interval of predictions, and whether the structured model is used alone or with XGBoost on its residuals. The
-draws from HELD_OUT on are predicted once, and no fit may use them. They are few, so the share of them that is inside
-the interval is known to some 4% only; fit and interval are therefore also repeated on SPLITS random splits of the
-training machines.
+numbered draw. The draws below HELD_OUT are the training machines. Each training machine is predicted once by a fit
+without it; the errors decide the interval of predictions, and whether the structured model is used alone or with
+XGBoost on its residuals. The draws from HELD_OUT on are predicted once, and no fit may use them. They are few, so the
+share of them that is inside the interval is known to some 4% only; fit and interval are therefore also repeated on
+SPLITS random splits of the training machines.
 
-Machines share modules: `seen_in_training` is the share of the predicted machines' logic in modules that some training
-machine has too, and the number of predicted machines whose longest path some training machine has too. The difference
-between synthesis by module and of a whole machine is in benchmarks/results/flat_synthesis.json
-(`benchmarks/flat_synthesis.py`). --write keeps the figures in benchmarks/results/area_model.json and the coefficients
+Machines share modules. `seen_in_training` has the share of the predicted machines' logic in modules that a training
+machine has too, and the number of predicted machines whose longest path a training machine has too.
+benchmarks/results/flat_synthesis.json (`benchmarks/flat_synthesis.py`) compares synthesis module by module with
+synthesis of the whole machine. --write stores the figures in benchmarks/results/area_model.json and the coefficients
 in codesign/technology/cell_model.json.
 """
 

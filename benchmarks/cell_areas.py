@@ -81,7 +81,7 @@ on which models are fitted, number of held-out draws.
 """
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products a cycle of small machines: those with a chain memory (on-chip memory between layers), with
-extensions of EXTRAS, or with the extension `rows`, `sweep`, `wide_loads`or `fold`.
+extensions of EXTRAS, or with the extension `rows`, `sweep`, `wide_loads` or `fold`.
 """
 
 

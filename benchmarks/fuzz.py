@@ -125,8 +125,8 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 
 def _refusals(operators: dict[str, list[int]]) -> str:
-    """A text for kinds that draw graphs: the number of operators that occurred and, for each operator, the share of
-    graphs with it that were rejected because of it.
+    """A text for kinds that draw graphs: the number of operators that occurred and, for each operator, the share of the
+    graphs with the operator that were rejected because of the operator.
     """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]

@@ -261,7 +261,9 @@ def _convolution(
     kind: str,
     lanes: int,
 ) -> Program:
-    """The program of a convolution, from and to blocks of `lanes` channels, as far as there are so many."""
+    """The program of a convolution. Inputs are in blocks of `lanes` channels, or of one channel if the channels of a
+    group are no multiple of `lanes`; outputs in blocks of `lanes` channels, or of a group's filters if these are fewer.
+    """
     window = _window(kernel, stride, dilation)
     shape = Convolution(
         batch=batch, channels=channels, filters=filters, groups=groups, height=size, width=size, window=window
@@ -275,7 +277,9 @@ def _convolution(
 
 
 def _transposed(size: int, channels: int, filters: int, kernel: int, stride: int, lanes: int) -> Program:
-    """The program of a transposed convolution, from and to blocks of `lanes` channels, as far as there are so many."""
+    """The program of a transposed convolution. Inputs are in blocks of `lanes` channels, outputs in blocks of `lanes`
+    channels or of all filters, if there are fewer.
+    """
     window, padding = transposed_window("", kernel, stride)
     shape = Convolution(
         batch=1,

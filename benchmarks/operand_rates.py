@@ -5,8 +5,8 @@ uses them to predict energy.
 
 A network is compiled for a machine (accelerator configuration) and run with its own weights on seeded inputs. The
 measured rates are then tested on other machines and on the networks OTHERS: energy predicted from the rates is compared
-with energy predicted from each program's own operands. The intervals of predicted energy contain the root mean square
-of these errors as the error of the rates. --write stores the rates in codesign/technology/operand_rates.json, the
+with energy predicted from each program's own operands. The root mean square of the differences, the error of the rates,
+widens the intervals of predicted energy. --write stores the rates in codesign/technology/operand_rates.json, the
 figures in benchmarks/results/operand_rates.json.
 """
 

@@ -7,7 +7,7 @@ The parts, in this order:
     results    files of results with other cycles than the simulator gives now: the file's own command is run again
     tables     tables and pictures of the pages (benchmarks/readme.py)
     tutorials  outputs of docs/tutorials (tests/helpers/tutorials.py)
-    notebooks  outputs of notebooks, those of cells that measure apart (notebooks/run_notebooks.py)
+    notebooks  outputs of notebooks, except those of cells that measure times (notebooks/run_notebooks.py)
 
 With --check nothing is written: results and tables are compared, and exit code 1 says that something differs; the tests
 compare tutorials and notebooks. Times are not measured again: use `make bench` on an idle computer.

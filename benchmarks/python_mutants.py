@@ -8,9 +8,10 @@ into a clone, and the tests that execute its line run until one fails: fast test
 folder earlier, up to a total of LIMIT seconds (measured without a mutant). A mutant whose tests take several times as
 long as without it counts as hung, and as noticed.
 
-For a line that runs once, when its module is imported, the tests are those that execute lines that read the names set
-by it or, without such lines, any line of the file. Coverage does not record lines that numba compiles or another
-process executes: for such a line the tests of the mutant's own folder and those of networks run. Survivors are listed
+A line that runs only once, when its module is imported, sets names. For such a line the tests that execute a line which
+reads one of these names run or, if there is no such line, the tests that execute any line of the file. Coverage does
+not record lines that numba compiles or another process executes: for them the tests of the mutant's own folder and
+those of networks run. Survivors are listed
 with their lines; only a reader can decide which of them are equivalent to the original. With `--write` the result goes
 to benchmarks/results/python_mutants.json.
 """

@@ -6,9 +6,10 @@
 The modules are those of exported_networks: from torchvision, from transformers, or written with torch.nn, with seeded
 weights. Each is measured in a process of its own. `processor`: largest difference between the outputs of
 `vdla.compile(module, "llvm", args=...)` and PyTorch's, relative to the largest value; right up to 1e-4. `accelerator`:
-the same between a run of the network that `vdla.quantize(module, [...])` makes, divided between the accelerator (with
-the configuration) and this processor, and the quantized network on this processor alone; right up to 0.05, a few steps
-of a grid. `whole`: whether the accelerator ran all of the network. Exit code 1: a row is not right.
+`vdla.quantize(module, [...])` makes a quantized network; the figure is the largest relative difference between its
+outputs if it is divided between the accelerator (with the configuration) and this processor, and its outputs on this
+processor alone; right up to 0.05, a few quantization steps. `whole`: whether the accelerator ran all of the network.
+Exit code 1: a row is not right.
 """
 
 from __future__ import annotations

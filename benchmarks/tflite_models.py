@@ -1,15 +1,17 @@
-"""TFLite models beside LiteRT: the largest difference of each operator and network, and what runs on the accelerator.
+"""TFLite models compared with LiteRT: largest differences of each operator and network; and the networks' cycles on the
+accelerator.
 
     python benchmarks/tflite_models.py [--only NAME ...] [--json] [--write]
 
-Operators are files of one operator each, all that the frontend converts, in the forms int8, uint8, int16 with int8
-weights, hybrid (float activations, int8 weights) and float. Networks are int8, with random weights, in the shapes of
-published ones (`harness/tflite_networks.py`). `steps` is the largest difference of our outputs on a processor from
-those of LiteRT's default kernels, in steps of the output or, for float outputs, relative to the largest value;
-`changed` is the share of elements that differ. `litert_steps` is the same between LiteRT's default and its reference
-kernels; null: the reference kernels refuse the model. Of networks, `accelerator_steps` is the difference of the
-simulated accelerator (`vta` with the extension `rows`), `whole` whether all of the network runs there, `cycles` its
-cycles, and `moves` the number of layers that only move elements.
+There is a model of one operator for each operator that the frontend converts, with activations of int8, uint8, int16
+(with int8 weights), float, and float with int8 weights ("hybrid"). Networks are int8, with random weights, in the
+shapes of published ones (`harness/tflite_networks.py`). `steps` is the largest difference of our outputs on a processor
+from those of LiteRT's default kernels: in quantization steps or, for float outputs, relative to the largest value.
+`changed` is the share of elements that differ. `litert_steps` is the largest difference between the outputs of LiteRT's
+default kernels and of its reference kernels; null: the reference kernels refuse the model. For networks,
+`accelerator_steps` is the largest difference of the outputs of the simulated accelerator (`vta` with the extension
+`rows`) from LiteRT's, `whole` whether the accelerator runs the whole network, `cycles` its cycles, and `moves` the
+number of layers that only move elements.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ Outputs = Sequence[np.ndarray]
 
 
 def steps(ours: Outputs, theirs: Outputs) -> float:
-    """The largest difference, in integers or relative to the largest value of a float output."""
+    """The largest difference of an output in `ours` from the same output in `theirs`: in quantization steps or, for
+    float outputs, relative to the largest value.
+    """
     found = 0.0
     for mine, other in zip(ours, theirs, strict=True):
         difference = np.abs(mine.astype(np.float64) - other.astype(np.float64)).max(initial=0)
@@ -47,14 +51,14 @@ def steps(ours: Outputs, theirs: Outputs) -> float:
 
 
 def changed(ours: Outputs, theirs: Outputs) -> float:
-    """The share of elements that differ."""
+    """The share of the elements of all outputs that differ between `ours` and `theirs`."""
     differ = sum(int((mine != other).sum()) for mine, other in zip(ours, theirs, strict=True))
     return round(differ / sum(other.size for other in theirs), 4)
 
 
 def on_processor(model: Written, content: bytes) -> dict[str, Any]:
-    """Differences of the outputs on this processor from LiteRT's, in steps of a grid, and those of LiteRT's two kernel
-    sets from each other.
+    """The row's figures `steps`, `changed` and `litert_steps`: outputs on this processor compared with LiteRT's, and
+    outputs of LiteRT's reference kernels with those of its default kernels. `content`: the file of `model`.
     """
     inputs = samples(model)
     theirs = litert(content, inputs)
@@ -75,7 +79,9 @@ def on_processor(model: Written, content: bytes) -> dict[str, Any]:
 
 
 def on_accelerator(model: Written, content: bytes) -> dict[str, Any]:
-    """The differences and cycles of the simulated accelerator; only `whole` if it does not support all of the model."""
+    """The row's figures of the simulated accelerator (differences, cycles, layers); only `whole` (False) if the
+    accelerator does not support the whole model.
+    """
     inputs = samples(model)
     try:
         compiled = compile_program(content, vta_with(("rows",)))
@@ -94,7 +100,7 @@ def on_accelerator(model: Written, content: bytes) -> dict[str, Any]:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """The row of an operator's case or of a network."""
+    """The row of the network or of the model of one operator called `name`."""
     network = name in NETWORKS
     model = NETWORKS[name]() if network else dict(cases())[name]()
     content = model.content()

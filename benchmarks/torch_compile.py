@@ -1,4 +1,4 @@
-"""Models compiled by torch.compile: the backend "vdla" beside PyTorch's own, inductor.
+"""Models compiled by torch.compile: the backend "vdla" compared with PyTorch's own backend, inductor.
 
     make .venv-torch/.installed
     .venv-torch/bin/python -m vdla.benchmarks.torch_compile [NAME ...] [--rounds N] [--json] [--write]

@@ -61,8 +61,8 @@ def compiled_meanwhile(
     """Starts another process that compiles `model` for `target` into the user's cache; `records` are values of
     --records.
 
-    The value of the context is a function that waits for that process. An error in the process is raised by the next
-    compilation of the network in this process. The other process ends with the block at the latest.
+    The value of the context is a function that waits for the other process. If that process fails, the next compilation
+    of the network in this process raises the error. At the end of the block the other process is ended.
     """
     command = [sys.executable, "-m", "vdla.codesign.compile_into_cache", str(model), target, *(records or ())]
     # A session of its own: Ctrl-C then reaches only this process, which ends the other one.
@@ -110,7 +110,7 @@ def run_cpu_alone(
 def divide_time(
     profile: Sequence[KernelTime], regions: Sequence[Region], seconds: float
 ) -> Mapping[str, float]:
-    """`seconds` divided among regions by name, in proportion to the times of their kernels.
+    """`seconds` divided among regions by name, in proportion to the times of their kernels in `profile`.
 
     A kernel belongs to the region of its first product (`PRODUCTS`), or without a product to the region of its first
     node. A kernel that computes no node of a region, such as a change of layout, belongs to the region of the kernel

@@ -93,8 +93,9 @@ def _number(text: str) -> int | float:
 
 @contextlib.contextmanager
 def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()) -> Iterator[Path]:
-    """A context with the path of a copy of `model` in which symbolic dimensions have sizes and inputs are `constants`:
-    a temporary file, removed after the block.
+    """A context with the path of a copy of `model`, a temporary file that is removed after the block. In the copy
+    symbolic dimensions have the sizes in `texts` ("sequence=128"), and inputs have the values in `constants`
+    ("axes=0,1").
 
     Without sizes and constants the path is `model` itself. Errors raised in the block name the model's own path. Raises
     UserError.

@@ -160,7 +160,8 @@ def split_launches(
     """Splits `arrays` into one dict for each launch: arrays whose first axis is k times the model's batch give k
     launches.
 
-    Raises CheckError, naming input and expected shape, for a missing or unknown name, or a wrong shape or type.
+    Raises CheckError for a missing or unknown name, or a wrong shape or type. Its message begins with `where`, the
+    source of the arrays, and names the input and the expected shape.
     """
     count = _count_launches(inputs, arrays, where)
     if count == 1:

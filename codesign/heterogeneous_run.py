@@ -249,7 +249,8 @@ def _compare(
 
 def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Arrays) -> RegionCheck:
     """The check of one region (on accelerator or CPU). The region gets ONNX Runtime's own tensors as inputs; its
-    outputs, or all its layers, are compared with ONNX Runtime's.
+    outputs, or all its layers, are compared with ONNX Runtime's tensors without (`as_written`) or with (`optimized`)
+    optimization.
     """
     compared = Compared(outputs=len(region.outputs))
     match region.code:
@@ -340,7 +341,9 @@ def account_division(
     alone: CpuAlone,
     check: DivisionCheck | None,
 ) -> DivisionAccount:
-    """The times of a partitioned run, region by region, with the result of the check."""
+    """The times of a partitioned run, region by region: `times` of each region where it ran, and `alone`, the times of
+    the regions if the CPU runs the whole network; with the result of the check.
+    """
     regions = [
         RegionAccount(
             name=region.name,

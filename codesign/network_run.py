@@ -231,7 +231,8 @@ def _layers_checked(
     abilities: Abilities,
     end_to_end: int | None = None,
 ) -> CheckAccount:
-    """The verdict of a check of each step alone, together with the end-to-end difference of the outputs.
+    """The verdict of a check of each step alone (`evaluate.compare_layers`), together with the end-to-end difference of
+    the outputs. `against`: name of the reference, for messages.
 
     `end_to_end` is that difference; if it is None, the difference from ONNX Runtime without optimization is computed.
     """

@@ -74,7 +74,7 @@ def _table_sizes(
     name: str, readers: Mapping[str, list[onnx.NodeProto]], shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[int]:
     """Yields the sizes of the axes of look-up tables that the values of tensor `name` index, directly or through views
-    of the tensor.
+    of the tensor. `readers`: for each tensor, the nodes that read it; `shapes`: shapes of tensors.
     """
     for node in readers.get(name, ()):
         if node.op_type in ("Gather", "GatherElements") and node.input[1] == name:

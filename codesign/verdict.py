@@ -45,7 +45,8 @@ Differences in rounding add up over dozens of layers; a wrong tensor would cause
 def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: str = "float32") -> float:
     """Tolerance of max |a - b| / max |b|, for a reference whose results do not depend on its optimization.
 
-    `floats` is the coarsest float type in which the model computes.
+    `quantized`: the model has quantized tensors; `tensor_float`: its products may use tf32; `floats`: the coarsest
+    float type in which it computes.
     """
     if quantized:
         return max(QUANTIZED_TOLERANCE, FLOAT_TOLERANCES[floats])

@@ -111,8 +111,8 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _model(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Sequence[str]) -> bytes:
-    """An ONNX model that consists of `node` alone. Its inputs in `constants` are initializers of zeros, except "axes",
-    which is [1].
+    """An ONNX model that consists of `node` alone. `shapes`: shapes of the node's inputs. The inputs in `constants` are
+    initializers of zeros; an input "axes" is the constant [1].
     """
     given = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

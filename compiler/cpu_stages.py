@@ -106,8 +106,8 @@ def cpu_now(
     """The form of compilation (target and way of code generation) whose networks run in this process, on this machine.
     `target`: a lower level of this machine's instruction set (None: the highest).
 
-    `kernels`: a cache that has the kernels of earlier networks for the same target and gets the new ones, whose code
-    may be generated later.
+    `kernels`: a cache of the kernels of earlier networks for the same target. New kernels are added; their code may be
+    generated later.
     """
     target = host_target() if target is None else target
 

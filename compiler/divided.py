@@ -298,10 +298,10 @@ def compile_divided(
     """Compile an ONNX model (a path, or its bytes) for the accelerator `config` and this machine together.
 
     The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
-    but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
-    region only if its simulated time and the conversions at the border take less time than the CPU with that number of
-    threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
-    processor's kernels, by default `cpu_now()`. `virtual_threads`: number of overlapping copies of each scratchpad
+    but that the processor can run alone, becomes one region on the processor. With `cost_threads` the accelerator keeps
+    a region only if the region's simulated time and the conversions at its border take less time than the CPU with that
+    number of threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of
+    the processor's kernels, by default `cpu_now()`. `virtual_threads`: number of overlapping copies of each scratchpad
     buffer. `dump_passes`: a folder in which each region gets a folder. `records` of the tuner set the knobs of recorded
     layers, on both sides. Raises UserError.
     """

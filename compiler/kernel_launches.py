@@ -157,9 +157,9 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """`lowered` adapted to the kernel of `known`, which computes the same program and is shared: the parameters by
-    which `lowered` names its tensors are renamed to that kernel's parameters. Equal programs may have different
-    parameter names, since some names depend on the operand that an epilogue reads.
+    """`lowered` for the compiled kernel of `known`, which both nodes share because their programs are equal: tensors
+    and constants are bound by the parameter names of `known`. Equal programs may have different parameter names, since
+    some names depend on the operand that an epilogue reads.
     """
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:

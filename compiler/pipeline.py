@@ -13,7 +13,7 @@
 | generate code | `codegen/vdla/emit.py` | `kernel_launches.py` with a form of the target |
 | link | `codegen/vdla/link.py` | the form: `cpu_stages.py`, `gpu_stages.py` |
 
-A `Form` says for which target kernels are and how they run: on this machine now, ahead of time, or emulated.
+A `Form` names a target and says how its kernels are compiled: for this machine at once, ahead of time, or emulated.
 `compile_kernel` compiles one scheduled expression; `backends/accelerator_kernel.py` does so for the accelerator.
 `divided.py` compiles regions of a model for the accelerator and for this processor.
 """

@@ -15,9 +15,8 @@ from .interfaces import commands, instruction_bits
 class CommandQueue(wiring.Component):
     """A FIFO of instructions whose head is a register, because the unit acts on the head in the same cycle.
 
-    Members: `push`: adds `instruction` to the queue, which is visible in the next cycle; may be set only while `full`
-    (registered) is 0. `fills`: 1 if the queue will be full in the next cycle. `head`: the unit's port to the oldest
-    instruction.
+    Members: `push`: adds `instruction` to the queue, from the next cycle on; may be set only while `full` (registered)
+    is 0. `fills`: 1 if the queue will be full in the next cycle. `head`: the unit's port to the oldest instruction.
     """
 
     def __init__(self, *, config: Config) -> None:

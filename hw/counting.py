@@ -21,8 +21,8 @@ def will_be_full(count: Signal, limit: int, *, up: Value, down: Value) -> Value:
 
 
 def will_be_some(count: Signal, *, up: Value, down: Value) -> Value:
-    """Whether `count` + `up` - `down` is not 0. Callers set `down` only while `count` is above 0; the increment for
-    `up` may exceed 1.
+    """Whether the next value of `count` is not 0. With `up` the count grows by 1 or more, with `down` it falls by 1;
+    callers set `down` only while `count` is above 0.
     """
     return up | (count > 1) | ((count == 1) & ~down)
 

@@ -39,7 +39,7 @@ def instruction_bits(config: Config) -> int:
 
 def commands(config: Config) -> Signature:
     """The head of a command queue. `valid`: an instruction is visible. The unit sets `ready` only in the cycle in which
-    this instruction begins. The payload is an instruction, for `layouts.instruction_layout`.
+    this instruction begins. The payload has the bits of the instruction (fields: `layouts.instruction_layout`).
     """
     return stream.Signature(instruction_bits(config))
 
@@ -95,7 +95,7 @@ END_BITS = 16
 
 
 def trace() -> Signature:
-    """Begin and end of a unit's instructions, for the harness; synthesis leaves it out.
+    """Ports that show the begin and end of a unit's instructions to the harness; synthesis leaves the ports out.
 
     `begin`: an instruction begins in this cycle, in program order; it depends on inputs of the cycle. `end`: number of
     instructions other than CONFIG that end in this cycle; `end_config`: number of CONFIGs that end. CONFIGs end in

@@ -134,8 +134,8 @@ class MemoryPort(wiring.Component):
         return outstanding, ~kept
 
     def _writes(self, m: Module, base: Value) -> None:
-        """Builds the logic for writes. A burst's data is shown only with or after its address, since AXI allows a slave
-        to wait for AWVALID.
+        """Builds the logic for writes; `base` is added to every address. A burst's data is shown only with or after its
+        address, since AXI allows a slave to wait for AWVALID.
         """
         config, axi, write = self._config, self.axi, self.write
         limit = config.memory.outstanding_writes

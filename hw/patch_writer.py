@@ -432,10 +432,10 @@ class PatchWriter(wiring.Component):
 
     def _window(self, m: Module, taken: Value, begin: Value, take: Value, word_taken: Value) -> Value:
         """Reads the window, a ring buffer of bus words of the current row: returns the block_in bytes from byte `begin`
-        of the row on, two cycles later.
+        of the row on, two cycles after `begin` is given.
 
-        In the cycle between, `word_taken` is stored as word `taken` of the row if `take` is 1. `begin` and `taken` come
-        a cycle before the word, so that the addresses of the banks are registers.
+        `taken` is given in the cycle of `begin`. In the next cycle, `word_taken` is stored as word `taken` of the row
+        if `take` is 1. So the addresses of the banks are registers, and the bytes may come from the stored word.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

@@ -21,8 +21,8 @@ class Product(wiring.Component):
     """Computes `result` = left x right + addend: started by `start` in cycle b, ready in b + PRODUCT_CYCLES.
 
     Members: `take` loads `left` (unsigned, `bits` wide), `right` (unsigned, 16 bits) and `addend` (modulo 2**(bits +
-    16)) and drops a product that is being computed. The values of cycle b, with `take` and `start`, are multiplied;
-    from b + 1 on `take` must be 0. `done` is 1 in b + PRODUCT_CYCLES only; `result` is valid from then until `take`.
+    16)) and cancels a product that is being computed. In cycle b both `take` and `start` are 1; `take` stays 0 until
+    the product is done. `done` is 1 in b + PRODUCT_CYCLES only; `result` is valid from then until the next `take`.
     """
 
     def __init__(self, *, bits: int) -> None:

@@ -119,9 +119,9 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """One entry for each word of the write port that a word of each bank has room for, in the order of the banks:
-        (enables of its lanes, data). The entries are the port's words, rotated to their banks by the low bits of the
-        write address, and zeros where the port has no word.
+        """The words that a write puts into the banks: TAPS x `parts` entries (enables of the lanes, data), `parts` for
+        each bank, in the order of the banks. The `neighbours` words of the write port are rotated to their banks by the
+        low bits of the write address; all other entries are zero.
         """
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [

@@ -87,7 +87,7 @@ def place(
 
     If `platform` is a `SharedModules`, the submodule is an instance of the shared `module`; all components of this
     module name in a design must be equal. `inputs` are as wide as their members. They are connected to an instance's
-    ports directly, since Amaranth would take time for each bit of a signal between.
+    ports without signals in between, because Amaranth takes time for each bit of a signal.
     """
     values = {port: Value.cast(value) for port, value in inputs.items()}
     if not isinstance(platform, SharedModules):

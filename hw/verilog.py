@@ -136,9 +136,9 @@ def _tidy(text: str) -> str:
 
     The logical negation of a vector becomes a reduction, and a case without default gets an empty default. Signals of
     zero bits are removed: Yosys declares them as [-1:0], which in Verilog are two bits. Attributes with initial values
-    are removed as well: a register has its own initial value (`reg x = 0`), and the attribute of Amaranth is at another
-    name of the same signal. If Yosys removes a constant register before it cleans names up (`proc; opt`), it loses one
-    of the two values, and then stops because they differ.
+    (`init`) are removed as well. A register has its own initial value (`reg x = 0`); Amaranth's attribute repeats the
+    value at another name of the same signal. If Yosys removes a constant register before it joins the names
+    (`proc; opt`), one of the two values is lost, and Yosys then stops because they differ.
     """
     lines: list[str] = []
     empty: list[str] = []

@@ -486,8 +486,8 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
 
 
 def _chained(config: Config, values: Values) -> Access:
-    """The elements that a STORE.POST with field `chain` = 1 writes. Such a store writes its output to the chain memory
-    (on-chip memory that keeps a layer's output for the next layer), whose elements have `Config.chain_granule` bytes.
+    """The elements that a STORE.POST with field `chain` = 1 writes: elements of `Config.chain_granule` bytes of the
+    chain memory (on-chip memory that keeps a layer's output for the next layer).
     """
     rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
     vectors = config.chain_buffer_bytes // config.out_bytes

@@ -26,7 +26,9 @@ ALU_OPCODE_BITS = 3
 """Width of the field alu_opcode of the instruction ALU, as in VTA."""
 
 ALU_CODES = 1 << ALU_OPCODE_BITS
-"""Number of ALU opcodes that can be encoded; `custom.py` has operations for those that AluOpcode leaves free."""
+"""Number of ALU opcodes that can be encoded; opcodes that AluOpcode does not use are for custom instructions
+(`custom.py`).
+"""
 
 IMMEDIATE_LIMITS = (-(1 << 15), (1 << 15) - 1)
 """The least and the greatest value of the field imm of the instruction ALU."""
@@ -114,8 +116,8 @@ def alu_code(config: Config, opcode: int) -> AluCode | None:
 
 
 def alu_names(config: Config) -> dict[str, int]:
-    """Opcodes of ALU operations by name: those of every machine, also of extensions that `config` lacks, and the custom
-    instructions of `config`.
+    """Opcodes by name of all ALU operations of this package, also of those whose extension `config` lacks, and of the
+    custom instructions of `config`.
     """
     return {
         **{code.name: int(code) for code in AluOpcode},

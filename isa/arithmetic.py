@@ -82,7 +82,8 @@ def requantize(
     low: int = INT8_LOW,
     high: int = INT8_HIGH,
 ) -> Int8Array:
-    """Stage A (requantization): ``clamp(rne(float32(accumulator) * scale) + zero_point, low, high)``.
+    """Stage A (requantization): ``clamp(rne(float32(accumulator) * scale) + zero_point, low, high)``; rne rounds half
+    to even.
 
     `accumulator`: int32 of any shape, with the bias. `scale`: float32, broadcast against it; a scale for each channel
     must have the shape of the channel axis. `zero_point`, `low` and `high` are in the stored domain (int8; uint8 values
@@ -118,7 +119,7 @@ def combine_add(
     high: int = INT8_HIGH,
 ) -> Int8Array:
     """Stage B (the operation after requantization), ADD: ``clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low,
-    high)``.
+    high)``; rne rounds half to even.
 
     `first` and `second` are int8 in the stored domain (int8; uint8 values less 128), in the order of the ONNX node's
     inputs (the order of the two fused multiply-adds decides last bits). For uint8 models, a and b are the stored values
@@ -142,7 +143,7 @@ def combine_multiply(
     high: int = INT8_HIGH,
 ) -> Int8Array:
     """Stage B (the operation after requantization), MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio
-    + zero_c), low, high)``.
+    + zero_c), low, high)``; rne rounds half to even.
 
     Operands and their `zero_points` (of a, of b) are in the stored domain (int8; uint8 values less 128). The product of
     the differences is an exact integer. The multiplication by `ratio` rounds to float32; then the addition of the

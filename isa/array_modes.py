@@ -39,14 +39,14 @@ def swept(config: Config) -> int:
 
 
 def sweep_rows(config: Config) -> int:
-    """Number of rows of weights in a group: the rows that one operation multiplies in a sweep (mode in which an
-    operation of TAPS multiplies its own input positions and those of the operations before it). Groups begin at
+    """Number of rows of weights in a group: the rows that one operation multiplies in a sweep. (In a sweep an operation
+    of TAPS multiplies its own input positions, or pixels, and those of the operations before it.) Groups begin at
     multiples of this number.
 
     A position consists of the input vectors of one pixel that the lanes multiply. A group has a row for each input
-    vector of `swept` x TAPS positions, and at least twice as many rows as an input vector has parts
-    (`position_outputs`). So the index of a row also encodes which part of an input vector is multiplied. The highest
-    bit of the index within the group says whether the operation only stores its positions for later operations.
+    vector of `swept` x TAPS positions. It has at least twice as many rows as an input vector has parts
+    (`position_outputs`), because the index of a row within its group also says which part of an input vector is
+    multiplied and, by its highest bit, whether the operation only stores its positions for later operations.
     """
     return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 
@@ -94,9 +94,9 @@ class ArrayMode:
         return swept(config) if self.holds else 1
 
     def held(self, config: Config) -> tuple[int, int, int, int]:
-        """Shape of the array of input positions that a mode that `holds` multiplies (it keeps the positions of earlier
-        operations; a position is the input vectors of one pixel): [operations, the oldest
-        first][positions][batch][block_out]. The positions are zeros at launch.
+        """Shape of the input positions (pixels) that an operation multiplies in a mode that `holds` positions of
+        earlier operations: [operations, the oldest first][positions][batch][block_out]. The positions are zeros at
+        launch.
         """
         return self.operations(config), self.positions, config.batch, config.block_out
 

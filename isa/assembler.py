@@ -132,8 +132,8 @@ def _value(config: Config, name: str, text: str) -> int:
 def _parse(
     config: Config, words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[str, ...]
 ) -> dict[str, int]:
-    """Field values of the words `name=value` and of flags without value, each allowed once. `where`: name of the
-    instruction in messages. Raises EncodingError.
+    """Field values of the words of an instruction: `name=value` with a name in `allowed`, or a name in `flags` alone
+    (value 1), each name once. `where`: name of the instruction in messages. Raises EncodingError.
     """
     values: dict[str, int] = {}
     for word in words:

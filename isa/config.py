@@ -218,8 +218,8 @@ class Config(Sizes):
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, in the structure of the TOML file.
 
-        Left out are fields that are None, an empty `instructions`, and fields that were added after older files had
-        been written (declared `later`, see parameters.py) if they have their default.
+        Left out are fields that are None, an empty `instructions`, and fields that have their default and are declared
+        `later`: they were added after older files had been written (parameters.py).
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)

@@ -89,8 +89,8 @@ def _check_chain(config: Config) -> None:
 
 
 def _check_chain_indices(config: Config) -> None:
-    """Checks that the indices of the chain memory (on-chip buffer for a layer's output, which the next layer reads),
-    which follow those of the input scratchpad, fit `inp_base`. The input scratchpad must be checked before.
+    """Checks that `inp_base` is wide enough for the indices of the chain memory (on-chip buffer for a layer's output,
+    which the next layer reads). They follow the indices of the input scratchpad, which must be checked before.
     """
     most, word = (1 << SRAM_BASE_BITS) - config.chain_base, config.chain_word_bytes
     if config.chain_depth > most:

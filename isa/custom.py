@@ -25,7 +25,7 @@ MOST_CYCLES = 16
 """Largest number of issue cycles of a custom instruction."""
 
 MOST_CUSTOM = ALU_CODES - len(AluOpcode)
-"""Number of ALU opcodes that VTA and this package leave free, and so of custom instructions of one machine."""
+"""Largest number of custom instructions of a machine: the ALU opcodes that VTA and this package leave free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,9 @@ class AluInstruction:
         return hashlib.sha256((fields + _source(self)).encode()).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Processes that get a configuration (the workers of tuning and exploration) import the module themselves."""
+        """Pickles the instruction as its `reference`: a process that gets it (a worker of tuning or exploration)
+        imports the module that defines it.
+        """
         return find_instruction, (self.reference, True)
 
 

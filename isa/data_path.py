@@ -203,12 +203,14 @@ STORAGE: Mapping[str, Callable[[Config], dict[str, int]]] = MappingProxyType(
         "rows": _rows_storage,
     }
 )
-"""Bytes of storage by name that an extension adds to `Config.extra_storage`; other extensions have none."""
+"""For each extension with storage, the function that returns its storage, in bytes by name, for
+`Config.extra_storage`.
+"""
 
 
 def storage_of(config: Config) -> dict[str, int]:
-    """Bytes of storage of the extensions of `config`, by name: first those of default extensions, then
-    others by unit.
+    """Storage of the extensions of `config`, in bytes by name: default extensions first, then the others in the order
+    of their units.
     """
     table = {name: item for name, item in EXTENSION_TABLE.items() if name in STORAGE and config.has(name)}
     ordered = sorted(table, key=lambda name: -1 if table[name].default else table[name].unit)

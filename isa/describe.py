@@ -137,8 +137,8 @@ def c_header(config: Config) -> str:
 
 
 def _present(config: Config, *defines: tuple[str, str, int]) -> list[str]:
-    """The lines of those C `defines`, (part, name, value), whose part the machine has; a part is an extension
-    or CHAIN.
+    """Lines for those of the C `defines`, each (part, name, value), whose part is in the machine. A part is an
+    extension, or CHAIN for the chain memory.
     """
     return [_define(name, value) for part, name, value in defines if _has(config, part)]
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """One extension. `meaning`: description. `unit`: the unit that it belongs to. `default`: whether machines have it
-    for which no extensions are given. `needs`: another extension that it needs, or None.
+    """One extension. `meaning`: description. `unit`: the unit that it belongs to. `default`: whether a machine has it
+    if its configuration gives no extensions. `needs`: another extension that it needs, or None.
 
     `check` raises ConfigError for a machine whose shape or fields do not allow the extension, `check_memories` for a
     machine whose memories do not. `check` is called first, before the sizes of memories are checked. None: no check.
@@ -187,7 +187,7 @@ DEFAULT_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if it
 
 
 class ByShape(tuple[str, ...]):
-    """Extensions that `suited` derived from a machine's shape (none given); `dataclasses.replace` derives again."""
+    """Extensions that `suited` chose for a configuration that gives none; `dataclasses.replace` chooses anew."""
 
     __slots__ = ()
 
@@ -195,9 +195,9 @@ class ByShape(tuple[str, ...]):
 def suited(config: Config) -> ByShape:
     """The extensions of a machine for which none are given: the default extensions that its shape allows.
 
-    `depthwise` needs block_in = block_out or the extension `taps`, and `taps` needs memories of input vectors that hold
-    a whole number of positions (the input vectors of one pixel, see `holds_positions`). If a machine has neither,
-    `depthwise` is left out.
+    If block_in differs from block_out, the default extension `depthwise` also needs `taps`. Then `taps` is added or, if
+    the memories of input vectors do not hold a whole number of positions (the input vectors of one pixel, see
+    `holds_positions`), `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)

@@ -45,7 +45,7 @@ class Field:
 
 
 def pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
-    """Fields `items` (name, width) in a row from bit `start`; one that would cross into a 64-bit word starts there."""
+    """Fields `items` (name, width) from bit `start` on; a field that would cross words begins the next 64-bit word."""
     fields, low = [], start
     for name, width in items:
         if low // WORD_BITS != (low + width - 1) // WORD_BITS:

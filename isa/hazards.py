@@ -1,8 +1,8 @@
 """Finds races: two accesses to the same element by different units that no tokens order as the program does.
 
 Each shared memory is written by one unit, so a race is a read after a write or a write after a read; instructions of
-one unit take effect in order. An access is safe if tokens order the last conflicting instruction of the other unit
-before it, since earlier instructions of that unit then come before it, too.
+one unit take effect in order. An access is safe if tokens order it after the last conflicting instruction of the other
+unit, because all earlier instructions of the other unit have then ended, too.
 
 One race is possible within a unit: a LOAD.PAR does not wait for stores in flight before it (hw/README.md, section 8).
 """

@@ -51,8 +51,8 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """`clocks[i]`: vector clock of the instructions that have ended before instruction `i` begins, None if it never
-    begins. `blocked`: deadlocked units.
+    """Result of `order`. `clocks[i]`: vector clock of the instructions that have ended before instruction `i` begins,
+    None if it never begins. `blocked`: deadlocked units.
     """
 
     clocks: tuple[Clock | None, ...]

@@ -43,9 +43,9 @@ Instruction = tuple[str, dict[str, int]]
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
     """A program under construction: its instructions, its registers and micro-ops so far (`trace`), the last accesses
-    to each element (`last`), and the order between units that tokens enforce. `clocks`: what each unit has waited for.
-    `tokens`: vector clocks of the tokens in each queue. `before`: number of tokens in each queue when a unit's last
-    instruction was appended.
+    to each element (`last`), and the order between units that tokens enforce. `clocks[u][v]`: the last instruction of
+    unit v that has ended before the next instruction of unit u begins. `tokens`: vector clocks of the tokens in each
+    queue. `before`: number of tokens in each queue when a unit's last instruction was appended.
     """
 
     config: Config
@@ -94,7 +94,7 @@ def append(
     accesses a memory out of bounds or a field does not fit the encoding.
 
     `insist`: requested token flags must be met. `placed`: called with the unit after each appended instruction, also
-    after token carriers; may `push` tokens.
+    after token carriers (instructions that only pop and push tokens); may `push` tokens.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
@@ -150,8 +150,8 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimated cycles of an instruction whose loops may have more iterations than scratchpads have elements; 0 for
-    other instructions.
+    """Estimated cycles of an instruction of the array or the ALU, of STORE.POST, ROWS or LOAD.PATCH, whose loops may
+    run longer than a scratchpad has elements; 0 for other instructions.
     """
     registers = build.trace.registers
     match name:

@@ -50,7 +50,7 @@ TOTAL_BITS = 48
 """Width in bits of the integer whose reciprocal, or reciprocal square root, a factor is."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
-"""Shift in the reciprocal of a mantissa, which is floor(2^QUOTIENT_SHIFT / mantissa)."""
+"""Shift in the reciprocal of a mantissa: floor(2^QUOTIENT_SHIFT / mantissa)."""
 
 MAXIMUM, SUMS = 1, 0
 
@@ -87,13 +87,17 @@ def _packed(factor: int, shift: int) -> int:
 
 
 def reciprocal(total: int) -> int:
-    """The packed factor of a sum of table entries: apply(w, factor) = w * 2^FRACTION_BITS / total."""
+    """The factor (mantissa and shift, packed) of a sum of table entries: apply(w, factor) = w * 2^FRACTION_BITS /
+    total.
+    """
     mantissa, places = normalized(total, False)
     return _packed((1 << QUOTIENT_SHIFT) // mantissa >> 16, TOTAL_BITS - places)
 
 
 def reciprocal_root(total: int) -> int:
-    """The packed factor of a sum of squares: apply(w, factor) = w * 2^FRACTION_BITS / sqrt(total)."""
+    """The factor (mantissa and shift, packed) of a sum of squares: apply(w, factor) = w * 2^FRACTION_BITS /
+    sqrt(total).
+    """
     mantissa, places = normalized(total, True)
     return _packed(isqrt((1 << QUOTIENT_SHIFT) // mantissa), (TOTAL_BITS - places) // 2)
 
@@ -106,7 +110,9 @@ def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) 
 
 
 def apply(w: Int64Array, factor: int) -> NDArray[np.int32]:
-    """`w` (25 bits, signed) times a packed `factor`, rounded half up; the low 32 bits of the result."""
+    """`w` (25 bits, signed) times a `factor` (mantissa and shift, packed), rounded half up; the low 32 bits of the
+    result.
+    """
     product = np.asarray(w, np.int64) * (factor & ((1 << FACTOR_BITS) - 1)) * 2
     shifted = product >> np.int64(factor >> FACTOR_BITS)
     return ((shifted >> 1) + (shifted & 1)).astype(np.int32)
@@ -143,7 +149,7 @@ def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]
 
 def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
     """Normalization of int8 `rows` (number of rows, n elements) as machines compute it with `length` n; int32 of the
-    same shape.
+    same shape. `centre`: the mean is subtracted; `epsilon`: added to the radicand (`radicand`).
     """
     d = difference(rows.astype(np.int64), zero_point)
     n = d.shape[1]

@@ -30,7 +30,7 @@ def saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -
 
 def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> Int8Array:
     """ONNX QuantizeLinear into the stored domain (int8; uint8 values less 128): ``clamp(rne(values / scale) +
-    zero_point)``.
+    zero_point)``, where rne rounds half to even.
 
     `values` is float32 of any shape; the division rounds to float32 once. Raises `ScaleError` if a value is NaN;
     infinities saturate.

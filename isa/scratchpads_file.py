@@ -26,8 +26,8 @@ def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]
     """Reads scratchpad contents for `config` from the file at `path`: a uint8 array of bytes for each memory; memories
     that are not in the file are zero.
 
-    Raises FileError, which names the file, if it cannot be read, is no .npz archive of uint8 arrays, has a memory that
-    `config` does not have or has in another size, or scales that are not finite.
+    Raises FileError, which names the file, if the file cannot be read or is no .npz archive of uint8 arrays, if a
+    memory is not one of `config` or has another size, and if a scale is not finite.
     """
     data = read_whole(path, "scratchpads")
     try:

@@ -73,17 +73,17 @@ class Sizes:
 
     @property
     def tile_parts(self) -> int:
-        """Number of weight tiles for an input and an output vector: `folds` with the extension `fold`, else 1."""
+        """Number of weight tiles in a whole tile, [block_out][block_in]: `folds` with the extension `fold`, else 1."""
         return self.folds if self.has("fold") else 1
 
     @property
     def whole_tile_bytes(self) -> int:
-        """Bytes of the `tile_parts` weight tiles for an input and an output vector: [block_out][block_in] int8."""
+        """Bytes of a whole tile, the `tile_parts` weight tiles of a [block_out][block_in] block of int8 weights."""
         return self.tile_parts * self.wgt_bytes
 
     @property
     def whole_tile_rows(self) -> int:
-        """Number of rows of weights for DEPTHWISE and TAPS in a whole tile."""
+        """Rows of min(block_in, block_out) weights (for DEPTHWISE and TAPS) in a whole tile, [block_out][block_in]."""
         return self.tile_parts * self.tile_rows
 
     @property
@@ -95,24 +95,24 @@ class Sizes:
 
     @property
     def columns(self) -> int:
-        """Number of array columns, and of weight tile rows: dot products of an operation for each batch row."""
+        """Columns of the array, rows of a weight tile: an operation makes a dot product for each, in each batch row."""
         return self.block_out // self.tile_parts
 
     @property
     def position_inputs(self) -> int:
-        """Number of input vectors in a position (data of one pixel) of DEPTHWISE and TAPS: enough to have as many
-        elements as an output vector; 1 if an input vector is not shorter.
+        """Number of input vectors in a position (the data of one pixel for DEPTHWISE and TAPS): block_out / block_in,
+        so that the position fills an output vector; at least 1.
         """
         return max(1, self.block_out // self.block_in)
 
     @property
     def position_outputs(self) -> int:
-        """Number of parts, as long as an output vector, of an input vector for DEPTHWISE and TAPS; at least 1."""
+        """Parts of an input vector as long as an output vector (DEPTHWISE, TAPS): block_in / block_out, at least 1."""
         return max(1, self.block_in // self.block_out)
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a weight tile for DEPTHWISE and TAPS, each as long as the shorter of input and output vector."""
+        """Rows of min(block_in, block_out) weights into which DEPTHWISE and TAPS divide a weight tile."""
         return max(self.block_in, self.block_out) // self.tile_parts
 
     @property

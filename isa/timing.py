@@ -49,7 +49,7 @@ REQUEST_GAP = 2
 """Least number of cycles from the acceptance of a client's request to its next request: burst cutting, FIFO room."""
 
 PRODUCT_CYCLES = 7
-"""Extra cycles before the first request if the run length is a product: each cycle multiplies by 4 bits of a factor."""
+"""Extra cycles before the first request if a run's length is a product (rows x bytes): one for 4 bits of a factor."""
 
 ROOM_DELAY = 4
 """Cycles from the last use of a burst's bytes in a read FIFO to the request that may use their room again."""
@@ -179,8 +179,8 @@ def most_write_beats(config: Config) -> int:
 def memory_noise(seed: int, index: int, stream: int, limit: int) -> int:
     """Additional cycles of burst number `index`, uniform on 0..limit: splitmix64 of (seed, stream, index).
 
-    `stream`: NOISE_READ for the latency of reads, whose index counts accepted reads, or NOISE_STALL for the delay
-    before the first beat, whose index counts served bursts. The arithmetic is that of 64-bit integers in C++.
+    `stream`: NOISE_READ (latency of reads; `index` counts accepted reads) or NOISE_STALL (delay before the first beat;
+    `index` counts served bursts). The arithmetic is that of 64-bit integers in C++.
     """
     if limit == 0:
         return 0

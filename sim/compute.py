@@ -230,8 +230,8 @@ def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-
     instead of tiles. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
 
     A row has as many weights as the shorter of an input and an output vector. If output vectors are longer, a position
-    is `inputs` input vectors. If input vectors are longer, a position is one of `outputs` equal parts of an input
-    vector.
+    (the inputs of one pixel) is several input vectors. If input vectors are longer, a position is one of several equal
+    parts of an input vector.
     """
     uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
     if _empty(row):

@@ -146,8 +146,8 @@ def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-unty
 
 
 def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The words that the LOAD.UOPs write, one load after the other, uint64. No STORE of the program may change them in
-    `memory`. Raises ProgramError for a LOAD.UOP out of bounds.
+    """The words that the LOAD.UOPs write, one load after the other, uint64. No STORE of the program may change the
+    loaded bytes of `memory`. Raises ProgramError for a LOAD.UOP out of bounds.
     """
     trace = np.empty(_trace_size(decoded.rows), np.uint64)
     buffer = np.zeros(config.uop_depth, np.uint64)

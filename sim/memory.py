@@ -108,7 +108,7 @@ def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
 @timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
     """Starts a transfer of traffic `kind`: client `c` (a row of the array C) reads `runs` runs of `length` bytes (both
-    above 0) from `address` on, `pitch` bytes apart; it shows its first request in cycle `earliest` or later.
+    above 0) from `address` on, `pitch` bytes apart; its first request is on the bus in cycle `earliest` or later.
     """
     C[c, C_KIND] = kind
     C[c, C_ADDRESS] = address
@@ -122,14 +122,14 @@ def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type:
 
 @timing_code
 def requests_left(C, c):  # type: ignore[no-untyped-def]
-    """Whether the transfer of client `c` (a row of the array C) still has a request not yet shown or accepted."""
+    """Whether client `c` (a row of the array C) has a request that the memory has not accepted yet."""
     return C[c, C_LEFT] > 0 or C[c, C_SHOWN] != NEVER
 
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Shows the next request of client `c` if the cycle in which its FIFO has room is known; returns whether it did. P,
-    C, R: state arrays (`sim/arrays.py`).
+    """Puts the next request of client `c` on the bus if the cycle in which its FIFO has room is known; returns whether
+    it did. P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False
@@ -169,7 +169,7 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
-    """Cycle in which the memory accepts the next read address, given the requests shown so far; NEVER if there are
+    """Cycle in which the memory accepts the next read address, given the requests on the bus so far; NEVER if there are
     none. P, M, C, Q: state arrays (`sim/arrays.py`).
     """
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
@@ -186,8 +186,8 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
-    """Accepts in `cycle` the request of the client of highest priority that shows one; returns the client. P, M, C, Q:
-    state arrays (`sim/arrays.py`); `moved`, `beats`: updated counts of data bytes and bus beats by kind.
+    """Accepts in `cycle` the request of the highest-priority client that has one on the bus; returns the client. P, M,
+    C, Q: state arrays (`sim/arrays.py`); `moved`, `beats`: updated counts of data bytes and bus beats by kind.
     """
     c = 0
     while C[c, C_SHOWN] > cycle:
@@ -208,8 +208,8 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 
 @timing_code
 def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
-    """Accepts write addresses that are shown, in order, until the acceptance of one depends on a response whose cycle
-    is not known yet; returns whether any was accepted. P, M, W: state arrays (`sim/arrays.py`).
+    """Accepts write addresses on the bus, in order, until the acceptance of one depends on a response whose cycle is
+    not known yet; returns whether any was accepted. P, M, W: state arrays (`sim/arrays.py`).
     """
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:

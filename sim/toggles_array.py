@@ -47,8 +47,8 @@ def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[
     """Fills `tree` [batch, row, value] with the products of `vector` and `tile` and the sums of every level of each
     array row's adder tree. With several `groups` of rows, each group has separate sums.
 
-    With `alone` (DEPTHWISE), row o sums only the products of its own output lanes, those of the `lanes` lanes whose
-    number modulo the number of rows is o; lane j has the product of element j + `shift`.
+    With `alone` (DEPTHWISE), output lane j (0 .. `lanes` - 1) gets a single product, that of element j + `shift`. Row o
+    adds only the products of its own output lanes, which are the lanes j with j modulo the number of rows = o.
     """
     columns, block_in = tile.shape
     folds = lanes // columns
@@ -92,7 +92,9 @@ def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
 
 @compiled()
 def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyped-def]
-    """Number of bits that differ between the partial products of x * y and of last_x * last_y, for `digits` digits."""
+    """Number of bits that differ between the partial products of x * y and of last_x * last_y: `digits` partial
+    products of `width` bits each.
+    """
     found = 0
     for digit in range(digits):
         found += ones(booth_row(x, y, digit, width) ^ booth_row(last_x, last_y, digit, width))

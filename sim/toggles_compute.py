@@ -66,11 +66,11 @@ class ComputeState(NamedTuple):
     """Last contents of the compute unit's registers.
 
     `vector`: input of the array's rows; with several groups of rows (extension `fold`), a part of an input vector for
-    each group. `tile`: weight tile. `chosen`: the row of it that DEPTHWISE selects. `trees`: adder trees (products,
-    then every level) of two operations. `result`: sums of all lanes. `banks`: the last read of each accumulator bank.
-    `right`: second operand of an ALU operation. `slow`: first operand of a shift, both operands of a product. `loaded`:
-    vector of a load. `places`: micro-op, its three addresses, number of groups of the array's rows. `bank_depth`:
-    vectors in an accumulator bank.
+    each group. `tile`: weight tile. `chosen`: the row of the tile that DEPTHWISE selects. `trees`: adder trees
+    (products, then every level) of two operations. `result`: sums of all lanes. `banks`: the last read of each
+    accumulator bank. `right`: second operand of an ALU operation. `slow`: first operand of a shift, both operands of a
+    product. `loaded`: vector of a load. `places`: micro-op, its three addresses, number of groups of the array's rows.
+    `bank_depth`: vectors in an accumulator bank.
     """
 
     vector: NDArray[np.int64]
@@ -166,8 +166,8 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """A row of block_in weights, int8, for DEPTHWISE: its part `part` holds `narrow` weights, those of row `number` if
-    the whole `tile` is divided into rows of `narrow` weights; all other parts are zero.
+    """A row of block_in weights, int8, for DEPTHWISE: part number `part`, of `narrow` elements, has row `number` of
+    `tile`, divided into rows of `narrow` weights; all other parts are zero.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)

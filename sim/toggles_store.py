@@ -103,7 +103,9 @@ def _wide(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _mantissa(magnitude):  # type: ignore[no-untyped-def]
-    """The 24 bits of a number from its leading 1 on, with zeros below if it has fewer; 0 for 0."""
+    """The 24 bits of a positive integer from its leading 1 on, filled up with zeros on the right if it is shorter; 0
+    for 0.
+    """
     if magnitude == 0:
         return np.int64(0)
     while magnitude >= 1 << 24:

@@ -113,8 +113,8 @@ from .streams import write_elements, write_patches, write_vectors
 
 @timing_code
 def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
-    """Shows the next read request of the fetch unit if the cycle in which its buffer has room is known; returns whether
-    it did. P, M, C, R, X: state arrays (`sim/arrays.py`).
+    """Puts the next read request of the fetch unit on the bus if the cycle in which its buffer has room is known;
+    returns whether it did. P, M, C, R, X: state arrays (`sim/arrays.py`).
     """
     c = FETCH_CLIENT
     if C[c, C_SHOWN] != NEVER or M[M_REQUESTED] == P[P_COUNT]:
@@ -264,8 +264,8 @@ def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def first_request(P, row, begin):  # type: ignore[no-untyped-def]
-    """First cycle in which the load `row`, begun in cycle `begin`, may show a read request; not for LOAD.PATCH. P:
-    parameters of the run (`sim/parameters.py`).
+    """First cycle in which a read request of the load `row`, begun in cycle `begin`, may be on the bus; not for
+    LOAD.PATCH. P: parameters of the run (`sim/parameters.py`).
     """
     if row[X_STRIDE] == row[X_SIZE] and row[Y_SIZE] > 1:
         return begin + P[P_REQUEST_DELAY] + P[P_PRODUCT_CYCLES]

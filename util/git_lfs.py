@@ -14,5 +14,7 @@ def is_pointer(data: bytes | bytearray | memoryview) -> bool:
 
 
 def pointer_problem(description: str) -> str:
-    """The error message, less its subject, for a pointer found in place of the file that `description` describes."""
+    """The error message for a pointer found in place of the file that `description` describes, without its subject: the
+    caller names the file before it.
+    """
     return f"is a pointer of Git LFS, not {description} itself; fetch the file with `git lfs pull`, or download it"

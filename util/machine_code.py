@@ -104,7 +104,7 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """The same list for each call with `number`: the folder whose error `number` this process reported, or empty."""
+    """The one list for error number `number`, empty at first. A caller that reports the error appends the folder."""
     return []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def memory_problem(size: int) -> str | None:
-    """The error message, less its subject, if the machine has less than `size` bytes of memory, else None."""
+    """An error message without subject ("needs 9 bytes ...") if the machine has less memory than `size`, else None."""
     there = machine_memory()
     if there is None or size <= there:
         return None

@@ -53,7 +53,9 @@ class StoredArrays:
         self._archive = archive
         self._members: dict[str, zipfile.ZipInfo] = {}
         self.headers: dict[str, NDArray[Any]] = {}
-        """Maps names to arrays of the stored shape and dtype; all elements are one zero in memory, no data is read."""
+        """Maps names to placeholders: arrays of the stored shape and dtype whose elements are all zero, without data
+        from the file; all elements of an array share one number in memory.
+        """
         total = 0
         for member in archive.infolist():
             name = member.filename.removesuffix(_ENDING)

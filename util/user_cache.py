@@ -39,8 +39,8 @@ def cache_directory(part: str) -> Path:
 def cached(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """The path of entry `name` of the cache's section `part`. `build` creates the entry, a file or folder, at the path
-    that it gets.
+    """The path of entry `name` of the cache's section `part`. `build` is called with a path and creates the entry, a
+    file or folder, there.
 
     `build` is not called if the entry exists, its seal matches and `valid` accepts it. If several processes call at
     once, one builds and the others wait; the lock is released when the builder's process ends. Raises CacheError if the

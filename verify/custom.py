@@ -35,7 +35,7 @@ def check_instruction(instruction: AluInstruction) -> None:
     them with immediates of its range.
 
     Raises ConfigError for a part that cannot run or has the wrong interface, and for the first operands on which a part
-    and `compute` differ; the message names the part, the operands and both results.
+    and the semantics (`compute`) differ; the message names the part, the operands and both results.
     """
     left, right = _operands(instruction)
     expected = _computed(instruction, left, right)

@@ -1,4 +1,6 @@
-"""Checks an intrinsic that a user declares: its LLVM code and its semantics must give equal results here."""
+"""Checks an intrinsic that a user declares: its LLVM code, or its sequence of ALU instructions, and its semantics must
+give equal results.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from numpy.typing import NDArray
 from vdla.compiler.codegen.cpu.errors import LoweringError
 from vdla.compiler.codegen.cpu.intrinsics import LANGUAGE
 from vdla.compiler.codegen.cpu.kernel import build
-from vdla.compiler.ir.expr import Buffer, Const, Expr, Var
+from vdla.compiler.codegen.vdla.sequences import parse_sequence
+from vdla.compiler.ir.expr import Buffer, Expr, Var
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.stmt import (
     Alloc,
     Assign,
@@ -26,6 +30,9 @@ from vdla.compiler.ir.stmt import (
     whole,
 )
 from vdla.compiler.te.functions import FUNCTIONS
+from vdla.isa.alu import alu_codes
+from vdla.isa.arithmetic import wrap_int32
+from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 DRAWS = 20
@@ -34,11 +41,11 @@ TOLERANCE = 1e-5
 
 
 def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
-    """Runs the LLVM code of a declaration on random operands, and its semantics in the interpreter. An intrinsic that
-    adds is used twice, on zeros. Does nothing for a declaration without LLVM code.
+    """Runs the LLVM code of a declaration on random operands, twice in succession, and its semantics in the
+    interpreter. Does nothing for a declaration without LLVM code.
 
-    Raises UserError if LLVM rejects the code, and for the first operands on which both differ; integers must be equal.
-    Code with an instruction that this processor lacks can end the process.
+    Raises UserError if LLVM rejects the code, and for the first operands on which the results of both differ; integers
+    must be equal. Code with an instruction that this processor lacks can end the process.
     """
     if LANGUAGE not in dict(declaration.code):
         return
@@ -60,25 +67,52 @@ def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
         _compare(declaration.name, arrays[result], expected)
 
 
-def _program(declaration: IntrinsicDeclaration) -> Program:
-    """A program that copies its parameters to buffers in the memories of the operands, clears the result, uses the
-    intrinsic twice, and copies the result back.
+def check_sequence(declaration: IntrinsicDeclaration, config: Config) -> None:
+    """Runs the ALU instructions of a declaration by the instructions' semantics on random operands of all sizes, and
+    the declaration's own semantics in the interpreter.
+
+    Raises UserError for lines that are no ALU instruction of the machine `config`, and for the first operands on which
+    the results of both differ.
     """
-    result, *inputs = declaration.parameters
+    operations = parse_sequence(declaration, config)
+    codes = {code.value: code.operation for code in alu_codes(config)}
+    result = declaration.parameters[0]
+    held = {buffer.name: replace(buffer, scope="dram") for buffer in declaration.parameters}
+    program = Program(
+        name="check", parameters=tuple(held.values()), body=replace_buffers(declaration.body, held)
+    )
+    rng = np.random.default_rng(5)
+    for _ in range(DRAWS):
+        arrays = {
+            name: _draw(buffer, rng) >> rng.integers(0, 32, buffer.shape, np.int32)
+            for name, buffer in held.items()
+        }
+        expected = interpret(program, dict(arrays), functions=FUNCTIONS)[result.name]
+        values = [array.astype(np.int64) for array in arrays.values()]
+        for operation in operations:
+            immediate = operation.immediate
+            right = values[operation.source] if immediate is None else np.full(result.shape, immediate)
+            values[0] = wrap_int32(codes[operation.opcode].compute(values[0], right)).astype(np.int64)
+        _compare(declaration.name, values[0], expected)
+
+
+def _program(declaration: IntrinsicDeclaration) -> Program:
+    """A program that copies its parameters to buffers in the memories of the operands, uses the intrinsic twice, and
+    copies the result back.
+    """
+    result = declaration.parameters[0]
     given = {buffer.name: replace(buffer, scope="dram") for buffer in declaration.parameters}
     held = {buffer.name: replace(buffer, name=f"{buffer.name}.held") for buffer in declaration.parameters}
-    zero = Const(0.0 if result.dtype.is_float else 0, result.dtype)
     operands = tuple([whole(held[buffer.name]) for buffer in declaration.parameters])
     uses = [Intrinsic(name=name, declaration=declaration, operands=operands) for name in ("use", "again")]
     loads = [
         _assigned(
             f"load_{buffer.name}", held[buffer.name], lambda places, name=buffer.name: given[name][places]
         )
-        for buffer in inputs
+        for buffer in declaration.parameters
     ]
-    clear = _assigned("clear", held[result.name], lambda places: zero)
     store = _assigned("store", given[result.name], lambda places: held[result.name][places])
-    body: Stmt = seq(*loads, clear, *uses, store)
+    body: Stmt = seq(*loads, *uses, store)
     for buffer in held.values():
         body = Alloc(buffer=buffer, body=body)
     return Program(name="check", parameters=tuple(given.values()), body=body)

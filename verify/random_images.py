@@ -143,8 +143,8 @@ def random_image(
 def _worst_entry(
     rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Overwrites parameter entry WORST: its scales in `table` and its zero point in `zero_points` become values that
-    are the hardest to round. Returns the accumulator totals for which they are, int32 (lanes,).
+    """Overwrites the scales of parameter entry WORST in `table`, and its zero point in `zero_points`. Returns
+    accumulator totals, int32 (lanes,), whose products with these scales are the hardest to round.
     """
     worst = worst_totals(rng, table.shape[2])
     table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)

@@ -273,7 +273,7 @@ def matrix(source: Source) -> dict[str, int]:
 
 def _tile_parts(source: Source) -> dict[str, int]:
     """Fields of a loop over consecutive weight tiles, often into one accumulator for each micro-op. With the extension
-    `fold`, an index counts parts of a tile [block_out][block_in].
+    `fold`, consecutive weight tiles are parts of the weights [block_out][block_in].
     """
     step = {
         name: source.number(1) if source.chance(0.3) else 0 for name in ("dst_factor_in", "src_factor_in")

@@ -4,8 +4,9 @@ after it.
 
 A rounding to float32 followed by a rounding to an integer agrees with exact arithmetic, except for numbers within half
 a unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is the threshold at which the first rounding gives the tie.
-This module solves for operands whose product or sum is T, or differs from T by a power of two down to its last bit. The
-int8 result then depends on every bit. Random operands come within 2^-20 of T once in a million times.
+This module solves for operands whose product or sum is T, or T plus or minus a small power of two (at the least, the
+last bit of the product). The int8 result then depends on every bit. Random operands come within 2^-20 of T once in a
+million times.
 """
 
 from __future__ import annotations

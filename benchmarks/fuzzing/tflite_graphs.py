@@ -1,5 +1,5 @@
-"""Kind "tflite_graphs": random TFLite graphs over every operator of the frontend's table, compiled for this processor
-and in part for the accelerator, beside LiteRT.
+"""Kind "tflite_graphs": random TFLite graphs over every operator of the frontend's table. Each is compiled for this
+processor, some also for the accelerator; outputs are compared with LiteRT's.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MACHINES = 0.35
 
 
 def tflite_graph_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Compiles one random graph for this processor, and some for the accelerator together with the processor; returns
-    the first failure, or the outcome on the processor.
+    """Compiles one random graph for this processor and, at random, also for accelerator and processor together; returns
+    the first failure or, if there is none, the outcome on the processor.
     """
     draw = Draw("tflite_graphs", seed, index)
     builder = random_tflite_graph(draw, index)

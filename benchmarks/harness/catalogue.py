@@ -49,6 +49,7 @@ BENCHMARKS = (
     Benchmark("cpu_networks", "networks beside ONNX Runtime", "cpu_networks cpu_originals cpu_outside", QUIET, BENCH),
     Benchmark("demo", "the results of vdla demo", "demo"),
     Benchmark("designs", "designs a second that the explorer evaluates", "designs", QUIET),
+    Benchmark("dram_streams", "timing of DRAM beside LiteDRAM's RTL", "dram_streams", group=CAMPAIGN),
     Benchmark("encoders", "BERT's encoder on the accelerator, layer by layer", "encoders"),
     Benchmark("energy_model", "energy by event: fit and errors", "energy_model", HOURS),
     Benchmark("energy_replay", "power of a netlist by our replay and by OpenSTA", "energy_replay", "OpenSTA"),

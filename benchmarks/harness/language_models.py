@@ -50,9 +50,9 @@ turns.
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A language model. `build`: makes the model that starts at token ids. `embedded`: the tensors at which its part
-    after the embeddings starts. `float_ends`: by output name, the tensor at which that part ends in place of the
-    output, because no quantizer rounds the output.
+    """A language model. `build`: makes the model that starts at token ids. The part after the embeddings is also
+    measured alone: `embedded` names the tensors at which this part starts. `float_ends`: for an output that no
+    quantizer rounds, the tensor before it at which this part ends instead.
     """
 
     build: Callable[[], onnx.ModelProto]

@@ -154,8 +154,8 @@ def judge_fixed(case: NodeCase) -> Judged | None:
 
 
 def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Names of the inputs of a model that parametrize an operator (axes, shapes ...): they are the formal inputs named
-    in `PARAMETERS` of some node.
+    """Names of the inputs of a model that parametrize an operator (axes, shapes ...): some node reads them as an input
+    that the operator's schema calls by a name in `PARAMETERS`.
     """
     names = {info.name for info in model.graph.input}
     opset = {entry.domain: entry.version for entry in model.opset_import}

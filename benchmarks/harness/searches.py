@@ -46,8 +46,8 @@ class EstimateSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterFirstPoints:
-    """A strategy whose first batch has the points that the template's cost estimate ranks best, as the tuner's own
-    search; afterwards the strategy `rest` proposes.
+    """A strategy whose first batch has the points that the template's cost estimate ranks best, like the first batch of
+    the tuner's own search; the strategy `rest` proposes all later batches.
     """
 
     rest: Strategy

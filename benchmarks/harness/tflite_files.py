@@ -23,12 +23,16 @@ TYPES = {
 
 
 WrittenOperator = tuple[str, Sequence[int], Sequence[int], str, Mapping[str, Any]]
-"""(kind, inputs, outputs, name of the class of options without `Options`, its fields) of an operator."""
+"""An operator: (kind such as "CONV_2D", input tensors, output tensors, name of the schema's class for its options
+without the ending `Options`, values of the options by name).
+"""
 
 
 @dataclass
 class Written:
-    """A TFLite model under construction: one subgraph. Tensors are numbers; `last` is the newest activation."""
+    """A TFLite model of one subgraph under construction. A tensor is an index into `tensors`; `last` is the tensor that
+    was added last.
+    """
 
     seed: int = 0
     tensors: list[dict[str, Any]] = field(default_factory=list)
@@ -51,7 +55,9 @@ class Written:
         self, shape: Sequence[int], dtype: Any = np.int8, scale: Any = None, zero: Any = 0, data: Any = None,
         axis: int = 0, name: str | None = None,
     ) -> int:  # fmt: skip
-        """A tensor: an activation or, with `data`, a constant; `scale` and `zero`: one, or one for each on `axis`."""
+        """Adds a tensor and returns it: a constant with the values `data`, or an activation if `data` is None. `scale`
+        and `zero`: a number each, or one for each index along `axis`; `scale` None: the tensor is not quantized.
+        """
         self.tensors.append(
             {"name": name or f"t{len(self.tensors)}", "shape": tuple(shape), "dtype": np.dtype(dtype),
              "scale": None if scale is None else np.atleast_1d(np.float32(scale)),
@@ -60,7 +66,7 @@ class Written:
         return self.last
 
     def input(self, shape: Sequence[int], dtype: Any = np.int8, scale: float = 0.02, zero: int = 3) -> int:
-        """An input of the model; float ones and plain integers have no scale."""
+        """Adds an input of the model and returns it; it has `scale` and `zero` if `dtype` is int8, uint8 or int16."""
         quantized = np.dtype(dtype) in (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))
         zero = 0 if dtype == np.int16 else zero
         index = self.tensor(shape, dtype, scale if quantized else None, zero)
@@ -74,7 +80,9 @@ class Written:
     def like(
         self, index: int, shape: Sequence[int], scale: Any = None, zero: Any = None, dtype: Any = None
     ) -> int:
-        """A new activation of the type (and, without `scale`, of the grid) of tensor `index`."""
+        """Adds an activation of `shape` and returns it. Element type, scale and zero point are those of tensor `index`
+        unless given.
+        """
         source = self.tensors[index]
         if scale is None or source["scale"] is None:
             scale = source["scale"]
@@ -86,13 +94,17 @@ class Written:
     def add(
         self, kind: str, inputs: Sequence[int], outputs: Sequence[int] | int, options: str = "", **fields
     ) -> int:
-        """An operator; `options` is the name of its options class without `Options`. Returns its first output."""
+        """Adds an operator and returns its first output. `options`: name of the schema's class for its options, without
+        the ending `Options`; `fields`: values of the options.
+        """
         outputs = [outputs] if isinstance(outputs, int) else outputs
         self.operators.append((kind, inputs, outputs, options, fields))
         return outputs[0]
 
     def weights(self, shape: tuple[int, ...], axis: int | None, *, dtype: Any = np.int8) -> int:
-        """Random weights, with a scale along `axis` (None: one scale); float if `dtype` is."""
+        """Adds random weights and returns them: float or, for integer types, with one scale for each index along `axis`
+        (None: one scale).
+        """
         if np.dtype(dtype).kind == "f":
             return self.constant(self.rng.normal(0, 0.3, shape).astype(dtype))
         if dtype == np.uint8:
@@ -103,7 +115,9 @@ class Written:
         return self.constant(integers, scale, np.zeros(count), axis or 0)
 
     def bias(self, data: int, weights: int, count: int) -> int:
-        """A bias for the product of two tensors, in their steps; float if the data are."""
+        """Adds a random bias for the product of `data` and `weights`, and returns it: float if `data` is not quantized,
+        else integers whose scale is the product of the scales of both.
+        """
         source = self.tensors[data]
         if source["scale"] is None:
             return self.constant(self.rng.normal(0, 0.1, count).astype(np.float32))
@@ -112,7 +126,7 @@ class Written:
         return self.constant(self.rng.integers(-3000, 3000, count).astype(kind), step, np.zeros(len(step)))
 
     def content(self) -> bytes:
-        """The file."""
+        """The bytes of the TFLite file."""
         return _Builder(self).file()
 
 
@@ -130,7 +144,9 @@ class _Builder:
         return self.b.EndVector()
 
     def table(self, kind: str, **fields: Any) -> int:
-        """A table of the class `kind`; names of fields as in the schema's Add functions."""
+        """Writes a flatbuffer table of the schema's class `kind` and returns its offset; a field is named as in the
+        schema's functions `KINDAddFIELD`.
+        """
         getattr(tflite, f"{kind}Start")(self.b)
         for name, value in fields.items():
             if value is not None:
@@ -215,14 +231,15 @@ VERSIONS = {
     "SPACE_TO_DEPTH": 2, "BATCH_MATMUL": 2, "SQUARED_DIFFERENCE": 2, "MIRROR_PAD": 2, "EQUAL": 2, "GREATER": 2,
     "TILE": 2, "ARG_MIN": 2, "BROADCAST_TO": 2,
 }  # fmt: skip
-"""Versions of operators: those that know int8."""
+"""Version of each operator in the file: a version that supports int8. Operators not listed have version 1."""
 
 
 def litert(
     content: bytes, inputs: Sequence[np.ndarray], *, reference: bool = False, delegates: bool = True
 ) -> list[np.ndarray]:
-    """LiteRT's outputs, by its default kernels or its reference kernels; without `delegates` the default kernels do not
-    include XNNPACK's, which trust the shapes that a file declares."""
+    """LiteRT's outputs for the TFLite file `content`, by its default kernels or its `reference` kernels. Without
+    `delegates` the default kernels do not include XNNPACK's, which rely on the shapes that the file declares.
+    """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     plain = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -236,7 +253,9 @@ def litert(
 
 
 def samples(model: Written, seed: int = 1) -> list[np.ndarray]:
-    """Random inputs: all integers of a quantized type, normal floats, indices 0 to 3 for other integers."""
+    """A random array for each input: integers of the whole range for quantized inputs, normally distributed floats,
+    random booleans, and 0 to 3 for integers without a scale (they may be indices).
+    """
     rng, arrays = np.random.default_rng(seed), []
     for index in model.inputs:
         tensor = model.tensors[index]

@@ -1,7 +1,8 @@
 """Small int8 TFLite networks with random weights, in the shapes of published ones: the operators, pads, strides and
 activations of these networks, with fewer channels and smaller images.
 
-Scales follow from the variance of each layer's results, which weights are scaled to keep at 1.
+Weights are scaled so that the results of each layer have the variance 1; the scales of activations follow from this
+variance.
 """
 
 from __future__ import annotations
@@ -17,24 +18,27 @@ from .tflite_files import Written
 NONE, RELU, RELU6 = 0, 1, 3
 SAME, VALID = 0, 1
 SPREAD = 3.5
-"""Standard deviations that a grid holds on each side."""
+"""Largest value that a quantized activation represents, in standard deviations of its values."""
 
 
 @dataclass
 class Network(Written):
-    """A network under construction; `x` arguments and results are tensors by number. `mean_square` of each activation
-    is kept, for the scale of the next weights."""
+    """A network under construction. Methods that add an operator read the tensor `x` and return the output tensor; a
+    tensor is an index into `tensors`. `mean_square` of each activation decides the scale of the next weights.
+    """
 
     mean_square: dict[int, float] = field(default_factory=dict)
 
     def image(self, *shape: int) -> int:
-        """The input: values of -1 to 1."""
+        """Adds the network's input, quantized for values from -1 to 1."""
         x = self.input(shape, np.int8, 0.0078431377, -1)
         self.mean_square[x] = 1 / 3
         return x
 
     def result(self, shape: Sequence[int], act: int = NONE, deviation: float = 1.0) -> int:
-        """An activation of this deviation before its fused activation `act`."""
+        """Adds an activation whose values have the standard deviation `deviation` before the fused activation function
+        `act`.
+        """
         if act == NONE:
             scale, zero = 2 * SPREAD * deviation / 255.3, int(self.rng.integers(-6, 7))
         else:
@@ -44,7 +48,7 @@ class Network(Written):
         return y
 
     def scaled(self, shape: Sequence[int], axis: int | None, x: int, products: int) -> int:
-        """Weights whose products with `x` have the variance 1."""
+        """Adds int8 weights, scaled so that sums of `products` products with elements of `x` have the variance 1."""
         index = self.weights(tuple(shape), axis)
         wanted = 1 / np.sqrt(products * self.mean_square[x])
         spread = 0.8 + 0.4 * self.rng.random(len(self.tensors[index]["scale"]))
@@ -86,7 +90,9 @@ class Network(Written):
     def inverted(
         self, x: int, outputs: int, stride: int = 1, expand: int = 4, kernel: int = 3, dilation: int = 1
     ) -> int:
-        """An inverted residual: wider, depthwise, narrower, added to its input where shapes agree."""
+        """Adds an inverted residual block: a 1x1 convolution to more channels, a depthwise convolution, a 1x1
+        convolution to fewer channels, and the sum with `x` if the shapes are equal.
+        """
         wide = self.conv(x, self.shape(x)[3] * expand)
         y = self.conv(self.depthwise(wide, kernel, stride, dilation=dilation), outputs, act=NONE)
         return self.sum(x, y) if self.shape(x) == self.shape(y) else y
@@ -106,7 +112,7 @@ class Network(Written):
         )
 
     def average(self, x: int, kernel: tuple[int, int] | None = None) -> int:
-        """AVERAGE_POOL_2D, by default of the whole plane."""
+        """Adds an AVERAGE_POOL_2D, by default over all rows and columns."""
         batch, height, width, channels = self.shape(x)
         k = kernel or (height, width)
         y = self.like(x, (batch, height // k[0], width // k[1], channels))
@@ -148,7 +154,9 @@ class Network(Written):
         return self.function("HARD_SWISH", x, 0.0148217, -103, "HardSwish")
 
     def squeezed(self, x: int) -> int:
-        """A squeeze-and-excitation block of MobileNet v3: channels scaled by a hard sigmoid of their means."""
+        """Adds a squeeze-and-excitation block of MobileNet v3: two 1x1 convolutions and a hard sigmoid compute from the
+        channels' means a factor for each channel.
+        """
         channels = self.shape(x)[3]
         few = self.conv(self.mean(x, keep=True), max(channels // 4, 8), act=RELU)
         gate = self.conv(few, channels, act=NONE)
@@ -172,7 +180,9 @@ class Network(Written):
         return self.add("RESIZE_BILINEAR", [x, size], y, "ResizeBilinear", HalfPixelCenters=True)
 
     def joined(self, parts: Sequence[int], axis: int) -> int:
-        """CONCATENATION; TFLite's converter gives all parts one grid, by QUANTIZE where theirs differ."""
+        """Adds a CONCATENATION of `parts` along `axis`. Before it, a QUANTIZE converts each part but the first to the
+        scale and zero point of the first part, as TFLite's converter does.
+        """
         first, alike = self.tensors[parts[0]], [parts[0]]
         for part in parts[1:]:
             alike.append(self.add("QUANTIZE", [part], self.like(parts[0], self.shape(part)), "Quantize"))
@@ -237,7 +247,7 @@ def person_detection() -> Network:
 
 
 def keyword_spotting() -> Network:
-    """DS-CNN: features of 49 times, 10 each, as one row of numbers."""
+    """DS-CNN for spoken words. Input: 490 numbers, 10 features for each of 49 time steps."""
     net = Network()
     x = net.reshape(net.image(1, 490), 1, 49, 10, 1)
     x = net.conv(x, 32, (10, 4), 2, RELU)
@@ -278,7 +288,9 @@ def posenet() -> Network:
 
 
 def deeplab() -> Network:
-    """Segmentation: a dilated backbone, a pyramid with the mean of the image, classes at full size."""
+    """Segmentation: the results of dilated convolutions are concatenated with features of the image's mean; the class
+    scores are resized to the image's size.
+    """
     net = Network()
     x = net.separable(net.conv(net.image(1, 33, 33, 3), 16, 3, 2), 8)
     for outputs, stride, dilation in ((12, 2, 1), (16, 1, 2), (16, 1, 2)):
@@ -290,7 +302,7 @@ def deeplab() -> Network:
 
 
 def ssd() -> Network:
-    """Boxes and classes of an SSD with three feature maps, up to the custom operator that selects boxes."""
+    """Boxes and class scores of an SSD from three feature maps, without the custom operator that selects boxes."""
     net = Network()
     x = net.conv(net.image(1, 48, 48, 3), 16, 3, 2)
     maps = []
@@ -309,7 +321,7 @@ def ssd() -> Network:
 
 
 def yamnet() -> Network:
-    """Sound classes of patches of 96 times and 64 bands."""
+    """Classes of sounds. Input: a spectrogram of 96 time steps and 64 frequency bands."""
     net = Network()
     x = net.conv(net.reshape(net.image(1, 96, 64), 1, 96, 64, 1), 8, 3, 2, RELU)
     for outputs, stride in ((16, 1), (32, 2), (32, 1), (64, 2), (64, 2)):
@@ -333,4 +345,4 @@ NETWORKS: Mapping[str, Callable[[], Network]] = MappingProxyType(
         "YAMNet": yamnet,
     }
 )
-"""Makers of the networks, by name."""
+"""Functions that make the networks, by name."""

@@ -1,6 +1,7 @@
 """Makes TFLite models of one operator each; `tflite_operators.py` lists the cases.
 
-`form` is a key of FORMS: the element type of the data, "hybrid" for float data with int8 weights.
+`form` is a key of FORMS: the element type of activations; "hybrid": float activations with int8 weights. `planes`: the
+operator reads the result of a convolution, which the compiler stores channel by channel ("planes"), unlike TFLite.
 """
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ def connected(form, shape=(2, 24), outputs=10, act=0, bias=True, keep=False, per
 
 
 def flattened(form) -> Written:
-    """A convolution, a RESHAPE to rows, a product: the weights take the order of the planes."""
+    """A convolution, a RESHAPE to a row, and a FULLY_CONNECTED: the compiler must bring the columns of the product's
+    weights into the order in which it stores the convolution's result (planes).
+    """
     model = convolution(form, plane=(4, 3), co=6)
     flat = model.like(model.last, (1, 72))
     conv = model.outputs[0]
@@ -192,7 +195,7 @@ def paired(
 
 
 def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fields) -> Written:
-    """A function of one tensor; `scale` and `zero` are the output's."""
+    """An element-wise function of one tensor. `scale`, `zero`: of the output; `wide`: scale of the input."""
     model, x = begin(form, 1, 5, 4, 8, scale=wide)
     if form == "float" and kind in ("LOG", "SQRT", "RSQRT"):
         positive = model.tensor(model.shape(x), np.float32)
@@ -206,7 +209,9 @@ def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fi
 
 
 def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) -> Written:
-    """An operator that moves elements; `extra`: its constant operands behind the data (before them for SPLIT)."""
+    """An operator that moves elements of an input of `shape`. `after`: shape of the output, or a list of shapes;
+    `extra`: constant operands, after the data (before them for SPLIT).
+    """
     model, x = begin(form, *shape)
     more = [model.constant(np.asarray(array)) for array in extra]
     shapes = after if isinstance(after, list) else [after]
@@ -217,7 +222,9 @@ def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) ->
 
 
 def behind_planes(make: Written, kind, after, extra=(), options="", **fields) -> Written:
-    """The operator behind a convolution, so that its data are planes."""
+    """The model `make`, which ends in a convolution, with one more operator that moves elements of the convolution's
+    result, stored as planes. `after`, `extra`: as for `moved`.
+    """
     x = make.outputs[0]
     more = [make.constant(np.asarray(array)) for array in extra]
     shapes = after if isinstance(after, list) else [after]
@@ -227,7 +234,9 @@ def behind_planes(make: Written, kind, after, extra=(), options="", **fields) ->
 
 
 def concatenated(form, axis=3, planes=False, scales=None) -> Written:
-    """`scales`: those of the second part and of the result; None: all as the first part's, as int8 files have it."""
+    """A CONCATENATION of two tensors, the first one the result of a convolution with `planes`. `scales`: of the second
+    tensor and of the result; None: both equal the first tensor's scale, as int8 files require.
+    """
     shape = (1, 4, 5, 6)
     if planes:
         model = convolution(form, plane=shape[1:3], ci=4, co=6)
@@ -348,7 +357,7 @@ def embedded() -> Written:
 
 
 def padded(form) -> Written:
-    """PADV2: pads of a constant value."""
+    """A PADV2, which pads with the constant 40."""
     model, x = begin(form, 1, 3, 4)
     ends = model.constant(np.array([[0, 0], [1, 1], [0, 2]], np.int32))
     source = model.tensors[x]
@@ -359,7 +368,9 @@ def padded(form) -> Written:
 
 
 def several(kind, count, before, after, options, **fields) -> Written:
-    """An operator on some tensors of one shape, without scales."""
+    """An operator on `count` inputs of equal shape, none quantized. `before`, `after`: element types of the inputs and
+    of the output.
+    """
     model = Written()
     inputs = [model.input((1, 4, 5, 6), before) for _ in range(count)]
     y = model.tensor((1, 4, 5, 6), after)
@@ -368,7 +379,7 @@ def several(kind, count, before, after, options, **fields) -> Written:
 
 
 def shaped() -> Written:
-    """SHAPE, beside an operator that reads the input."""
+    """A SHAPE of the input, which an ABS reads too."""
     model, x = begin("float", 1, 5, 6)
     y, numbers = model.tensor((1, 5, 6), np.float32), model.tensor((3,), np.int32)
     model.add("ABS", [x], y, "Abs")

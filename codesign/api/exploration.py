@@ -142,11 +142,11 @@ def explore(
     guided by models of the figures), Optuna's "nsga2" and "tpe", "random" and "exhaustive"; the first three need the
     extra `explore`.
 
-    Hardware and schedules are searched together with `trials` above 0: for every machine, `trials` schedules of each
-    distinct layer, the fastest by its template's estimate, are simulated, and the network runs with the best. At the
-    end, the designs of the front get `tune_front` trials, if that is more than `trials`; `tuning` is called with
-    (number of front designs done, number of front designs). No machine is slower with trials than with the templates'
-    own schedules.
+    Hardware and schedules are searched together with `trials` above 0: on every machine, for each distinct layer, the
+    `trials` schedules that the layer's template estimates as fastest are simulated, and the network runs with the best
+    ones. At the end, the designs of the front get `tune_front` trials, if that is more than `trials`; then `tuning` is
+    called with (number of front designs done, number of front designs). No machine is slower with trials than with the
+    templates' own schedules.
 
     With a `folder` every design is recorded there, and a repeated search continues from the records; `records` are
     files of other studies whose results are used again. `workers` above 1 is a number of processes on this computer;
@@ -277,8 +277,8 @@ def compare(
     technology: str | Path | None = None,
 ) -> Comparison:
     """Compare two machines (presets, TOML files or configurations) on quantized networks: compares all metrics, cycles
-    and energy of each network and layer, area and energy of each unit. Raises UserError if a machine cannot run a
-    network.
+    and energy of each network and layer, area and energy of each unit. `technology` is that of `explore`. Raises
+    UserError if a machine cannot run a network.
     """
     loaded = load_networks([(model_source(model).source, 1.0) for model in _several(networks)])
     if not loaded:

@@ -13,9 +13,9 @@ from vdla.compiler.te.intrinsic import declare_intrinsic
 from vdla.compiler.te.post import Post
 from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
-from vdla.verify.intrinsic import check_intrinsic
+from vdla.verify.intrinsic import check_intrinsic, check_sequence
 
-LANGUAGES = ("llvm", "cuda", "opencl")
+LANGUAGES = ("llvm", "cuda", "opencl", "vdla")
 """Languages in which a declared intrinsic may have code."""
 
 
@@ -65,6 +65,8 @@ def intrinsic(
     *,
     scopes: Mapping[str, str] | None = None,
     adds: bool = False,
+    updates: str | None = None,
+    machine: Config | str = "vta",
 ) -> IntrinsicDeclaration:
     """A hardware operation of your own for `Schedule.tensorize`: its semantics, and the code that targets emit.
 
@@ -78,15 +80,22 @@ def intrinsic(
     code : mapping
         Source text by language. "llvm": the body of a function, LLVM IR with the pointer %NAME for each tensor; lines
         that begin with "declare" declare functions. "cuda" and "opencl": statements of one thread, with a pointer NAME
-        for each tensor. Elements of an operand follow one another in memory.
+        for each tensor. Elements of an operand follow one another in memory. "vdla": ALU instructions of the
+        accelerator, a line for each, such as "MAX x, 0" or "ADD x, y"; x is the tensor that `updates` names, y another
+        one, and all are accumulator vectors (int32 [batch, block_out] in the scope "acc").
     scopes : mapping, optional
         The memory of a tensor by its name, such as {"out": "register"}; "dram" for tensors without an entry.
     adds : bool
-        The sum of `semantics` is added to the elements that the operand has, as instructions of dot products do. Clear
-        the operand first (`decompose_reduction`).
+        The code adds the sum that `semantics` computes to the old elements of the result's buffer, as dot-product
+        instructions do. The schedule must set the buffer to 0 first (`decompose_reduction`).
+    updates : str, optional
+        The placeholder that the result overwrites; schedules use `update_in_place` for its buffer.
+    machine : Config or str
+        The accelerator whose instructions "vdla" names: a configuration, a preset's name or a TOML file.
 
-    LLVM code is run on random operands and compared with the semantics. Raises UserError for semantics that are no
-    operation on placeholders, code that LLVM rejects, and for the first difference.
+    LLVM code and instructions of the accelerator are run on random operands and compared with the semantics. Raises
+    UserError for semantics that are no operation on placeholders, code that LLVM rejects, lines that are no instruction
+    of the machine, and for the first difference.
     """
     if unknown := sorted(set(code) - set(LANGUAGES)):
         raise UserError(
@@ -94,11 +103,17 @@ def intrinsic(
         )
     if not code:
         raise UserError(f"intrinsic {name}: give code for one of {', '.join(LANGUAGES)}")
-    declaration = declare_intrinsic(name, semantics, code, scopes or {}, adds)
+    declaration = declare_intrinsic(name, semantics, code, scopes or {}, adds=adds, updates=updates)
     check_intrinsic(declaration)
+    if "vdla" in code:
+        check_sequence(declaration, _machine(machine))
     return declaration
 
 
 def accelerator(config: Config | str = "vta") -> Intrinsics:
     """The intrinsics of an accelerator configuration: a `Config`, a preset's name or a TOML file."""
-    return Intrinsics(config if isinstance(config, Config) else load_config(config))
+    return Intrinsics(_machine(config))
+
+
+def _machine(config: Config | str) -> Config:
+    return config if isinstance(config, Config) else load_config(config)

@@ -127,15 +127,16 @@ def quantize(
 
     Without a `budget` all layers have the same `activations` and scales, except single layers listed in `layers`, as in
     {"conv1": "float", "fc": "s8,per-tensor"}. With a budget, `budget` sets of decisions are evaluated on the machine
-    `config`: which layers stay float on the `processor`, which tensors are symmetric, which weights have one scale. The
-    front is of the error (SQNR of the outputs on `held_out` samples, by default the last quarter of the calibration
-    samples) and the `cost`, "latency" or "energy". The network is the front's cheapest member with at least `sqnr` dB,
-    or the one with least error within `latency` ms; by default the knee of the front. With a `folder` evaluations are
-    recorded there, and a repeated search continues from the records.
+    `config`: which layers stay float on the `processor`, which tensors are symmetric, which weights have one scale.
+    Their Pareto front trades the error (SQNR of the outputs on `held_out` samples, by default the last quarter of the
+    calibration samples) against the `cost`, "latency" or "energy". The result is the front's cheapest set with at least
+    `sqnr` dB, or the set with least error within `latency` ms; by default the knee of the front. With a `folder`
+    evaluations are recorded there, and a repeated search continues from the records.
 
-    `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". Callbacks: `advance` after each run of
-    the float network (without a budget), `told` after each evaluation (with a budget), `remark` with a line of text
-    about slow steps. Raises UserError.
+    `per_channel`, `method`, `percentile` and `technology` are options of `vdla quantize`. `processor` is "cortex-a9",
+    "measured" (this machine) or "GFLOPS,GB/S,WATTS". Callbacks: `advance` after each run of the float network (without
+    a budget), `told` after each evaluation (with a budget), `remark` with a line of text about slow steps. Raises
+    UserError.
     """
     listed = None if isinstance(calibration, str | Path | Mapping) else calibration
     if listed is not None and not listed:

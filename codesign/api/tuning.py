@@ -61,8 +61,8 @@ def tune(
 
     `records` names a new file that gets every trial. For a network on the accelerator, `in_place` further trials (by
     default half of `trials`) measure schedules of layers within the whole network. The strategy "evolution" learns a
-    model of the cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; with 0
-    this process measures, without time-outs. Raises UserError.
+    model of the cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; a trial of
+    more than `timeout` seconds fails. With 0 workers this process measures, without time-outs. Raises UserError.
     """
     from vdla.compiler.records.files import RecordWriter
     from vdla.compiler.tune.search.cost_model import load_xgboost

@@ -107,9 +107,9 @@ METRICS: Mapping[str, Metric] = {
 
 
 def intervals_of(figures: Figures, weights: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """90% intervals, by name of a metric, as factors of the metric's value. Those of area and latency come from the
-    machine's `figures`, that of energy from the weighted sum over the networks, that of edp from latency and energy;
-    metrics without an interval have no entry.
+    """90% intervals, by name of a metric, as factors of the metric's value. The intervals of area and latency come from
+    the machine's `figures`, the interval of energy from the weighted sum over the networks, and the interval of edp
+    from latency and energy. Metrics without an interval have no entry.
     """
     found = dict(figures.intervals)
     if figures.failed is not None or figures.rungs.get("energy") in (None, TABLE):

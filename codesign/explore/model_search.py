@@ -151,9 +151,9 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """The `count` points of the space that are nearest to the limit of a constraint, if all machines break this
-        constraint and it is known without evaluation; else an empty list. The report states the distance of these
-        points from the limit.
+        """If every machine breaks a constraint that is known without evaluation (a limit of area, for example): the
+        `count` points with the least excess over the limit. The report states this excess. An empty list if a point was
+        proposed before.
         """
         if self._named:
             return []
@@ -290,8 +290,8 @@ class ModelSearch:
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """(means, standard deviations) of the base-2 logarithm of the objective `metric`, for each machine of `pool`.
-        `place` is the index of `metric` among the exploration's objectives. The logarithm is of the value to minimize.
+        """(means, standard deviations) of the base-2 logarithm of the objective `metric`, for each machine of `pool`;
+        the logarithm is negated if the metric is maximized. `place`: index of `metric` among the objectives.
         """
         problem = self._problem
         if metric.from_machine:
@@ -328,5 +328,7 @@ class ModelSearch:
 
 
 def _logarithm(minimized: Floats, metric: Metric) -> Floats:
-    """Base-2 logarithms of objectives, negated for a maximized metric, so that smaller is better."""
+    """Base-2 logarithms of a metric's values, negated if the metric is maximized, so that smaller is better.
+    `minimized`: the values, also negated if the metric is maximized.
+    """
     return metric.sign * np.log2(np.maximum(np.abs(minimized), _FLOOR))

@@ -66,7 +66,7 @@ def _machines(problem: Problem) -> Iterator[Point]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """Result of evaluating a point of the space. `objectives`: values to minimize (None: the point is no valid machine,
-    or a network does not run); `excess`: how far the value of the constraint that is broken most lies beyond its limit;
+    or a network does not run); `excess`: the largest excess over a constraint's limit, as a fraction of the limit;
     `limited`: the values of the metrics in constraints.
     """
 

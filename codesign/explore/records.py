@@ -20,7 +20,7 @@ FORMAT = 1
 
 Known = dict[tuple[str, str], Figures]
 """Known figures of machines by (key, digest of the machine). The key (`evaluate.study_key`) is a hash of the networks,
-the compiler and everything else besides the machine on which figures depend.
+the compiler and everything else on which figures depend, except the machine.
 """
 
 

@@ -93,8 +93,8 @@ class Study:
 
     @cached_property
     def key(self) -> str:
-        """A hash of everything besides the machine on which the figures (cycles, energy, area) depend
-        (`evaluate.study_key`); records are stored under it.
+        """A hash of everything on which the figures (cycles, energy, area) depend, except the machine
+        (`evaluate.study_key`); records are stored under this key.
         """
         return study_key(self.networks, self.components, self.effort)
 
@@ -105,8 +105,8 @@ class Study:
 
     @cached_property
     def front_key(self) -> str:
-        """The key under which the records of front designs are stored, whose schedules get the trials of
-        `front_effort`; equal to `key` if `front_effort` has no more trials than `effort`.
+        """The key under which the figures of front designs are recorded after tuning with the trials of `front_effort`;
+        equal to `key` if `front_effort` has no more trials than `effort`.
         """
         if not self.tunes_front:
             return self.key

@@ -155,8 +155,9 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether an evaluated pair of uniform decisions that differ only in `kind` shows a gain: with symmetric types
-        ("type") or one scale for each tensor (other kinds), the cost or the error is lower.
+        """Whether decisions of `kind` can gain something: among the evaluated decisions that are equal for all layers,
+        more symmetric types ("type") or more tensors with a single scale (other kinds), and no other change, lowered
+        the cost or the error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:
@@ -216,8 +217,8 @@ class Search:
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
         """Expected changes of noise and cost if a move (change of one decision) is applied to `decisions`: the changes
-        measured for the move alone or, if it was not evaluated, the median noise of the evaluated moves of its kind and
-        the move's estimated cost.
+        measured for the move alone. If the move was not evaluated: the median change of noise of the evaluated moves of
+        the same kind, and the move's estimated change of cost.
         """
         known = self.effects.get(move)
         if known is None:

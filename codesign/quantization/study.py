@@ -268,7 +268,7 @@ def study_key(
     recipe: Recipe,
     evaluation: Sequence[str],
 ) -> str:
-    """A hash, 16 hexadecimal digits, of everything besides the decisions that error, latency and energy depend on.
+    """A hash, 16 hexadecimal digits, of everything that error, latency and energy depend on, except the decisions.
 
     `evaluation`: digest of the machine, digest of the table of components, and text of the processor.
     """

@@ -54,7 +54,7 @@ def _layers(program: Program, simulation: SimulationResult) -> Iterator[Slice]:
 
 def _fetch(program: Program, simulation: SimulationResult, names: list[str]) -> Iterator[Slice]:
     """Slices (events of the timeline) of the fetch unit: one for each dispatch, and one for each wait before a
-    dispatch, which is for the instruction or for room in a queue.
+    dispatch. Fetch waits for memory, or for room in a queue. `names`: names of the instructions.
     """
     depth = program.config.command_queue_depth
     begun: list[list[int]] = [[] for _ in Unit]

@@ -153,8 +153,8 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """(key, begin, end) of the pieces of DRAM [start, start + length); consecutive pieces with the same key that are
-    adjacent are merged to one.
+    """(key, begin, end) of the pieces of DRAM [start, start + length). Consecutive entries with the same key are merged
+    if one piece begins where the other ends.
     """
     end = start + length
     first = np.ones(len(key), bool)
@@ -165,8 +165,8 @@ def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers,
 
 
 def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
-    """The pieces of DRAM [begin, end), sorted by key, and cut so that pieces of one key do not overlap but cover the
-    same addresses: each begins where the earlier pieces of its key have ended, or later.
+    """The pieces of DRAM [begin, end), sorted by key and address. Where pieces of one key overlap, the later piece is
+    cut at its beginning: [0, 8) and [4, 12) become [0, 8) and [8, 12). A piece that earlier pieces cover becomes empty.
     """
     # Each key has its own range of addresses, after the ranges of the keys before.
     space = int(end.max(initial=0)) + 1

@@ -64,10 +64,10 @@ class CellFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellModel:
-    """Coefficients for one library: `areas` in square micrometres and `registers` in flip-flops, by module and feature;
-    `paths` in nanoseconds, by the module in which the path ends and feature. `units`: the unit that each module belongs
-    to. `logic_ends` and `path_ends`: 90% intervals of the ratio of measured to predicted values. `scale`: factors for
-    the SRAM table, which is for 45 nm. `machines`: number of machines in the fit.
+    """Coefficients for one library: `areas` in square micrometres and `registers` in flip-flops, by module, then by
+    feature; `paths` in nanoseconds, by the module in which the path ends, then by feature. `units`: the unit that each
+    module belongs to. `logic_ends` and `path_ends`: 90% intervals of the ratio of measured to predicted values.
+    `scale`: factors for the SRAM table, which is for 45 nm. `machines`: number of machines in the fit.
     """
 
     library: str

@@ -160,12 +160,13 @@ def count_events(
 
 def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.intp]) -> dict[str, int]:
     """For each scratchpad of HELD, the number of operations that read the same address as the operation before; only
-    instructions with one micro-op are counted.
+    instructions with one micro-op are counted. `rows`: decoded instructions; `matrix`, `alu`: indices of the
+    instructions of the array and of the ALU.
     """
 
     def stays(which: NDArray[np.intp], out: int, inner: int) -> int:
-        """Number of operations that read the same address as the previous one; `out` and `inner` are the columns with
-        the address steps of the outer and inner loop.
+        """Number of operations of the instructions `which` that read the same address as the operation before; `out`
+        and `inner` are the columns of `rows` with the address steps of the outer and inner loop.
         """
         single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
         outs, ins = np.maximum(rows[single, s.ITER_OUT], 0), rows[single, s.ITER_IN]
@@ -188,7 +189,8 @@ def _runs(
     rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]], words: NDArray[np.uint64]
 ) -> dict[str, int]:
     """Number of contiguous pieces of DRAM that loads and stores access, by kind of transfer (MOVERS); adjacent rows
-    form one piece.
+    form one piece. `rows`: decoded instructions; `of(kind, ...)`: indices of the instructions of these kinds; `words`:
+    the encoded instructions.
     """
 
     def pieces(*kinds: int) -> int:

@@ -168,7 +168,8 @@ def network_trials(path: Path, config: Config) -> NetworkTrials:
 
 
 def outputs_equal(path: Path, config: Config, book: RecordBook) -> bool:
-    """Whether a network computes the same bits with the records as with its templates' choices, on one random input.
+    """Whether a network computes the same bits with the records in `book` as with its templates' own schedules, on one
+    random input.
 
     Both versions are compiled and simulated as by `vdla run`. Raises UserError.
     """

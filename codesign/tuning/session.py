@@ -44,8 +44,8 @@ def tune(target: Tunable[Any], model: Path | None, names: Sequence[str], run: Ru
 
 
 def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> list[Subject[WorkloadT]]:
-    """The distinct workloads in order, each with the names that it has. `in_network`: the names are names of a
-    network's nodes.
+    """The distinct workloads of the pairs (name, workload) in `named`, in order, each with all its names. `in_network`:
+    the names are names of a network's nodes.
     """
     names: dict[WorkloadT, list[str]] = {}
     for name, workload in named:

@@ -73,16 +73,16 @@ def model_source(model: object, example: Example | None = None) -> ModelSource:
 
 
 def arguments(sample: Any) -> tuple[Any, ...]:
-    """The arguments of one sample: those of a tuple or list, or the sample itself as the only argument."""
+    """The elements of `sample` if it is a tuple or list, else `sample` as the only argument."""
     return tuple(sample) if isinstance(sample, tuple | list) else (sample,)
 
 
 def stacked(names: Sequence[str], samples: Sequence[Any], label: str) -> dict[str, np.ndarray]:
-    """Arrays by input name, with a first dimension for the samples, from the arguments of each sample.
+    """For each input in `names`, one array of its values in all `samples`, joined along the first dimension.
 
-    Arguments are arrays or tensors, all of a sample's in the order of `names`; an argument with a batch dimension of 1
-    keeps this dimension as the one for samples. Raises UserError, which begins with `label`, for another number of
-    arguments and for shapes that differ.
+    A sample has an argument, array or tensor, for each input in the order of `names` (`arguments`). Arguments of shape
+    (1, ...) become an array (number of samples, ...); scalars become an array (number of samples,). Raises UserError,
+    which begins with `label`, for another number of arguments, and if the arguments for an input differ in shape.
     """
     columns: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for number, sample in enumerate(samples):

@@ -19,7 +19,7 @@ class Abilities:
 
     `processor`: the target is a processor, which computes the operators defined after `Table` in `int8_operators.py`,
     except those marked as for accelerators. `tables`: look-up tables of one tensor (extension `table`). `planes`:
-    element-wise operators whose second operand has one value for each plane (rows x columns of a channel; extension
+    element-wise operators whose second operand has height and width 1, one value for each channel (extension
     `broadcast`). `rows`: softmax and normalization over channels (extension `rows`). `products`: matrix products of two
     activations, on square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors.
     `rows` and `products` require whole blocks of `block` channels.
@@ -38,7 +38,7 @@ class Abilities:
         """The abilities of an accelerator with this configuration.
 
         `planes` and `rows` are False if a block of channels takes several output vectors: an operand with one value for
-        each plane would then need different vectors for the parts of a block.
+        each channel would need a vector of values for each of these vectors.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -76,8 +76,8 @@ def needs(extension: str) -> tuple[str, str]:
 
 
 def is_broadcast(graph: Graph, node: Node) -> bool:
-    """Whether the second operand of an element-wise node has one value for each plane (rows x columns of a channel) of
-    the first operand.
+    """Whether the second operand of an element-wise node has height and width 1 (one value for each channel) and the
+    node's result does not.
     """
     operator = node.operator
     if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:

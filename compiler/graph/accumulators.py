@@ -1,10 +1,11 @@
-"""Biases of sums of products in 32-bit accumulators. If no sum overflows with a bias, the bias is unchanged. If the
-sums that would overflow saturate in requantization anyway, the bias is moved into range. If the products of the channel
-are small beside a step of the result, its weights and bias are halved. Any other bias is rejected.
+"""Fits the bias of each output channel into 32-bit accumulators. If no sum of the channel overflows, the bias is
+unchanged. If requantization saturates all sums of the channel anyway, the bias is moved into range. If halving the
+weights changes a result by at most `LEAST_PART` of a step, weights and bias are halved and the scale is doubled. Any
+other bias is rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
-Engines differ in which of acc, bias' and acc + bias' they hold and when they add, so none of the three may leave int32.
-All intermediate values in this file are int64.
+Engines differ in when they add bias', so acc, bias' and acc + bias' must all stay in int32. All intermediate values in
+this file are int64.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from vdla.isa.scales import INT8_HIGH, INT8_LOW, ScaleError
 from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
-_FAR = 2.0**40
-"""Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so larger
-biases have the same effect, and exact in float64.
+_LARGEST_BIAS = 2.0**40
+"""Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so that a
+larger bias has the same effect. float64 represents the bound exactly.
 """
 
 LEAST_PART = 2.0**-5
-"""The largest change of a result, in steps of its scale, by which weights may be halved."""
+"""Largest change of a result, as a part of the result's step, that the halving of weights may cause."""
 
 
 class AccumulatorError(ScaleError):
@@ -43,14 +44,14 @@ def average_bias(area: int, zero_point: int) -> int:
 
 
 def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Real biases as multiples of `step`, rounded half to even, clamped to 2**40 in magnitude. Raises ScaleError on
-    NaN.
+    """Real biases (`values`) divided by `step`, rounded half to even, clamped to 2**40 in magnitude. Raises ScaleError
+    on NaN.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         rounded = np.rint(values / step)
     if np.isnan(rounded).any():
         raise ScaleError("a bias divided by input scale x weight scale is not a number")
-    return np.clip(rounded, -_FAR, _FAR).astype(np.int64)
+    return np.clip(rounded, -_LARGEST_BIAS, _LARGEST_BIAS).astype(np.int64)
 
 
 def sums_in_range(
@@ -60,13 +61,13 @@ def sums_in_range(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """(int8 weights, adjusted int32 biases, scales) of output channels whose sums may leave 32 bits with `weight`
-    (O, ...), `bias` and `scale`, (O,), for inputs with the zero point `zero_point`.
+    """(weights, biases minus zero point x sum of weights, scales) with which no sum of a channel leaves 32 bits, made
+    from `weight` (O, ...), `bias` and `scale`, (O,), of a product whose input has the zero point `zero_point`.
 
-    Either only biases are moved (`moved_bias`), or channels with large biases get half of their weights and bias, and
-    twice their scale. ONNX Runtime's quantizer makes such channels: it raises the scale of small weights until the bias
-    just fits 32 bits. Halving rounds odd weights, which may change a result by `LEAST_PART` of a step at most. Raises
-    AccumulatorError where neither is possible.
+    First, biases are moved (`moved_bias`) and the rest is unchanged. If this fails, channels with large biases get half
+    of their weights and bias, and twice their scale. ONNX Runtime's quantizer writes channels with large biases: it
+    raises the scale of small weights until the bias just fits 32 bits. Halving rounds odd weights, which may change a
+    result by `LEAST_PART` of a step at most. Raises AccumulatorError where neither is possible.
     """
     rows = weight.reshape(len(weight), -1)
     total = rows.sum(axis=1, dtype=np.int64)
@@ -96,13 +97,11 @@ def moved_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The adjusted bias (bias minus zero point x sum of weights) of each output channel, int32 (O,): the `wanted`
-    value, int64 (O,), or another value for channels in which sums with the wanted value may leave 32 bits. `rows`: int8
-    weights (O, products).
+    """For each output channel, the value nearest to `wanted` with which all sums of the channel stay in 32 bits: int32
+    (O,). `wanted`, int64 (O,): `bias` minus zero point x sum of weights. `rows`: int8 weights (O, products).
 
-    The other value is the nearest to the wanted value with which all sums stay in 32 bits. It is allowed only if
-    requantization by `scale` and `stage` saturates all sums of the channel with either value. Raises AccumulatorError
-    otherwise.
+    A value other than the wanted value is allowed only if requantization by `scale` and `stage` saturates all sums of
+    the channel with either value. Raises AccumulatorError otherwise; its message names the `bias`.
     """
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = rows.sum(axis=1, dtype=np.int64) - positive

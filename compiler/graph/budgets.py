@@ -1,7 +1,7 @@
 """Checks the sizes of tensors, activations and constants against `ir.limits`, before memory is allocated for them.
 
-Every importer reads models through `onnx_load.load_model`, which checks all shapes here as soon as ONNX has inferred
-them. Tensors that importers add and constants that they compute are checked where they are added.
+Every importer reads models through `onnx_load.load_model`, which checks all shapes by `check_shapes` once ONNX has
+inferred them. If an importer adds a tensor or computes a constant, it checks the size itself.
 """
 
 from __future__ import annotations
@@ -68,11 +68,10 @@ def check_shapes(label: str, model: onnx.ModelProto) -> None:
 
 
 def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapping[str, str]) -> None:
-    """Raises ModelError if the activations of a network that are live at the same time take more than
+    """Raises ModelError if `total`, the bytes of the activations that are live at the same time, exceeds
     `MOST_ARENA_BYTES`.
 
-    `total`: these bytes. `tensors`: bytes of each activation by name; `makers`: name of the node that computes a
-    tensor, by tensor name.
+    `tensors`: bytes of each activation by name; `makers`: name of the node that computes a tensor, by tensor name.
     """
     if total <= MOST_ARENA_BYTES:
         return
@@ -85,7 +84,7 @@ def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapp
 
 
 def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
-    """The reason why an accelerator cannot hold `tensors` (bytes by name), `total` bytes at a time; None if it can."""
+    """The reason why `tensors` (bytes by name), `total` bytes in all, do not fit an accelerator; None if they fit."""
     if total <= MOST_IMAGE_BYTES:
         return None
     largest = max(tensors, key=lambda name: (tensors[name], name))
@@ -116,14 +115,14 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
     """A ModelError about a node.
 
-    It is no NodeError: after a NodeError, the network would be partitioned at this node, but a tensor that is too large
+    A NodeError would be wrong: it would cause a partition of the network at this node, but a tensor that is too large
     for one target is too large for all.
     """
     return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """Raises ModelError if a node's padded first input is too large (with long strides, the output may be small)."""
+    """Raises ModelError if a node's padded first input is too large, even if the output is small."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

@@ -65,7 +65,7 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
 def _check_counts(
     label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
 ) -> None:
-    """Raises NodeError if a node's scale is empty, or its number of zero points is neither 1 nor that of its scales."""
+    """Raises NodeError if a node has no scale (`scales` is 0), or if it has neither 1 nor `scales` zero points."""
     problem = None if scales else "has an empty tensor as its scale"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:
         zero_point = constants.get(node.input[2])

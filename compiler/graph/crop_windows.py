@@ -1,5 +1,5 @@
-"""Removes the outer taps (rows and columns of the window) of convolutions that read only padding for every output.
-Windows with large dilations have such taps.
+"""Removes taps from the windows of convolutions: outer rows and columns of the window that read only padding for every
+output. Windows with large dilations have such taps.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .operators import Convolution
 
 
 def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
-    """`window` without the outer taps (rows and columns of the window) that read only padding for every output of an
-    input plane (H, W).
+    """`window` without the outer taps (rows and columns of the window) that read only padding, for every output, if the
+    input is a `plane` of (H, W) pixels.
 
     Returns the rows and columns of taps that remain, and the smaller window. Windows with large dilations have such
     taps.
@@ -68,7 +68,7 @@ def crop_windows(graph: Graph) -> Graph:
 
 
 def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair) -> tuple[Graph, Node]:
-    """The node with the smaller window on an input plane (H, W), and the graph with the cut weights as a constant."""
+    """(graph with the cut weights as a constant, node with the smaller window) for an input plane (H, W)."""
     (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:
         return graph, node
@@ -82,8 +82,8 @@ def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair)
 
 
 def _cropped_int8(operator: Int8Convolution, plane: Pair) -> Int8Convolution:
-    """The operator with the smaller window on an input plane (H, W). A tap in the pads adds the same value to every
-    output, its weights times the pad value: the bias takes the value.
+    """The operator with the smaller window on an input plane (H, W). A removed tap added its weights times the pad
+    value to every output; the new bias contains this sum.
     """
     (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:

@@ -26,7 +26,7 @@ def divide_sums(graph: Graph) -> Graph:
     taken, nodes = {node.name for node in graph.nodes}, list[Node]()
     gone: set[str] = set()
     for node in graph.nodes:
-        found = _joined(graph, node, makers, uses)
+        found = _concatenation_to_split(graph, node, makers, uses)
         if found is None:
             nodes.append(node)
             continue
@@ -59,7 +59,7 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
     return name
 
 
-def _joined(
+def _concatenation_to_split(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
     """(concatenation node, index of its result among the inputs of `node`, output positions of each part) if `node`

@@ -78,7 +78,7 @@ class InvalidNodeError(NodeError, InvalidModelError):
 
 
 class ProcessorsOnlyError(NodeError):
-    """A node that processors and GPUs support as a float operator, but no integer graph."""
+    """Raised for a node that processors and GPUs compute as a float operator, and that an integer graph cannot have."""
 
 
 class ParameterError(NodeError):
@@ -98,10 +98,10 @@ class ParameterError(NodeError):
 
 
 def parameters_of(error: Exception) -> tuple[str, ...]:
-    """If `error` (of several errors, the first one) is a ParameterError: names of the model inputs whose values are
-    needed at compile time; else none.
+    """Names of the model inputs that must be known at compile time, from `error` (a ParameterError) or from all
+    ParameterErrors in `error` (a NodesError).
 
-    Errors of later nodes may be consequences of the first one, and are ignored.
+    Empty for other errors, also if the first error of a NodesError is another error: it may have caused the later ones.
     """
     parts = error.parts if isinstance(error, NodesError) else (error,)
     if not isinstance(parts[0], ParameterError):

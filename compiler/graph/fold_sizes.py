@@ -1,7 +1,7 @@
 """Constant folding of integers derived from shapes: Shape, Slice, Concat and the nodes between them.
 
-ONNX's shape inference folds only some of these operators. Models for any length use others: the indices of the tokens
-of a sequence are a Slice of a constant to the size that Shape returns.
+ONNX's shape inference folds only some of these operators. Models for inputs of any length use others as well: for
+example, a Slice cuts a constant with the indices of all tokens to the length that Shape returns.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with integers and booleans that depend on shapes alone as initializers. `model` must have inferred
-    shapes.
+    """The model in which initializers replace all integers and booleans that depend on shapes alone. `model` must have
+    inferred shapes.
 
-    Nodes that cannot be folded stay, and so do nodes without readers.
+    Nodes that cannot be folded stay. Nodes whose results nobody reads any more stay, too.
     """
     while any(node.op_type == "Shape" for node in model.graph.node):
         found = _folded(model)

@@ -42,7 +42,9 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 RECURRENT = ("LSTM", "GRU", "RNN")
-"""Operators that quantizers leave float, and that `vdla quantize --whole` writes as steps on integers."""
+"""Operators that other quantizers leave float; `vdla quantize --whole` replaces them by nodes for each step, on
+integers.
+"""
 
 
 def unsupported(supported: str, operator: str = "") -> tuple[str, str]:

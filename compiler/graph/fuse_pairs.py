@@ -54,7 +54,7 @@ def fuse_clamps(graph: Graph) -> Graph:
 
 
 def fuse_channels(graph: Graph) -> Graph:
-    """Makes each Channels node that reads another Channels node read that node's inputs instead."""
+    """Makes Channels nodes that read results of other Channels nodes read the inputs of those nodes directly."""
     made: dict[str, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -80,8 +80,8 @@ def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) ->
 
 
 def compose_tables(graph: Graph) -> Graph:
-    """Replaces each element-wise node whose operands are look-up tables of one tensor, or the tensor itself, by one
-    table: for example, a GELU written node by node.
+    """Replaces each element-wise node by a look-up table of a tensor x, if every operand of the node is x or the result
+    of a look-up table of x. For example, a GELU written node by node becomes one table.
 
     All roundings stay. Tables that other nodes read stay as well.
     """
@@ -102,8 +102,8 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """Fuses each element-wise node that reads only the result of a look-up table and the table's input into the table:
-    for example x * sigmoid(x), with both roundings.
+    """Fuses an element-wise node into a look-up table if the node reads only the table's result and the table's input.
+    For example, x * sigmoid(x) becomes one table, with both roundings.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -123,8 +123,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """Fuses each look-up table that is the only reader of a product or of a convolution into that node's store, if the
-    node has no pool and its store has no second operand.
+    """Fuses each look-up table into the store of the convolution or product that computes its input, if no other node
+    reads this input, and if the convolution or product has no pool and no second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """
@@ -255,16 +255,16 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
     If convolutions compute both operands, the one with more multiplies is fused (among equals the later one): the
     longer the array works on a tile, the more of the other operand's load it hides. The fused node takes the place of
-    the element-wise node, where the other operand has been computed. `planes`: whether the operand of a convolution may
-    have one value for each plane (rows x columns of a channel).
+    the element-wise node, where the other operand has been computed. `planes`: whether the second operand of a given
+    convolution or product may have height and width 1 (one value for each channel).
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
     makers = graph.producers()
 
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
-        """Preference for fusing `combination` into the producer of `tensor` rather than into that of the reader's other
-        operand; (-1, -1) if the producer cannot take it.
+        """Rank of the producer of `tensor`, an operand of `reader`: (multiplies, index of the node), or (-1, -1) if the
+        producer cannot apply `combination`. Of a reader's two operands, the producer with the higher rank is fused.
         """
         maker = makers.get(tensor)
         if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
@@ -304,8 +304,8 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
-    """Fuses each max-pool that is the only reader of a convolution without a second operand into it: the maximum is
-    then taken before requantization.
+    """Fuses each max-pool into the convolution that computes its input, if no other node reads this input and the
+    convolution has no second operand: the maximum is then taken before requantization.
 
     `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
     maximum of the rounded sums is the rounded maximum.
@@ -331,8 +331,8 @@ def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges nodes with the producer of one of their operands, if no other node reads the operand, in one walk over the
-    graph. `merge` returns the merged node, or None.
+    """Merges each node with the producer of one of its operands, if no other node reads the operand, in one walk over
+    the graph. `merge`(producer, node) returns the merged node, or None if they cannot be merged.
 
     The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's
     result.

@@ -94,8 +94,8 @@ def average_divisors(
     """Number of input elements by which the sum of each window of an average pool is divided: int32, one dimension for
     each of `sizes`.
 
-    With `count_include_pad` the `declared` pads count; the additional pads in `window`, which stand for ceil_mode,
-    never do.
+    With `count_include_pad` elements of the `declared` pads are counted. Pads of `window` beyond the declared pads
+    (`ceiling_pads` adds them for ceil_mode) are never counted.
     """
     counts, rank = np.ones((), np.int64), len(sizes)
     for axis, size in enumerate(sizes):

@@ -1,9 +1,9 @@
 """The graph of a network: nodes of one operator each, tensors by name, and the host's inputs and outputs.
 
 One graph class serves every target. Operators are real-valued (`operators`) or integer (`int8_operators`). The tensors
-of integer operators hold int8 values and have a `Quantization`. A tensor that is uint8 in the model is stored as `value
-- 128`, its zero point as well, so that there is one activation type; `Quantization.offset` converts stored values back
-to the model's integers.
+of integer operators hold int8 values and have a `Quantization`. If a tensor is uint8 in the model, 128 is subtracted
+from its values and its zero point, so that there is one activation type; adding `Quantization.offset` gives the model's
+integers.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class GraphInput:
     """An input of the model, called `name`, with the model's `shape` and `dtype`.
 
     For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes if `dtype` is float32,
-    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`. `rows`: the input
-    is ids of that many rows (-rows .. rows - 1).
+    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`. `rows`: for an
+    input of ids (indices of rows), the number of rows; ids are -rows .. rows - 1.
     """
 
     name: str
@@ -227,8 +227,8 @@ _ONE_BY_ONE = 16
 def unused(name: str, *taken: Collection[str]) -> str:
     """`name` if it is in none of `taken`, else `name` with a number: name#2, name#3, ...
 
-    The number is the least number that is not taken or, beyond `_ONE_BY_ONE`, a number that follows a taken number. The
-    search takes logarithmic time: layers of many steps need thousands of names.
+    The number is the least free number up to `_ONE_BY_ONE`, else a free number after a taken number. The search takes
+    logarithmic time: layers of many steps need thousands of names.
     """
 
     def is_taken(number: int) -> bool:
@@ -239,7 +239,7 @@ def unused(name: str, *taken: Collection[str]) -> str:
 
 
 def first_free(is_taken: Callable[[int], bool]) -> int:
-    """A number of 1 or more that is not taken: the least such number or, beyond `_ONE_BY_ONE`, a number that follows a
+    """A number of 1 or more that is not taken: the least free number up to `_ONE_BY_ONE`, else a free number after a
     taken number.
     """
     for number in range(1, _ONE_BY_ONE + 1):

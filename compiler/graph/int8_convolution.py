@@ -43,11 +43,11 @@ class Int8Convolution:
 
     Optional parts. `pool`: the maximum of the sums over its windows precedes requantization (stage A of `post`); pads
     never win. `table`: look-up table, int8 (256,), applied between requantization and the combination with an operand
-    (stage B) where `post.table` is set. `phases`: this Interleave moves the result. `share`: fraction of the model's
-    convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only moves values.
-    `spaced` (columns, pitch): outputs are rows of `columns` pixels, each followed by arbitrary values up to a length of
-    `pitch`. `taken`: only the first `taken` pixels of each image are read, as an input (N, C, `taken`, 1), and the
-    output has as many.
+    (stage B) where `post.table` is set. `phases`: an Interleave, which moves the result's elements. `share`: fraction
+    of the model's convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only
+    moves values. `spaced` (columns, pitch): outputs are rows of `columns` pixels, each followed by arbitrary values up
+    to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as an input (N, C, `taken`,
+    1), and the output has as many.
     """
 
     weight: np.ndarray

@@ -63,7 +63,7 @@ class Int8AveragePool:
 class Int8Elementwise:
     """An element-wise operator on int8: out = `combination` of the stored values of a and, if it has an operand, of b.
 
-    b has the shape of a or, on targets with `Abilities.planes`, height and width 1: one value for each channel's plane.
+    b has the shape of a or, on targets with `Abilities.planes`, height and width 1: one value for each channel.
     """
 
     combination: Combination
@@ -182,8 +182,8 @@ class Rows:
     The shares (results of the softmax or normalization, before scaling) are computed by `isa.rows`: `softmax_shares`
     with the table `entries`, int64 (256,); if `entries` is None, `normalized_shares`, which subtracts `zero_point` and,
     with `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
-    (1,). With `plane`, outputs are planes of that many positions, with arbitrary values after the input's positions.
-    For accelerators with the extension `rows`.
+    (1,). With `plane`, the output has `plane` positions: the input's positions, then positions of arbitrary value. For
+    accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None

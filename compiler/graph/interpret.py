@@ -75,7 +75,7 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
     operator, operands = node.operator, [_four(operand) for operand in operands]
     match operator:
         case Int8Convolution(scale=scale, post=post, pool=pool):
-            sums = convolution_sums(operator, _first(operands[0], operator.taken))
+            sums = convolution_sums(operator, _first_pixels(operands[0], operator.taken))
             if pool is not None:
                 sums = _windows(_pad(sums, pool.pads, int(LEAST_SUM)), pool).max(axis=(4, 5))
             result = requantize(sums, scale.reshape(1, -1, 1, 1), post.zero_point, post.low, post.high)
@@ -135,7 +135,7 @@ def _spaced(data: np.ndarray, columns: int, pitch: int) -> np.ndarray:
     return padded.reshape(*data.shape[:2], -1, 1)
 
 
-def _first(data: np.ndarray, count: int | None) -> np.ndarray:
+def _first_pixels(data: np.ndarray, count: int | None) -> np.ndarray:
     """The first `count` pixels of each image as one column (N, C, `count`, 1); `data` itself if `count` is None."""
     return data if count is None else data.reshape(*data.shape[:2], -1, 1)[:, :, :count]
 

@@ -2,8 +2,8 @@
 
 Legalization picks the layout. *blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block]
 (`te.blocks.Blocks`), read and written by every layer; elements beyond N and C are arbitrary. *interleaved*: int8 [N, H,
-W, C] without gaps, the host's order of images; only graph inputs have it, and only if every reader supports it
-(`LOAD.PATCH`: few channels, a short row of the window).
+W, C] without gaps, the host's order of images; only graph inputs have this layout, and only if every reader can load it
+by the instruction `LOAD.PATCH` (for few channels and short rows of the window).
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], in whole blocks of filters and of channels.
 
     If a block has several input vectors, the tiles of a tap (element of the window) follow one another, [OB, CB, kh, kw
-    * inputs, ...] with inputs = `Blocks.inputs_read`. The result is a view of `weight` if that has whole blocks: it is
-    copied once, by the caller.
+    * inputs, ...] with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it.
     """
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
@@ -86,8 +85,8 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """int32 [OB, 2, block_out], in whole blocks of channels: biases, then the bits of float32 scales.
 
-    Lanes beyond the last channel have bias 0 and scale 1.0; scale 0.0 on a machine with the extension `fold`, which
-    skips lanes of scale 0.
+    Lanes beyond the last channel have bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips
+    lanes of scale 0.
     """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs

@@ -1,6 +1,6 @@
-"""Inputs of a model that are ids: the number of rows that they look up, for a check before a run.
+"""Inputs of a model that are ids (indices of rows): the number of rows to choose from, so that a run can check the ids.
 
-For ONNX an index outside of the axis is an error; kernels do not check indices and read the nearer end instead.
+ONNX defines an index outside of the axis as an error; kernels do not check indices and read the nearer end instead.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ INTEGERS = (DType.INT32, DType.INT64)
 def with_rows(
     inputs: Iterable[GraphInput], nodes: Sequence[Node], tensors: Mapping[str, Tensor]
 ) -> tuple[GraphInput, ...]:
-    """The inputs of a float graph, with the field `rows` of integer inputs that Gathers read as indices, directly or
-    behind a Reshape or a Cast.
+    """The inputs of a float graph. The field `rows` is set, to the size of the gathered axis, in integer inputs that
+    Gathers read as indices, directly or behind a Reshape or a Cast.
     """
     entries = tuple(inputs)
     ids = {entry.name: entry.name for entry in entries if entry.dtype in INTEGERS}

@@ -29,7 +29,7 @@ HIDDEN = "hidden from shape inference"
 """Domain of nodes that shape inference must not see."""
 
 SOFTMAX_HAS_ONE_AXIS = 13
-"""The first opset in which Softmax, LogSoftmax and Hardmax work along `axis` alone, not along all axes from there."""
+"""The first opset in which Softmax, LogSoftmax and Hardmax work along `axis` alone, not along all axes from `axis`."""
 
 
 def means_standard(domain: str, operator: str) -> bool:
@@ -48,8 +48,7 @@ def standard_node(node: onnx.NodeProto) -> onnx.NodeProto:
 def inline_functions(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with calls of its own functions inlined; `label` names the model in messages.
 
-    The nodes of a function become nodes of the graph, without names. Raises InvalidModelError if ONNX's inliner leaves
-    a call.
+    The nodes of a function become nodes of the graph, without names. Raises InvalidModelError if ONNX's inliner fails.
     """
     if not model.functions:
         return model
@@ -91,7 +90,7 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Indices of the nodes that need the shape of an input, if an operator of another domain may compute this input."""
+    """Indices of the nodes with `needs_a_shape`; none if all nodes are ONNX's own, whose results all get shapes."""
     found = [place for place, node in enumerate(nodes) if needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []
@@ -105,7 +104,7 @@ def needs_a_shape(node: onnx.NodeProto) -> bool:
 
 @contextmanager
 def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """Context manager: gives the nodes at the indices in `domains` other domains until its end; yields their own."""
+    """Context manager: inside, each node i in `domains` has domain `domains`[i]; yields their own domains by index."""
     before = {place: model.graph.node[place].domain for place in domains}
     set_domains(model, domains)
     try:
@@ -115,7 +114,7 @@ def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[d
 
 
 def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
-    """Sets nodes' domains, by index. While a node has the domain `HIDDEN`, the model's opset imports list `HIDDEN`."""
+    """Gives each node i in `domains` the domain `domains`[i], and lists `HIDDEN` in opset imports while it is used."""
     for place, domain in domains.items():
         model.graph.node[place].domain = domain
     imports = [entry for entry in model.opset_import if entry.domain == HIDDEN]

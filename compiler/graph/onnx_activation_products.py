@@ -3,9 +3,10 @@
 Layout of both factors: rows of a matrix in positions (pixels), columns in channels. Factors in another layout are moved
 into it by additional nodes.
 
-Channels of a matrix begin at a multiple of a block, and so do the positions of the factor that the array reads as
-weights: a tile of weights is a block of positions. Moved matrices are padded to whole blocks of positions with
-arbitrary values: the padding becomes lanes that no softmax reads, and that a product multiplies by zero.
+The channels of a matrix begin at a multiple of the block size. In the factor that the array reads as weights, the
+positions of a matrix do too, since a tile of weights is a block of positions. Moved matrices are padded to whole blocks
+of positions with arbitrary values: the padding becomes lanes that no softmax reads, and that a product multiplies by
+zero.
 """
 
 from __future__ import annotations
@@ -121,12 +122,14 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
     that move them are added if necessary. Raises ModelError if no moves produce this layout.
 
     Matrix i of `a` is multiplied by matrix i of `b`. Layout: rows of a matrix are positions (pixels), its columns are
-    channels. Both matrices i are in the same image (batch index), which never decreases with i. Each matrix of `b`
-    begins at a position that is a multiple of a block.
+    channels. Matrix i of `a` and matrix i of `b` are in the same image (batch index); images are in ascending order.
+    Each matrix of `b` begins at a position that is a multiple of the block size.
     """
     block = context.abilities.block
     sides = [(a, _origins(context, a, 1)), (b, _origins(context, b, block))]
-    images = next((own for _, origins in sides if (own := _images(origins)) is not None), _leading(a.shape))
+    images = next(
+        (own for _, origins in sides if (own := _images(origins)) is not None), _image_indices(a.shape)
+    )
     first, second = (
         (_tensor(context, value), origins)
         if origins is not None and [image for image, _, _ in origins] == images
@@ -147,7 +150,7 @@ def _images(origins: Origins | None) -> list[int] | None:
     return found if found == np.repeat(np.arange(count), len(found) // count).tolist() else None
 
 
-def _leading(shape: tuple[int, ...]) -> list[int]:
+def _image_indices(shape: tuple[int, ...]) -> list[int]:
     """The index of the image that holds each matrix of a value of this shape: the matrix's index along the first
     leading axis; 0 if there is only one leading axis.
     """

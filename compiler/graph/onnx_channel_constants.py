@@ -1,5 +1,6 @@
 """Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers that has no quantizer of its own, in
-integer graphs: a factor and an addend for each channel, or a tensor on a grid that spans the constant.
+integer graphs. The constant becomes a factor and an addend for each channel, or a tensor whose scale and zero point
+span the constant.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
-    """A constant on the uint8 grid that spans its numbers."""
+    """`constant` rounded to uint8, with the scale and zero point that span its numbers."""
     array = constant.real().astype(np.float32)
     grid = spanning(float(array.min(initial=0)), float(array.max(initial=0)))
     steps = np.rint(array / grid.scale) + grid.zero_point

@@ -43,12 +43,12 @@ _ALONG_ONE_AXIS = frozenset(("Hardmax", "Softmax"))
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
-    Wrong results: LRN sums over as many channels as there are samples; pools place windows, and ConvTranspose groups,
-    wrongly; GridSample has another cubic border; LogSoftmax takes the logarithm of powers that are 0; DepthToSpace
-    takes an unknown mode for CRD. The implementation ignores lengths, activations and clips of recurrent layers, signs
-    in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, one
-    meaning of scales with aligned corners and the coordinate of an axis's only element with PyTorch's half pixels or
-    cropped images in Resize, and all axes but one in softmaxes before opset 13.
+    Wrong results: LRN sums over as many channels as there are samples; pools place windows wrongly, and ConvTranspose
+    places groups wrongly; GridSample has another cubic border; LogSoftmax takes the logarithm of powers that are 0;
+    DepthToSpace takes an unknown mode for CRD. The implementation ignores lengths, activations and clips of recurrent
+    layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in
+    ReduceSumSquare, and all axes but one in softmaxes before opset 13. In Resize it ignores one meaning of scales with
+    aligned corners, and the coordinate of an axis's only element with PyTorch's half pixels or cropped images.
     """
     if node.domain not in STANDARD:
         return False
@@ -83,14 +83,14 @@ def evaluate_node(
             "it wrongly",
             _OUTSIDE,
         )
-    if node.op_type in _OF_OURS:
-        return {node.outputs[0]: _OF_OURS[node.op_type](context, node, feeds)}
+    if node.op_type in _COMPUTED_HERE:
+        return {node.outputs[0]: _COMPUTED_HERE[node.op_type](context, node, feeds)}
     if any(True for _ in subgraphs(node.proto)):
         # Time and memory of a subgraph, a loop's body, say, are unknown before it runs.
         context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
-    opset = _opset_of_form(node, opset)
+    opset = _evaluation_opset(node, opset)
     _check_size(context, node, feeds, opset)
     # Imported here, as it loads all of ONNX's operators (50 ms) and few models need it.
     from onnx.reference import ReferenceEvaluator
@@ -99,7 +99,7 @@ def evaluate_node(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
         for name in dict.fromkeys(name for name in node.inputs if name)
     ]
-    model = _alone(node, info, [], opset)
+    model = _single_node_model(node, info, [], opset)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A result may be infinite or NaN, as it may be where a network runs.
@@ -112,7 +112,7 @@ def evaluate_node(
     return {name: np.asarray(value) for name, value in zip(filter(None, node.outputs), values, strict=True)}
 
 
-def _alone(
+def _single_node_model(
     node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
 ) -> onnx.ModelProto:
     """A model that consists of this node alone, with the given inputs and initializers."""
@@ -154,7 +154,7 @@ def _check_size(
         )
         if array.size <= SHAPE_ELEMENTS:
             values.append(onnx.numpy_helper.from_array(array, name))
-    model = _alone(node, inputs, values, opset)
+    model = _single_node_model(node, inputs, values, opset)
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
     except Exception:
@@ -172,7 +172,7 @@ def _check_size(
                 context.fail(node, f"its input '{name}' {problem}", _OUTSIDE)
 
 
-def _opset_of_form(node: OnnxNode, opset: int) -> int:
+def _evaluation_opset(node: OnnxNode, opset: int) -> int:
     """The opset in which to evaluate a node: the model's, or the newest one.
 
     A node with more inputs than the operator has in the model's opset needs the newest opset: nodes that replace an
@@ -261,7 +261,9 @@ def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray
     return np.moveaxis(np.where(places[..., None] == np.arange(count), values[1], values[0]), -1, axis)
 
 
-_OF_OURS: Mapping[str, Callable[[NodeErrors, OnnxNode, Mapping[str, np.ndarray | None]], np.ndarray]] = {
+_COMPUTED_HERE: Mapping[
+    str, Callable[[NodeErrors, OnnxNode, Mapping[str, np.ndarray | None]], np.ndarray]
+] = {
     # The reference implementation supports one opset's form of Squeeze, and only axes in ascending order.
     "Squeeze": _with_unit_axes,
     "Unsqueeze": _with_unit_axes,

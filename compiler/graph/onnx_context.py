@@ -38,9 +38,8 @@ class GraphContext(NodeErrors):
 
     `input_names`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations.
     `renamed`: maps the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each
-    float32 tensor that holds integers; `integers`: for such a tensor that a node reads as integers, the name of the
-    tensor of that dtype with the same values. `recurrent`: operators all of whose steps the target computes in one
-    kernel.
+    float32 tensor that holds integers; `integers`: maps some of these float32 tensors to integer tensors with the same
+    values. `recurrent`: operators all of whose steps the target computes in one kernel.
     """
 
     integer_biases: ClassVar[bool] = False

@@ -57,9 +57,9 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
 def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product (it is rounded at its QuantizeLinear) of data (..., K) with weights `rows` (M, K): for data
-    (N, K) a convolution whose kernel covers the stored tensor, else a 1x1 convolution over a tensor whose channels are
-    the last axis.
+    """The pending product (it is rounded at its QuantizeLinear) of data (..., K) with weights `rows` (M, K). Data (N,
+    K) give a convolution whose kernel covers the whole stored tensor. Other data are stored with the last axis as
+    channels, and give a 1x1 convolution.
     """
     if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
         context.fail(

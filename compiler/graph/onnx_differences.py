@@ -1,4 +1,4 @@
-"""Sub of two tensors, and ReduceMin, in integer graphs: by tensors of negated numbers.
+"""Sub of two tensors in integer graphs, as the sum of the first and the negated second. ReduceMin negates tensors, too.
 
 The negative of a quantized tensor has the same scale: stored value v becomes -1 - v, as in the look-up table `NEGATED`,
 and the zero point likewise. Nothing is rounded.
@@ -26,7 +26,9 @@ NEGATED = (-1 - np.arange(-128, 128)).astype(np.int8)
 
 
 def import_difference(context: ImportContext, node: OnnxNode) -> None:
-    """Imports Sub of two tensors, or of a tensor and a constant, as the sum of one and the negative other."""
+    """Imports Sub of two tensors, or of a tensor and a constant, as the sum of the first operand and the negative of
+    the second.
+    """
     operands = [context.value(node, index) for index in (0, 1)]
     for index, value in enumerate(operands):
         if isinstance(value, Constant):
@@ -48,7 +50,7 @@ def import_difference(context: ImportContext, node: OnnxNode) -> None:
 
 
 def negated(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The negative of a quantized tensor, as a new tensor; the value has the same view."""
+    """The negative of `data`: a new tensor of negated values, read through the same view as `data`."""
     if not context.abilities.tables:
         context.fail(node, *needs("table"))
     key = (data.tensor, context.tensors[data.tensor].shape, b"negated")
@@ -61,6 +63,8 @@ def negated(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def negative(grid: Quantization) -> Quantization:
-    """The grid on which -1 - v is the negative of the number that v is on `grid`."""
+    """The grid (scale and zero point) in which stored value -1 - v is the negative of the number that v is in
+    `grid`.
+    """
     flip = 255 if grid.dtype == "uint8" else -1
     return replace(grid, zero_point=flip - grid.zero_point)

@@ -106,7 +106,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
     """The sum or product (`kind`) of two tensors of equal shape. It is pending: the QuantizeLinear that reads it
     determines its rounding.
     """
-    a, b = _lying_alike(context, node, a, b)
+    a, b = _in_one_layout(context, node, a, b)
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
     if not same and not _one_for_each_channel(first, second):
@@ -120,17 +120,17 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
 
 
 def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
-    """Whether one of two tensors has a single value for each plane (rows x columns of a channel) of the other."""
+    """Whether one of two tensors has height and width 1, and as many images and channels as the other."""
     return first.nchw[:2] == second.nchw[:2] and (1, 1) in (first.nchw[2:], second.nchw[2:])
 
 
-def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
+def _in_one_layout(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
     """The two operands in the same memory layout; if their layouts differ, one operand is rearranged."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
     if a.shape != b.shape:
-        a, b = _of_one_shape(context, node, a, b)
+        a, b = _broadcast_together(context, node, a, b)
         first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if a.view is None and b.view is None and first.nchw == second.nchw:
         return a, b
@@ -141,7 +141,7 @@ def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tu
     return a, lying_like(context, node, b, a)
 
 
-def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
+def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
     """The two operands in the same shape; the smaller operand is broadcast by a view."""
     few, whole = (a, b) if prod(a.shape) < prod(b.shape) else (b, a)
     try:
@@ -152,8 +152,8 @@ def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> t
 
 
 def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller operand, broadcast to the other's shape, is constant over each plane (rows x columns of a
-    channel).
+    """Whether the smaller operand, broadcast to the other's shape, has one element for all pixels of each channel of
+    the other's tensor.
     """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw
@@ -254,8 +254,8 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
     """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
 
-    A scale so small that its operand never changes a sum (scores to which a quantized mask of -3.4e38 is added) is
-    raised to the smallest scale that the arithmetic allows, with which the operand does not change a sum either.
+    An operand's scale may be so small that the operand never changes a sum (scores to which a quantized mask of -3.4e38
+    is added). Such a scale is raised to the smallest that the arithmetic allows; the sums stay the same.
     """
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"

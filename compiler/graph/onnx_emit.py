@@ -35,8 +35,8 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
     }
 )
 """Functions that turn a pending operation (it waits for its QuantizeLinear) into an integer operator, by the name of
-the operation's class: (context, operation, rounding) -> name of the result's tensor. Classes are listed only if
-importers of other operators inspect them; any other pending operation is an `Opaque`, which holds its function itself.
+the operation's class: (context, operation, rounding) -> name of the result's tensor. Only classes that importers of
+other operators inspect are listed; any other pending operation is an `Opaque`, which holds its function itself.
 """
 
 REALIZED: Mapping[str, Located] = MappingProxyType(

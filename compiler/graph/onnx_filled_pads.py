@@ -1,4 +1,4 @@
-"""Pad with another value than 0 in integer graphs: the value is the pixel of a constant tensor."""
+"""Pad with another value than 0 in integer graphs: pads are read from a constant tensor that holds the value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from .onnx_strided_views import contiguous, without_pads
 from .onnx_values import Pending, Real
 
 LARGEST = 2.0**16
-"""Largest magnitude of the value, in steps of the padded tensor: larger values saturate as well."""
+"""The value of pads is clamped to this magnitude, in steps of the padded tensor. The clamped value saturates
+as well.
+"""
 
 
 def filled(

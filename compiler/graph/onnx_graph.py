@@ -47,7 +47,8 @@ class OnnxGraph:
     ) -> str:
         """Add a QuantizeLinear and a DequantizeLinear named after `tensor`; return the output's name.
 
-        They read `source` (`tensor` itself by default) and write `output`. Scale and zero point are initializers.
+        The QuantizeLinear reads `source` (`tensor` by default), and the DequantizeLinear writes `output`. Scale and
+        zero point are initializers.
         """
         scale = self.constant(f"{tensor}_scale", quantization.scale, np.float32)
         zero_point = self.constant(f"{tensor}_zero_point", quantization.zero_point, quantization.dtype)

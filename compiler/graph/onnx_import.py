@@ -38,12 +38,12 @@ def import_model(
 ) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
-    Returns the unfused graph: one node for each quantized ONNX operation, tensors named like the ONNX outputs that hold
-    their integers. A dynamic first dimension of the inputs becomes `batch` (None: it is refused). `abilities`:
+    Returns the unfused graph: one node for each quantized ONNX operation; a tensor has the name of the ONNX output
+    whose integers it holds. A dynamic first dimension of the inputs becomes `batch` (None: an error). `abilities`:
     capabilities of the target, which decide the nodes that the graph may have.
 
-    Raises ModelError, which names file, node and operator, for everything that is not supported: an error that lists
-    all nodes, or only the first one if `every` is false.
+    Raises ModelError, which names file, node and operator, for everything that is not supported. The error lists all
+    unsupported nodes, or only the first of them if `every` is false.
     """
     loaded = load_model(source, batch=batch)
     label, model = loaded.label, loaded.proto
@@ -92,8 +92,8 @@ def begin(
 
 
 def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeError:
-    """An error that lists all nodes that are refused. `first`: the error of the first such node, which has index
-    `place`; later nodes are imported to find theirs.
+    """An error that lists all refused nodes. `first`: the error of the first refused node, which has index `place`; the
+    nodes after it are imported to find their errors.
     """
     from .refused_nodes import import_rest
 

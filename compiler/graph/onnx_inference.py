@@ -1,11 +1,12 @@
 """Corrects nodes that ONNX's shape inference gets wrong: Range without limit, and pools with `ceil_mode`.
 
-If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of a
-Range is therefore computed first, by the same inference: ConstantOfShape of a number has that number as its dimension.
+If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of
+each Range is therefore computed first. Its inputs are found by inference, too: a tensor that a ConstantOfShape makes
+from a number n has n elements, so the inferred shape of the tensor tells n.
 
 With `ceil_mode`, inference counts a last window that is entirely in the pad. ONNX drops that window since opset 19, and
-ONNX Runtime at every opset; all shapes after the pool would be wrong. `ceil_mode` is replaced by equivalent pads at the
-end.
+ONNX Runtime at every opset; all shapes after the pool would be wrong. `ceil_mode` is therefore replaced by larger pads
+at the end of each axis, which give the right windows.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ def write_ceilings(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], on
 
 
 def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
-    """Pads with which a pool without `ceil_mode` gives the same outputs as with it; None if shape inference is right
-    without these pads, or if there are no such pads.
+    """Pads with which a pool gives the same outputs without `ceil_mode` as the pool `node` with `ceil_mode`; None if
+    shape inference is right without these pads, or if there are no such pads.
     """
     plane, kernel = shape[2:], _attribute(node, "kernel_shape", [])
     rank = len(plane)

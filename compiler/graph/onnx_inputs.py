@@ -32,8 +32,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of the tensors that are factors of a product of two activations, directly or through nodes other than a
-    product with constant weights, and that are not read, in this way, by a windowed operator (convolution or pool).
+    """Names of the tensors that a product of two activations reads, directly or through nodes other than products with
+    constant weights, and that no windowed operator (convolution or pool) reads, directly or through any nodes.
     """
     known = set(constants)
     for node in nodes:
@@ -72,7 +72,7 @@ def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
 
 
 def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
-    """Raises ModelError for an input whose rank is neither that of images nor that of vectors."""
+    """Raises ModelError for an input that is neither an image (N, C, H, W) nor a vector (N, K)."""
     if len(shape) not in (2, 4):
         raise ModelError(
             f"{context.source}: input '{name}' has shape {shape}; "

@@ -1,5 +1,5 @@
 """InstanceNormalization in integer graphs: a normalization of each channel's plane, then a factor and addend for each
-channel. GroupNormalization is written with it: groups are its channels.
+channel. GroupNormalization becomes an InstanceNormalization whose channels are the groups.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from .onnx_strided_views import contiguous, elements_of, with_view, without_pads
 from .onnx_values import Pending, Real, reshaped
 
 FINENESS = 0.9
-"""Largest step of normalized values as a part of the result's step, in the channel of the largest factor."""
+"""Largest product of a step of normalized values and the largest factor of a channel, as a part of the
+result's step.
+"""
 MOST_PIECES = 8
-"""Largest number of pieces of normalized values: for larger ranges of factors, steps are coarser."""
+"""Largest number of 8-bit tensors (pieces) that add up to the normalized values. Where more would be needed, the steps
+of the pieces are coarser.
+"""
 
 
 def import_instance_normalization(context: ImportContext, node: OnnxNode) -> None:
-    """Imports InstanceNormalization of (N, C, ...) for a target with the ability `rows`: rows are planes.
+    """Imports InstanceNormalization of (N, C, ...) for a target with the ability `rows`: each plane is a row.
 
-    If all channels have the same factor and addend, the statistics of rows apply them. Else a convolution does, behind
-    a tensor of normalized values.
+    If all channels have the same factor and addend, the normalization of rows applies them. Else a convolution applies
+    them to the normalized values.
     """
     data = real_operand(context, node, 0, viewed=True)
     if len(data.shape) < 3:
@@ -79,11 +83,12 @@ def _round(
     factor: np.ndarray,
     addend: np.ndarray,
 ) -> str:
-    """Adds the normalization of planes, and the product that multiplies each channel and adds to it; returns the name
-    of the result's tensor.
+    """Adds the normalization of planes, and the convolution that applies the factor and addend of each channel; returns
+    the name of the result's tensor.
 
-    Normalized values are a sum of pieces, each a tensor: a piece is the part of a value that is in the piece's range.
-    So the steps of normalized values are finer than the result's, whose grid also holds channels of small factors.
+    The convolution sums several 8-bit tensors (pieces) for each normalized value. Each piece covers a range of 255
+    steps and holds the part of the value inside its range. So all values are covered although the step is small enough
+    for the channel of the largest factor.
     """
     low, count, step = _pieces(to.grid, factor, addend, normalized.shape[-1])
     natural, span = to.pending.natural, STEPS * step
@@ -112,8 +117,8 @@ def _round(
 def _pieces(
     result: Quantization, factor: np.ndarray, addend: np.ndarray, length: int
 ) -> tuple[float, int, float]:
-    """(least normalized value, number of pieces, step) of normalized values: they span what the result's grid can hold
-    of any channel, and no more than normalized rows of `length` values can hold.
+    """(least value, number of pieces, step) for the normalized values that do not saturate the `result` in every
+    channel. (Normalized rows of `length` values are between -sqrt(`length`) and sqrt(`length`).)
     """
     ends = (np.array([-128, 127]) - result.stored_zero_point) * float(result.scale)
     some, most = factor != 0, float(np.sqrt(length))

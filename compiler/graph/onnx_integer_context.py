@@ -81,7 +81,7 @@ class ImportContext(GraphContext):
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
     own_grids: bool = False
-    """Whether a result that no QuantizeLinear rounds may get the grid of its bounds (`onnx_own_grids`)."""
+    """Whether a result that no QuantizeLinear rounds may get a scale from its bounds (`onnx_own_grids`)."""
     views: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[FloatInput, Integer] = field(default_factory=dict)
     """For each model input that is a float mask, the quantized tensor that replaces it."""
@@ -207,7 +207,7 @@ class ImportContext(GraphContext):
         return unique
 
     def taken(self, name: str) -> np.ndarray:
-        """Removes the constant stored as `name`, which frees the name in the model, and returns its array."""
+        """Removes the constant `name`, which `store` bound, and returns its array; the name can be used again."""
         stored = self.values.pop(name)
         assert isinstance(stored, Constant)
         return stored.array
@@ -309,8 +309,8 @@ class ImportContext(GraphContext):
         return unique
 
     def as_real(self, value: Integer, quantization: Quantization) -> Real:
-        """The integer tensor `value` as a real tensor with the scale and zero point of `quantization`. If it is a model
-        input of integers, which has no scale of its own, the first quantization asked for becomes that of the input.
+        """The integer tensor `value` as a real tensor with the scale and zero point of `quantization`. A model input of
+        integers has no scale of its own: it gets the `quantization` of the first call.
         """
         tensor = self.tensors[value.tensor]
         if value.tensor in self.unscaled:

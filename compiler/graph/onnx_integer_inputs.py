@@ -19,7 +19,7 @@ from .onnx_values import Integer
 
 def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dtype: ActivationType) -> None:
     """Binds an int8 or uint8 input of the model, whose scale is known only at the first DequantizeLinear or QLinear
-    node that reads it. The host transposes and reshapes the input as the model does where it reads it.
+    node that reads it. If the input is first transposed and reshaped in the model, the host does so (`_stored_order`).
 
     Raises ModelError for shapes that no operator supports.
     """
@@ -49,8 +49,9 @@ def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dty
 def _stored_order(
     context: ImportContext, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
-    """(permutation of an integer input or None, the shape of the result): those of the Transpose and the Reshapes
-    behind the input, as far as they lead to an image or a vector."""
+    """(permutation or None, shape) with which the host hands over an integer input: those of the Transpose and the
+    Reshapes after the input, up to the last result that is an image or a vector.
+    """
     order, stored, last, found = None, shape, name, (None, shape)
     while readers := [node for node in context.model_nodes if last in node.inputs]:
         node = next((node for node in readers if node.op_type == "Transpose"), readers[0])

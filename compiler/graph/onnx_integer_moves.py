@@ -68,8 +68,8 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
 
 
 def _host_order(value: FloatInput, axes: Sequence[int]) -> tuple[int, ...] | None:
-    """The order of the declared axes of a model input in which the host hands over a Transpose of `value` by `axes`;
-    None if the input was reshaped in another way than by axes of size 1, which may be anywhere.
+    """The permutation of a model input's declared axes with which the host hands over the Transpose of `value` by
+    `axes`; None if the model reshaped the input before, other than by adding or removing axes of size 1.
     """
     before = value.permutation or tuple(range(len(value.declared)))
     if value.shape == _permuted(value.declared, before):
@@ -98,7 +98,7 @@ def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edg
             f"its output is empty: it takes no element of its input of shape {data.shape}",
             "remove the node",
         )
-    whole = _whole(positions, data.shape)
+    whole = _unmoved_axes(positions, data.shape)
     if all(whole):
         return data
     if (
@@ -124,7 +124,7 @@ def _positions(runs: Runs) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _whole(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
+def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
     """For each axis, whether `positions` (indices along the axis) are all indices of the axis in order: no element
     moves along it.
     """
@@ -147,7 +147,7 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
             "remove the node",
         )
     check_size(context, node, shape)
-    if all(_whole(positions, data.shape)):
+    if all(_unmoved_axes(positions, data.shape)):
         return data
     elements = elements_of(context, data)[np.ix_(*positions)]
     for axis, places in enumerate(positions):
@@ -216,7 +216,7 @@ def concatenated(
     """Tensors joined along any axis. If all of them are parts of one stored tensor, the result is a view of that
     tensor.
     """
-    parts = tuple([_part(context, node, node.inputs.index(name)) for name in edges.inputs])
+    parts = tuple([_concat_operand(context, node, node.inputs.index(name)) for name in edges.inputs])
     axis, first = operator.axis, parts[0]
     whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
     if whole and len(edges.shape) in (2, 4) and axis == 1:
@@ -266,9 +266,9 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """Axes of the concatenated values along which only the channel of an element changes, not its position (pixel).
-    Returns the last axis alone if an axis changes both channel and position, if the batch axis changes the channel, or
-    if no axis changes the channel. Of vectors, each element is an image of its own.
+    """The axes of the values `parts`, which have `rank` axes, along which the channel of an element changes and its
+    position (pixel) does not. Just the last axis if some axis changes both, if the batch axis changes the channel, or
+    if no axis changes the channel. Empty for vectors (rank 1), in which each element is an image.
     """
     if rank == 1:
         return []
@@ -294,9 +294,9 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """Finds the channels that form `part`, whose axes `order[:cut]` are channels and `order[cut:]` positions (pixels).
-    Returns (tensor, indices of its channels): the part's own tensor if the part consists of whole channels of it, with
-    all positions in order; else a new tensor, to which the elements are moved.
+    """(tensor, indices of the tensor's channels that form `part`), where the axes `order[:cut]` of `part` are channels
+    and `order[cut:]` positions (pixels). The tensor is the part's own tensor if `part` consists of whole channels of
+    this tensor, with all positions in order; else a new tensor, to which the elements are moved.
     """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
@@ -325,8 +325,8 @@ def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[
     return arranged(context, node, part, elements.reshape(wanted))
 
 
-def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
-    """An operand of Concat as a quantized tensor; a constant is stored as one."""
+def _concat_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
+    """Input `index` of a Concat as a quantized tensor; a constant is first stored as a tensor."""
     value = context.value(node, index)
     if not isinstance(value, QuantizedConstant):
         return real_operand(context, node, index, viewed=True)

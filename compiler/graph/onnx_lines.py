@@ -67,8 +67,9 @@ def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> n
 
 
 def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
-    """The attributes of a window over a line as those of a window over a plane, of which dimension `at` (0: rows, 1:
-    columns) has size 1."""
+    """The attributes of `node`, which has a window over a line, for a window over a plane whose dimension `at` (0:
+    rows, 1: columns) has size 1.
+    """
 
     def beside(values: tuple[int, ...], added: int) -> tuple[int, ...]:
         return (*values[:at], added, *values[at:])

@@ -105,7 +105,7 @@ def load_model(
         fix_batch(model, batch)
     refuse_unknown(label, model)
     # Checker and inference copy the whole model but need no weights: take these out.
-    _put_aside(model, weights)
+    _extract_weights(model, weights)
     try:
         with _stand_ins(model, weights):
             checker.check_model(model)
@@ -166,7 +166,7 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
             seen.add(node.name)
 
 
-def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
+def _extract_weights(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
     """Moves the bytes of large initializers out of the model into `weights`, by initializer number. Bytes of unexpected
     length, and of packed elements of less than a byte, are moved back into the model.
     """

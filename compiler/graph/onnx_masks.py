@@ -2,12 +2,12 @@
 float mask.
 
 Masks add about the lowest float32, so no 8-bit grid (scale and zero point) can represent both masked scores and others.
-The grid between mask and softmax is chosen here. A softmax looks up differences from the greatest element of a row, and
-a masked score must be negligible beside every other score:
+This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest element of a
+row, and a masked score must be negligible beside every other score:
 
 - If all scores are within `NEAR`, each row gets an extra element that is greater than all scores, and whose entry in
-  the softmax's table is 0. So all differences are from one number, and the entry of the least value, that of masked
-  scores, is 0 as well.
+  the softmax's table is 0. So every difference is a difference from the same number, and the table's entry for the
+  least value, which masked scores have, is 0 as well.
 - Else the step of the grid is so wide that a masked score is negligible even beside the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
@@ -142,7 +142,7 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     scale, top = np.float32(span / (STEPS - 2)), GREATEST - 1
     scores = _masked_scores(context, node, value, masked, scale, top)
     longer = _with_greatest(context, node, scores)
-    pending = shared_rows(context, node, Shared(data=longer, entries=_between(float(scale))), longer)
+    pending = shared_rows(context, node, Shared(data=longer, entries=_masked_table(float(scale))), longer)
     assert pending.view is not None
     context.bind(node, with_view(context, pending, pending.view[..., : value.shape[-1]]))
     return True
@@ -153,7 +153,7 @@ def _masked_scores(
 ) -> Real:
     """Adds the node that sums the scores `value` and their mask, for the softmax `node`.
 
-    The result is the scores minus the greatest possible score, which is stored as `top`, in steps of `scale`.
+    The result is the scores minus the greatest possible score, in steps of `scale`; stored value `top` stands for 0.
     """
     mask, grid = masked.mask, Quantization(scale=scale, zero_point=top, dtype="uint8")
     # The greatest possible score is the last of a tensor's 256 stored values.
@@ -181,10 +181,10 @@ def _masked_scores(
     return emit(context, node, pending, f"{value.name}.below_greatest", grid)
 
 
-def _between(scale: float) -> np.ndarray:
+def _masked_table(scale: float) -> np.ndarray:
     """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. Entries are
-    exponentials of `scale` times the difference from the greatest score. Two entries are 0: that of the element that
-    `_with_greatest` adds to each row, and that of the least value, which masked scores have.
+    exponentials of `scale` times the difference from the greatest score. Two entries are 0: the entry for the greatest
+    value (the element that `_with_greatest` adds to each row) and the entry for the least value (masked scores).
     """
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))
@@ -209,8 +209,8 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
     """Removes guards against NaN: IsNaN or IsInf of a quantized tensor becomes the constant False; a Where whose
-    condition is the same everywhere becomes the operand that it selects, if that has the result's shape. Returns False
-    for any other node.
+    condition is the same everywhere becomes the operand that the condition selects, if this operand has the result's
+    shape. Returns False for any other node.
     """
     if node.op_type in ("IsNaN", "IsInf"):
         value = context.value(node, 0)

@@ -1,4 +1,5 @@
-"""Normalizations that exporters write node by node: the mean of a row's squares, the inverse of its root, a product.
+"""Normalizations that exporters write node by node: the mean of a row's squares, the inverse of the mean's square root,
+and the product of the inverse and the row.
 
 A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `RowStatistic` of the row's
 tensor until an operator combines the statistic with this tensor; then the two become one normalization. Roundings of a
@@ -78,7 +79,7 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""The largest least length that is a guard against a division by 0."""
+"""Largest number that counts as a guard against a division by 0, in a Clip, Max or Add of the length of a row."""
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
 )
@@ -86,7 +87,9 @@ BETWEEN = frozenset(
 
 
 def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The statistic of a ReduceL2 by whose result only its own input is divided: the length of rows."""
+    """The length of rows as a statistic, for a ReduceL2 whose result only divides the ReduceL2's own input (operators
+    in `BETWEEN` may stand between); None for other nodes.
+    """
     if not isinstance(value, Real) or not context.abilities.rows:
         return None
     rank, name = len(value.shape), node.outputs[0]

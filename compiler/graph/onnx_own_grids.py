@@ -2,7 +2,7 @@
 another operator reads as a float tensor.
 
 A maximum or a clamp has the grid of its input, which changes no value. With `ImportContext.own_grids` other results
-with narrow bounds get the grid of 256 steps between these bounds, so that a network runs whole: averages, functions of
+with narrow bounds get the grid whose 256 values span these bounds, so that a network runs whole: averages, functions of
 one tensor, softmax, joined and resized tensors. A rounding to such a grid changes a value by half a step at most. Sums
 and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the model only.
 Products with weights have no bounds that would help: their results need a QuantizeLinear.
@@ -31,8 +31,9 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 def on_own_grid(
     context: ImportContext, node: OnnxNode, pending: Pending, *, output: bool = False
 ) -> Real | None:
-    """A pending value (an operation that waits for its QuantizeLinear) as a tensor with a grid of its own; None if it
-    has no bounds, or if the import allows only grids that change no value. `output`: it is an output of the model.
+    """A pending value (an operation that waits for its QuantizeLinear) as a tensor with a grid of its own; None if no
+    bounds of the value are known, or if the import allows only grids that change no value. `output`: the value is an
+    output of the model, which may have wide bounds.
     """
     operation = pending.operation
     clamped = {pending.low, pending.high} - {-np.inf, 0.0, np.inf}
@@ -45,7 +46,9 @@ def on_own_grid(
 
 
 def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
-    """The grid between the bounds of a pending value; None if there are none, or only wide ones (unless `wide`)."""
+    """The grid that spans the bounds of a pending value; None if no bounds are known. Wide bounds (`Bounds.wide`) are
+    used only with `wide`.
+    """
     bounds: tuple[float, float] | None = None
     match pending.operation:
         case Maximum(data=data) | Identity(data=data):
@@ -68,7 +71,7 @@ def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
 
 
 def spanning(low: float, high: float) -> Quantization:
-    """The uint8 grid of 256 steps from `low` to `high`, extended to contain 0."""
+    """The uint8 grid whose 256 values span `low` to `high`, extended to contain 0."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = np.float32(max((high - low) / STEPS, SMALLEST))
     return Quantization(scale=scale, zero_point=int(np.rint(-low / float(scale))), dtype="uint8")
@@ -85,7 +88,9 @@ def _ends(grid: Quantization) -> tuple[float, float]:
 
 
 def common(parts: Sequence[Real]) -> Quantization | Bounds:
-    """The grid of several tensors whose elements become those of one, or their bounds if the grids differ."""
+    """For a tensor that consists of the elements of `parts`: the grid of the parts if all have the same grid, else
+    their common bounds.
+    """
     grids = [part.quantization for part in parts]
     if all(grid == grids[0] for grid in grids):
         return grids[0]

@@ -114,7 +114,7 @@ def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Ed
 
 
 def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edges: Edges) -> Pending:
-    """The average over windows of a dequantized tensor, which waits for its QuantizeLinear."""
+    """The pending average (it is rounded at its QuantizeLinear) over windows of a dequantized tensor."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
     rounded = partial(round_average, data=data, pool=operator)
@@ -197,9 +197,10 @@ def _image_average(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lines:
-    """A tensor of which each window has the elements of a value that a reduction makes one element of: an image, or a
-    tensor (1, C, L, R) with a window of a row. `natural`: shape of the reduced tensor; `view`: the view by which the
-    result reads that tensor, in the shape of the axes that stay.
+    """A reduction over any axes, written as a pool of the tensor `data`: each `window` has the elements that become one
+    element of the result. `data` is an image, or a new tensor (N, C, L, R) whose windows are rows of R elements.
+    `natural`: the pool's output shape (N, C, H, W); `view`: for each element of the result, in the shape of the axes
+    that are not reduced, the row-major index in the pool's output.
     """
 
     data: Real
@@ -209,8 +210,8 @@ class Lines:
 
 
 def lines_along(context: ImportContext, node: OnnxNode, data: Real, reduced: set[int]) -> Lines:
-    """The elements of a value along the axes `reduced` as windows of a tensor, for a reduction over any axes. A new
-    tensor is made unless windows are planes, rows or columns of an image.
+    """A reduction of `data` over the axes `reduced`, written as a pool. A new tensor is made for the pool, unless its
+    windows are planes, rows or columns of an image.
     """
     from .onnx_integer_moves import channel_axes
 

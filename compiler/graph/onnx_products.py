@@ -19,7 +19,7 @@ from .operators import Convolution
 
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
-    """Pending result of a convolution between DequantizeLinear and QuantizeLinear, which determines its rounding."""
+    """Pending result (it is rounded at its QuantizeLinear) of a convolution of a dequantized tensor."""
     if operator.transposed:
         from .onnx_transposed import transposed
 
@@ -42,7 +42,7 @@ def weight_operand(
     context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Constant weights minus their zero point, and a float32 scale for each output channel (along `channel_axis`).
-    Weights are int8 or, where they do not fit it, int16 (`onnx_wide_weights`).
+    Weights are int8, or int16 if a weight does not fit int8 (`onnx_wide_weights`).
     """
     if isinstance(value, Constant):
         context.fail(node, "its weights are float", QUANTIZE)
@@ -120,10 +120,10 @@ def fitted_sums(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """(int8 weights, adjusted int32 biases, scales) of the output channels: `weight` (O, ...), the bias minus zero
-    point x sum of weights, and `scale`, (O,) each, for inputs with the zero point `zero_point`.
+    """(weights, int32 biases minus zero point x sum of weights, scales) of a product, from its `weight` (O, ...),
+    `bias` (O,) and `scale` (O,), and the `zero_point` of its input.
 
-    If sums may leave 32 bits, `accumulators.sums_in_range` changes all three, or raises AccumulatorError.
+    If sums may leave 32 bits, `accumulators.sums_in_range` changes these values, or raises AccumulatorError.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.

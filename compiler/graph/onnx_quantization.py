@@ -24,7 +24,7 @@ UNUSED_AXES = (-1, 0, 1)
 
 
 def import_quantize(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a QuantizeLinear of a pending result (which waits for it), of a model input, of a tensor with another
+    """Imports a QuantizeLinear of a pending result (which is then rounded), of a model input, of a tensor with another
     quantization, or of a constant.
     """
     value, output = context.value(node, 0), node.outputs[0]
@@ -205,8 +205,8 @@ def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ..
 def read_grid(
     context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> tuple[ActivationType, np.ndarray, np.ndarray]:
-    """Type of the integers, scale (float32) and zero point of a QuantizeLinear (`rounds`) or DequantizeLinear of an
-    activation of `shape`; fails for scales of blocks, and for several zero points of one scale."""
+    """(type of the integers, float32 scale, zero point) of a QuantizeLinear (`rounds`) or a DequantizeLinear, whose
+    data has the shape `shape`. Fails for one scale per block, and for several zero points beside one scale."""
     refuse_blocks(context, node)
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:

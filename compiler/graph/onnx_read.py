@@ -64,7 +64,7 @@ Source = str | Path | bytes | ModelFile | SizedModel
 
 
 def model_label(source: Source) -> str:
-    """Name of a model in messages: its path, if it has one."""
+    """Name of a model in messages: the path of its file, or "model" for bytes."""
     if isinstance(source, bytes):
         return "model"
     if isinstance(source, SizedModel):

@@ -29,7 +29,7 @@ from .onnx_values import Pending, Real, reshaped
 from .operators import AveragePool
 
 DIRECTION = Quantization(scale=np.float32(1 / 127), zero_point=0, dtype="int8")
-"""The grid of the elements of a row of length 1."""
+"""Scale and zero point of directions: rows of length 1, whose elements are between -1 and 1."""
 
 
 def import_reduced(context: ImportContext, node: OnnxNode) -> None:
@@ -85,8 +85,8 @@ def _magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def _length(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
-    """The lengths of rows, which are the elements along `axes`: the product of each row with its direction, a row of
-    length 1 in 8 bits. The product's sum is exact, so a length is as precise as a direction.
+    """The pending lengths of rows, which are the elements along `axes`: the product of each row with its direction (the
+    row divided by its length, in 8 bits). The sum of the product is exact; only the direction is rounded.
     """
     if not context.abilities.rows:
         context.fail(node, *needs("rows"))

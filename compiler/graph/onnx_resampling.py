@@ -27,8 +27,8 @@ MOST_WEIGHT = 127
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
-    """The result of a Resize. "nearest" selects elements of a dequantized tensor or, as quantizers also write it, of an
-    integer tensor; "linear" interpolates a dequantized tensor.
+    """The result of a Resize. Mode "nearest" selects elements of a dequantized tensor, or of an integer tensor (some
+    quantizers write the Resize before the DequantizeLinear); mode "linear" interpolates a dequantized tensor.
     """
     value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer) or operator.mode != "nearest":

@@ -14,8 +14,8 @@ from .onnx_values import FloatInput, Real
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
-    """Two operations over channels: a softmax by the table `entries` (None: the table for the tensor's scale), or a
-    normalization with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted.
+    """Either a softmax over channels, by the table `entries` (None: the table for the tensor's scale), or a
+    normalization over channels with `gain` and `offset`, float64 (C,), which subtracts the mean with `centre`.
     """
 
     data: Real

@@ -77,8 +77,8 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a softmax or normalization over rows of `data`: rows
-    are its last axis, or `axis` 1 of images.
+    """The pending result (it is rounded at its QuantizeLinear) of a softmax or normalization over rows of `data`. A row
+    is the last axis of `data` or, with `axis` 1 and images, all channels of a pixel.
     """
     rank = len(data.shape)
     vectors = rank == 2 and data.view is None and context.tensors[data.tensor].nchw[2:] == (1, 1)
@@ -131,9 +131,8 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The tensor to which pending scores (scores that wait for their softmax) apply a scaling or another function, in
-    the shape and view of the scores; only for scores whose stored values are a constant difference apart (`step_of` is
-    not None).
+    """The quantized tensor from which pending `scores` (they wait for their softmax) are computed element by element,
+    with the shape and view of the scores. Only for scores for which `step_of` is not None.
     """
     assert isinstance(scores.operation, Identity | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)

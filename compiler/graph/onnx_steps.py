@@ -58,8 +58,8 @@ class Nodes(Generic[Context]):
 
 
 class StepContext(Protocol):
-    """The interface of an import that code which writes replacement nodes needs: shapes of inputs, storage of
-    constants, and errors.
+    """The interface of an import, for code that writes replacement nodes: shapes of inputs, storage of constants, and
+    errors.
     """
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor: ...  # noqa: D102

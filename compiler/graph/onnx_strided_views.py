@@ -27,7 +27,9 @@ from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""Number of choices of channels up to which channels are gathered by a node for each choice."""
+"""If all elements of a tensor come from one position (pixel) and there are more choices of channels than this number,
+channels and positions are exchanged; otherwise a node is added for each choice.
+"""
 
 
 def natural_of(shape: tuple[int, ...]) -> Natural:
@@ -235,9 +237,9 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A new tensor of the shape of `elements`, (N, C, H, W), which holds the elements of the tensor of `data` at these
-    indices. It is made by moves of whole positions (pixels) and of channels and, unless `again` is False, by exchanging
-    channels and positions first.
+    """A new tensor that holds the elements of the tensor of `data` at the indices `elements`, (N, C, H, W), in this
+    shape. It is made by moves of whole positions (pixels) and of channels and, if necessary and `again` is True, by an
+    exchange of channels and positions before.
     """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
@@ -304,8 +306,9 @@ def _gathered(
     places: np.ndarray,
     shape: Natural,
 ) -> str:
-    """Name of a tensor of shape `shape` whose position (pixel) p has channels `channel`[:, p] of position `places`[p]
-    of the tensor of `data`. Adds a Channels node for each distinct choice of channels, then one Positions node.
+    """Name of a tensor of shape `shape`. Its position (pixel) p has the elements of `data`'s tensor in the channels
+    `channel`[:, p] at position `places`[p]. Adds a Channels node for each distinct choice of channels, then one
+    Positions node.
     """
     batch, _, height, width = context.tensors[data.tensor].nchw
     parts: dict[bytes, str] = {}

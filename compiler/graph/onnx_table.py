@@ -94,7 +94,7 @@ _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """The two rows (quantized models, float models) of an operator for which both read the same attributes."""
+    """The two rows of an operator, for quantized and for float models, if both functions read the same attributes."""
     return _quantized(quantized, reads), _float(floating, reads)
 
 
@@ -362,7 +362,7 @@ names of other operators begin with the domain.
 
 
 def rows_of(domain: str, operator: str, *kinds: Kind) -> Rows:
-    """The rows of an operator of the given kinds, in the order of the table."""
+    """The rows of `operator` whose kinds are among `kinds`, in the order of the table."""
     name = operator if domain in (*STANDARD, CONTRIBUTED) else f"{domain}.{operator}"
     return tuple(row for row in ROWS.get(name, ()) if row.kind in kinds)
 

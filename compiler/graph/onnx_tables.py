@@ -1,4 +1,4 @@
-"""Functions of one quantized tensor, from one operator or a chain, as tables by stored value."""
+"""Functions of one quantized tensor (an operator or a chain of operators) as look-up tables by stored value."""
 
 from __future__ import annotations
 

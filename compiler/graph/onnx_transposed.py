@@ -36,8 +36,8 @@ from .onnx_window_attributes import (
 from .operators import Convolution
 
 PHASE_CHANNELS = 16
-"""The number of filters of each phase of a transposed convolution (outputs with equal remainders modulo the strides) is
-rounded up to a multiple of this, so that filters fill whole blocks on any processor.
+"""Each phase of a transposed convolution (the outputs with equal remainders modulo the strides) gets a multiple of this
+many filters, so that filters fill whole blocks on any processor.
 """
 
 

@@ -31,8 +31,8 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized tensor before its DequantizeLinear. In `shape`, it has the elements of the (N, C, H, W) tensor in
-    their order or, with a `view`, the elements at the indices that `view` gives (`onnx_strided_views`).
+    """A quantized value before its DequantizeLinear: in the shape `shape`, all elements of the (N, C, H, W) `tensor` in
+    their order or, with a `view`, the elements at the indices in `view` (`onnx_strided_views`).
     """
 
     tensor: str

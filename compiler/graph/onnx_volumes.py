@@ -1,8 +1,9 @@
 """Windows over three dimensions in integer graphs: a volume (N, C, D, H, W) is stored as its slices, the images (N * D,
 C, H, W).
 
-A convolution over a volume is one over images: the slices that its kernel covers are joined as channels. A pool is one
-over images whose rows are those of the slices in turn. Nothing is rounded in between.
+A convolution over a volume becomes a convolution over images: the slices that its kernel covers are joined as channels.
+A pool becomes a pool over images in which the rows of the slices under its window alternate: the first row of each
+slice, then the second row of each, and so on. Nothing is rounded in between.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Plane = tuple[int, int]
 
 
 def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, int, int], np.ndarray]:
-    """(permutation by which the host hands over a volume, shape of its slices, view of the volume) of a float input of
-    the model.
+    """For a float input of the model that is a volume: (permutation with which the host hands over the input, shape of
+    its slices as images, view by which the volume reads the slices).
     """
     batch, channels, depth, height, width = value.shape
     given = value.permutation or tuple(range(5))
@@ -170,8 +171,9 @@ def _plane_window(windows: Windows) -> Window:
 
 
 def _taps(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """A tensor of output slices: the slices `depths` (outputs, taps) of a volume, joined as channels or (`beside`) as
-    rows in turn. Zeros where a slice is outside of the volume.
+    """A tensor with an image for each output slice: the input slices `depths` (outputs, taps), joined as channels or,
+    with `beside`, as rows (the first row of each slice, then the second row of each ...). Zeros for slices outside of
+    the volume.
     """
     batch, channels, size, height, width = data.shape
     outputs, taps = depths.shape

@@ -77,14 +77,14 @@ class StepsLocated(Located):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[Context, Result]):
-    """A row of the operator table: a function that imports nodes of an operator. `reads`: names of the attributes it
-    reads (None: all in the operator's schema). `idle`: attributes without effect on the result.
+    """A row of the operator table: a function that imports nodes of an operator. `reads`: names of the attributes that
+    the function reads (None: all in the operator's schema). `idle`: attributes without effect on the result.
 
     `images`: the function expects images (N, C, H, W); lines (N, C, L) are converted to images before, and results back
     to lines. `when`: the function that tells whether a node must be replaced by the ONNX nodes of this row although the
-    operator also has a row for float graphs. `behind`: the row is tried only if an input of the node is of one of these
-    kinds of value (`onnx_values`), or is the result of a pending operation of one of these kinds (empty: always). If
-    the function of a row returns False, the next row is tried.
+    operator also has a row for float graphs. `behind`: names of classes of values (`onnx_values`) and pending
+    operations; the row is tried only if an input of the node is of one of them (empty: always). If the function of a
+    row returns False, the next row is tried.
     """
 
     kind: Kind

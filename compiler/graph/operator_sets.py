@@ -15,6 +15,6 @@ FUNCTIONS = frozenset(
 MERGED_INTO_FUNCTIONS = frozenset(
     name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
 )
-"""Names of operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise
-function of one tensor that waits for its QuantizeLinear) if an input is such a function.
+"""Names of operators that usually become integer nodes of their own. If an input is a pending `Function` (an
+element-wise function of one tensor that waits for its QuantizeLinear), the operator is merged into the function.
 """

@@ -196,9 +196,9 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; the constant
-    recurrent weights R and, for a GRU, the part RN of its new gate or the bias BN added before the reset gate; initial
-    H (D, batch, hidden). Outputs: Y (steps, D, batch, hidden) and final H (`te.ops.recurrent.recurrent_steps`).
+    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; constant
+    recurrent weights R, for the cell "GRU" also RN, for "GRU, reset after" also the bias BN; initial H (D, batch,
+    hidden). Outputs: Y (steps, D, batch, hidden) and final H. `te.ops.recurrent.recurrent_steps` has the formulas.
     """
 
     cell: Cell
@@ -267,7 +267,7 @@ class GatherElements:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
     """An operator given by a program of `te.ops` that needs no schedule. Inputs and outputs are the program's
-    parameters, outputs last; a parameter's elements are those of its tensor, in the same order.
+    parameters, outputs last; a parameter has the elements of its tensor in the tensor's order, in any shape.
     """
 
     program: Program

@@ -52,10 +52,10 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
 def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray], *, may_shrink: bool) -> None:
     """Adds to each Resize the attributes that define which elements it reads.
 
-    Before opset 11 there were no such attributes, and ONNX's converter (1.23) leaves the later defaults, which differ.
-    Nearest elements are those of ONNX Runtime: the next element where an axis shrinks, else the one before. `around`:
-    constants of the enclosing graphs. `may_shrink`: False for models with Upsample, which never shrinks. Raises
-    ValueError for scales that need two different roundings, or that are not constant.
+    Before opset 11 these attributes did not exist. ONNX's converter (1.23) does not add them, and their later defaults
+    select other elements. Mode "nearest" rounds coordinates as ONNX Runtime does: up if an axis shrinks, else down.
+    `around`: constants of the enclosing graphs. `may_shrink`: False for models with Upsample, which never shrinks.
+    Raises ValueError for scales that need two different roundings, or that are not constant.
     """
     known = dict(around) | {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:

@@ -15,7 +15,7 @@ TFLITE = b"TFL3"
 
 
 class ConversionError(ModelError, LinesError):
-    """A model of another format that cannot be converted; a line for each operator at fault."""
+    """Raised for a model of another format that cannot be converted; the message has a line for each cause."""
 
 
 def as_onnx(label: str, content: bytes) -> bytes:

@@ -8,14 +8,14 @@ from collections.abc import Collection, Sequence
 
 
 def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection[int]]) -> tuple[int, ...]:
-    """The phase of each node; phases run one after another and alternate between the two sides (accelerator, CPU).
+    """The number of each node's phase. Phases run one after another and alternate between accelerator and CPU.
 
-    `accelerated`: whether each node is on the accelerator's side; `predecessors`: the nodes that come before each node.
-    Every node is in the first phase of its side in which all its predecessors are available. So the nodes of a phase
-    form a convex region: a path that leaves it leads to later phases only. The first phase is on the side that gives
-    the accelerator fewer phases or, if that is equal, fewer phases in all. So every phase but the first depends on the
-    phase before it, and the regions are maximal: between two regions of one side a path leads through the other side,
-    and joining them would close a cycle.
+    `accelerated`: whether each node runs on the accelerator; `predecessors`: indices of the nodes that must run before
+    each node. A node is in the first phase of its side that is not before the phase of a predecessor. The first phase
+    of all is on the side that gives the accelerator fewer phases or, if that is equal, fewer phases in all.
+
+    The nodes of a phase form one region: a path that leaves the region leads to later phases only. Two regions of the
+    same side cannot be joined, since a path between them leads through the other side.
     """
     candidates = [_phases(accelerated, predecessors, first) for first in (True, False)]
 

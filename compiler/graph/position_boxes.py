@@ -27,8 +27,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A box of moves: element (i, j) of a grid of `rows` x `columns` in the `output` plane gets the value of element
-    (i, j) of a grid in the `source` plane (None: the fill value).
+    """A box of moves between two grids of `rows` x `columns` elements: element (i, j) of the grid `output`, in the
+    output plane, gets the value of element (i, j) of the grid `source`, in the source plane (None: the fill value).
     """
 
     rows: int
@@ -121,7 +121,7 @@ def _joined(boxes: list[Box], most: int) -> list[Box]:
     Columns are the dimension with the smaller step in the output. `most`: largest step in the source.
     """
     found: list[Box] = []
-    for key, group in groupby(boxes, key=_line):
+    for key, group in groupby(boxes, key=_column_key):
         lines = list(group)
         if key is None or len(lines) == 1:
             found += lines
@@ -137,11 +137,11 @@ def _joined(boxes: list[Box], most: int) -> list[Box]:
         source = first.source
         source = None if source is None else Steps(start=source.start, down=by, along=source.down)
         box = Box(rows=len(lines), columns=first.rows, output=output, source=source)
-        found.append(_turned(box) if output.down < output.along else box)
+        found.append(_transposed(box) if output.down < output.along else box)
     return found
 
 
-def _turned(box: Box) -> Box:
+def _transposed(box: Box) -> Box:
     """A box with rows and columns exchanged."""
     output, source = (
         None if side is None else replace(side, down=side.along, along=side.down)
@@ -151,7 +151,7 @@ def _turned(box: Box) -> Box:
     return Box(rows=box.columns, columns=box.rows, output=output, source=source)
 
 
-def _line(box: Box) -> tuple[int, int, int] | None:
+def _column_key(box: Box) -> tuple[int, int, int] | None:
     """Key of a box of one column: boxes with equal keys have equally many rows in equal steps, and may be merged. None
     for wider boxes.
     """

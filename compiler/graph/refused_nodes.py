@@ -24,7 +24,7 @@ def import_rest(
 
     `source`: the model's name in messages. `stand_in(name)`: binds the name of a rejected node's output to a stand-in,
     and returns whether it could; a node that reads a result without a stand-in is skipped. `reported(node)`: whether
-    the rejection of a node that reads a stand-in is reported, because an earlier rejection cannot be its cause.
+    the error lists a rejected node that reads a stand-in (False if the stand-in may be the cause of the rejection).
     """
     errors = [first]
     stand_ins: set[str] = set()

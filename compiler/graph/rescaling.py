@@ -58,7 +58,7 @@ def _neighbours(value: np.float32) -> list[np.float32]:
 
 def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
     """Rescales each of `parts` to the quantization of `to` and clamps it, as `rescale` does. Returns the names of the
-    resulting tensors: the output's name with a number.
+    resulting tensors: the name of the output with a number appended.
     """
     return tuple(
         [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]

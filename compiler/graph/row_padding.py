@@ -19,10 +19,10 @@ store, and takes twice as long on the bus as a plain vector.
 
 
 def leave_room(graph: Graph, block: int) -> Graph:
-    """The graph in which convolutions whose channels and positions (pixels) are exchanged read whole blocks of `block`
-    positions, if the producer of their input can leave padding.
+    """The graph in which the input of a convolution is padded to whole blocks of `block` positions (pixels), if a Swap
+    exchanges channels and positions of the convolution's result, and if the producer of the input can leave padding.
 
-    The padding is arbitrary, and other readers read only the positions before it.
+    The padding is arbitrary, and other readers of the input read only the positions before the padding.
     """
     makers, readers = graph.producers(), graph.readers()
     wide: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""Packing of special weights for the accelerator: weights of convolutions that read patches (whole windows) of an
-interleaved image, of depthwise convolutions, and of grouped or dilated convolutions that run as dense convolutions with
-zeros.
+"""Packing of weights for three special kinds of convolutions on the accelerator: convolutions that read patches (whole
+windows) of an interleaved image, depthwise convolutions, and grouped or dilated convolutions that run as dense
+convolutions with zeros.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
 
     `cut` is int [5], the arguments of `PatchLayout.of`: `apart` (distance, in rows of patches, of the patches that an
     output sums), `count` (number of these patches), `columns` (output columns that share a patch), and the window's two
-    strides. The taps of the window come before the channels, as in a patch. Where several columns of outputs share a
-    patch there is one shifted copy for each: [OB, columns, KB, block_out, block_in].
+    strides. The taps of the window come before the channels, as in a patch. If several output columns share a patch,
+    each of them has its own copy of the weights, shifted inside the patch: [OB, columns, KB, block_out, block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()

@@ -12,11 +12,11 @@ from .int8_operators import Int8MaxPool
 
 
 def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
-    """The graph in which each max-pool that computes one of `outputs`, and whose window has more than one row and more
-    than one column, is split into two pools of one dimension.
+    """The graph in which the max-pools that compute `outputs` are split into two pools of one dimension, if their
+    window has more than one row and more than one column.
 
     Elements outside the input never win in either pool, so each pool gets the pads of its dimension. The tensor between
-    the two is named after the output; the node that computes it, after the pool.
+    the two pools is called OUTPUT.rows, and the node that computes this tensor NODE.rows.
     """
     nodes: list[Node] = []
     tensors = dict(graph.tensors)

@@ -18,8 +18,8 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
-    """Byte offsets of all tensors except constants in one block of memory (arena), the size of the arena in bytes, and
-    the size that it would have without reuse of memory.
+    """Byte offsets of all tensors except constants in one block of memory (arena); the arena's size in bytes, with
+    reuse of memory and without.
 
     The offset of a view is inside the tensor that it is a view of.
     """

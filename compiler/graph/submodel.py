@@ -46,8 +46,8 @@ def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelP
     """(label of a model, the model reduced to the nodes on which an output depends, each with a unique name).
 
     Integers that depend on shapes alone become constants, and operators on integers become DequantizeLinear, float
-    operators and QuantizeLinear (`qlinear`). A model that ONNX cannot convert to a newer opset keeps its opset if that
-    is `least_opset` or later.
+    operators and QuantizeLinear (`qlinear`). A model that ONNX cannot convert to a newer opset is accepted unchanged if
+    its opset is `least_opset` or later.
     """
     steps = partial(write_steps, model_label(source))
     loaded = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)

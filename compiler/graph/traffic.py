@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Which rows and columns of a node's first input some window reads: bool (H,) and bool (W,).
 
-    With `fused`, windows of a convolution whose results its fused pool does not read are not counted; without, the
-    fused pool is ignored.
+    With `fused`, a window of a convolution counts only if the fused pool reads its result; without `fused`, the pool is
+    ignored.
     """
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
     match as_convolution(node).operator:
@@ -46,8 +46,8 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
-    """Bytes (one for each int8 element) of a node's first input that some window reads. With `fused`, only windows of a
-    convolution whose results its fused pool reads are counted (`input_read`).
+    """Bytes (one for each int8 element) of a node's first input that some window reads. With `fused`, a window of a
+    convolution counts only if the fused pool reads its result (`input_read`).
     """
     batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)
@@ -83,8 +83,8 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """The left and the right factors of `operator`, a set of matrix products: for each product (`Group`), the pair of
-    the product and (channel, row-major index of the pixel) of the factor's first element.
+    """The left and the right factors of the matrix products in `operator`. Each factor is a pair: its product
+    (`Group`), and the (channel, row-major index of the pixel) of the factor's first element.
     """
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]

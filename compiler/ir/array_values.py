@@ -25,8 +25,8 @@ class EvaluateError(CodeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A buffer's contents as an array; before the buffer's dimensions it has an axis for each of the loops `axes`
-    around the allocation.
+    """A buffer's contents as an array. The first axes of the array are the loops `axes` around the buffer's allocation,
+    the others are the buffer's dimensions.
     """
 
     data: np.ndarray

@@ -92,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of `var` as a linear form, if the loop's extent has a `min` or `max` term that cancels a term
-    of `form` when the value is substituted; else None.
+    """The greatest value of `var` (extent - 1 of its loop) as a linear form, if a `min` or `max` term of `form` cancels
+    when `var` in `form` is replaced by that value; else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -128,7 +128,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of a form without the variables whose range depends on others; None if it has no such variable."""
+    """Upper bounds of `form`, free of variables whose range depends on others; None if `form` has no such variable."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -155,7 +155,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """The form with `var`, whose range depends on others, replaced by its end that maximizes (`up`) or minimizes it."""
+    """The greatest (`up`) or least value of `form` over loop `var`, whose range depends on others, without `var`."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]
@@ -194,7 +194,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
 
 
 def _join(ends: list[int | None], *, lesser: bool, up: bool) -> int | None:
-    """Upper (`up`) or lower bound of the lesser (`lesser`) or greater of two values. `ends`: their bounds or None."""
+    """A bound (upper if `up`) on min(a, b) if `lesser`, else on max(a, b). `ends`: that bound on a, on b, or None."""
     known = [e for e in ends if e is not None]
     if lesser == up:  # one known end is enough: min(a, b) <= a, max(a, b) >= a
         return None if not known else min(known) if up else max(known)

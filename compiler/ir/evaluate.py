@@ -154,11 +154,7 @@ class _Machine:
 
     def kept_loops(self, node: Assign | Reduce) -> set[str]:
         """Names of the loops whose iterations write different elements: loops around the buffer's allocation, and loops
-        self,
-        node: Assign | Reduce,
-        iterations: Iterations,
-        kept_loops: list[str],
-        factors: tuple[Factor, Factor] | None,
+        whose variables occur in the indices of the written element.
         """
         names = set(self.memory.cells[node.buffer.name].axes)
         return names.union(*map(free_vars, node.indices))
@@ -180,15 +176,15 @@ class _Machine:
         if isinstance(node, Assign):
             self.write(node, iterations, np.asarray(self.memory.value(node.value, iterations)), mask)
             return
-        gone = tuple([k for k, name in enumerate(iterations.axes) if name not in kept_loops])
-        begins = self.begins(node, iterations, gone)
+        reduced_axes = tuple([k for k, name in enumerate(iterations.axes) if name not in kept_loops])
+        begins = self.begins(node, iterations, reduced_axes)
         small = replace(
             iterations,
             axes={name: span if name in kept_loops else (0, 1) for name, span in iterations.axes.items()},
         )
-        total = self.total(node, iterations, kept_loops, gone, mask, factors)
+        total = self.total(node, iterations, kept_loops, reduced_axes, mask, factors)
         if mask is not None:
-            mask = np.any(np.broadcast_to(mask, iterations.shape), axis=gone, keepdims=True)
+            mask = np.any(np.broadcast_to(mask, iterations.shape), axis=reduced_axes, keepdims=True)
         if not begins:
             before = self.memory.cells[node.buffer.name].data[
                 self.memory.positions(node.buffer, node.indices, small)
@@ -196,9 +192,10 @@ class _Machine:
             total = before + total if node.op == "add" else np.maximum(before, total)
         self.write(node, small, total, mask)
 
-    def begins(self, node: Reduce, iterations: Iterations, gone: tuple[int, ...]) -> bool:
-        """Whether a Reduce overwrites its target in the first iteration of the reduced loops, instead of adding to
-        earlier sums. Raises EvaluateError if it overwrites the target in another iteration.
+    def begins(self, node: Reduce, iterations: Iterations, reduced_axes: tuple[int, ...]) -> bool:
+        """Whether a Reduce overwrites its target in the first iteration of the loops that it sums over (the axes
+        `reduced_axes`), instead of adding to an earlier sum. Raises EvaluateError if it overwrites its target in any
+        other iteration.
         """
         if node.first is None:
             return False
@@ -206,8 +203,8 @@ class _Machine:
         if not first.any():
             return False
         whole = first.reshape((1,) * (len(iterations.axes) - first.ndim) + first.shape)
-        outside = [size for k, size in enumerate(whole.shape) if k not in gone]
-        reduced = prod([iterations.shape[k] for k in gone if whole.shape[k] == 1])
+        outside = [size for k, size in enumerate(whole.shape) if k not in reduced_axes]
+        reduced = prod([iterations.shape[k] for k in reduced_axes if whole.shape[k] == 1])
         if max(outside, default=1) > 1 or reduced > 1 or first.sum() > 1 or not first.flat[0]:
             raise EvaluateError(f"{node.name} does not begin in the first iteration of its loops")
         return True
@@ -217,25 +214,25 @@ class _Machine:
         node: Reduce,
         iterations: Iterations,
         kept_loops: list[str],
-        gone: tuple[int, ...],
+        reduced_axes: tuple[int, ...],
         mask: np.ndarray | None,
         factors: tuple[Factor, Factor] | None,
     ) -> np.ndarray:
-        """The sum, or maximum, of a Reduce over the axes `gone`, which keep size 1. `kept_loops`: the loops that are
-        not reduced; `mask`: bool array, False for iterations that do not exist; `factors`: the two factors of a sum of
-        products, if known.
+        """The sum, or maximum, of a Reduce over `reduced_axes`, which have size 1 in the result. `kept_loops`: loops of
+        all other axes; `mask`: bool array, False for iterations that do not exist; `factors`: the two factors of a sum
+        of products, if known.
         """
         factors = factors or factors_of(self.memory, node, iterations)
         if factors is not None:
-            kept_axes = [k for k in range(len(iterations.axes)) if k not in gone]
+            kept_axes = [k for k in range(len(iterations.axes)) if k not in reduced_axes]
             total = sum_of_products(*factors, kept_axes, [iterations.shape[k] for k in kept_axes])
-            return np.expand_dims(total, gone).astype(np.float32)
+            return np.expand_dims(total, reduced_axes).astype(np.float32)
         found = np.broadcast_to(self.memory.value(node.value, iterations), iterations.shape)
         if mask is not None:
             found = np.where(mask, found, np.float32(0 if node.op == "add" else -np.inf))
         if node.op == "max":
-            return found.max(axis=gone, keepdims=True)
-        return found.sum(axis=gone, keepdims=True, dtype=np.float64).astype(np.float32)
+            return found.max(axis=reduced_axes, keepdims=True)
+        return found.sum(axis=reduced_axes, keepdims=True, dtype=np.float64).astype(np.float32)
 
     def write(
         self, node: Assign | Reduce, iterations: Iterations, value: np.ndarray, mask: np.ndarray | None

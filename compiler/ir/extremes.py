@@ -17,8 +17,10 @@ from .visit import free_vars
 
 
 def extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | None:
-    """The greatest (`up`) or least value of a form over the loops `over`, in terms of the other variables, or an upper
-    or lower bound of this value; None if unknown. `ranges`: ranges of the other variables.
+    """An expression that `form` never exceeds (`up`), or is never less than, while the loops `over` run: the form's
+    greatest or least value where it can be computed, else a bound on it; None if unknown.
+
+    The expression is in terms of the other variables of `form`, whose ranges are `ranges`.
     """
     names = over.keys()
     for atom, coefficient in form.terms.items():

@@ -25,8 +25,8 @@ def facts_of(condition: Expr) -> Facts:
 
 
 def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
-    """A lower bound of a form, from the ranges alone or from the ranges and one fact: n * form >= n * form - m * fact,
-    as fact >= 0.
+    """A lower bound of a form, from the ranges alone or from the ranges and one fact: as fact >= 0, a lower bound of
+    n * form - m * fact is also a lower bound of n * form.
 
     Only factors n and m that cancel a term are tried. They differ from 1 if, for example, a condition counts single
     elements while the form counts vectors of elements.

@@ -22,8 +22,8 @@ _BLOCK, _THREAD = ("block",), ("block", "thread")
 
 
 def owners(scope: str) -> tuple[str, ...]:
-    """The kinds of grid loops each of whose iterations has its own copy of a memory (`scope`): none, "block", or
-    "block" and "thread".
+    """The grid loops that give each of their iterations its own memory of this `scope`: ("block",) for shared memory,
+    ("block", "thread") for a thread's registers and local memory, () for all other memories.
     """
     if scope == "shared":
         return _BLOCK

@@ -12,7 +12,9 @@ import numpy as np
 from .expr import Expr
 
 MOST_ELEMENTS = 1 << 23
-"""Largest number of elements of an intermediate array, if the iteration space can be cut along the written indices."""
+"""Largest number of elements of an intermediate array. A larger iteration space is evaluated in pieces, which are cut
+along loops over the written indices; without such loops, arrays may be larger.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,9 @@ class Iterations:
         return tuple([count for _, count in self.axes.values()])
 
     def variable(self, name: str) -> Any:
-        """The variable's values along its axis, int64, or its single value."""
+        """The int64 values of the loop variable `name`: an array along the loop's axis (of size 1 along other axes), or
+        a single number if the loop is no axis.
+        """
         if name in self.values:
             return np.int64(self.values[name])
         position = list(self.axes).index(name)

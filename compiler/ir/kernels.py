@@ -269,9 +269,9 @@ def kernel_obstacle(program: Program) -> str | None:
 
     In kernel form, all statements that compute are in kernels. Loops over blocks are nested directly, and so are loops
     over threads. Barriers, commits and waits are outside of phases (nests of loops over threads), where all threads of
-    a block run them. All other statements of a kernel are in phases, except for asynchronous copies of a whole block,
-    and unless its blocks have one thread each. No thread uses another thread's part of a buffer that is distributed
-    over threads.
+    a block run them. All other statements of a kernel are in phases, with two exceptions: asynchronous copies, which
+    a block may issue as a whole, and kernels whose blocks have a single thread. No thread uses another thread's part of
+    a buffer that is distributed over threads.
     """
     return _host_obstacle(program.body)
 

@@ -25,7 +25,7 @@ MOST_POSITIONS = 2**20
 and columns of a resized image.
 """
 MOST_NUMBERS = 2**20
-"""Largest number of elements of the result of a Range that is known before the model runs (for example numbers of the
+"""Largest number of elements of a Range whose result is computed before the model runs (for example the numbers of the
 tokens of a text, or of the pixels in a row).
 """
 MOST_RUNS = 4096

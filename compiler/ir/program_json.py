@@ -7,7 +7,7 @@ since they may come from elsewhere.
 
 A node is a word and its arguments: names, indices in `buffers`, indices of earlier nodes. Equal expressions are one
 node, the last node is the body. A document is therefore flat, however deep the program is, and each program has exactly
-one document. Only nodes of tensor expressions have a form; intrinsics and asynchronous copies have none.
+one document. A program with intrinsics or asynchronous copies, which no tensor expression has, cannot be written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Boxes (rectangles of elements) of buffers that statements touch, affine in the loops around the statements.
 
 Legality, cache placement, DMA, tokens and race checks all use this analysis. Boxes are conservative (they contain every
-touched element) and exact for affine indices whose pieces have unit stride: 2*y + k with y < 4, k < 3 gives start 0,
+touched element), and exact if an affine index touches contiguous elements: 2*y + k with y < 4, k < 3 gives start 0,
 extent 9. Boxes are not clamped to the buffer: a guarded or padded read may start below 0 (see `clamp`).
 """
 
@@ -43,14 +43,14 @@ def read_regions(
 
 
 def write_regions(node: Node, over: Ranges = NO_RANGES, ranges: Ranges = NO_RANGES) -> dict[Buffer, Region]:
-    """The box (rectangle of elements) of every buffer that `node` writes, over all iterations of the loops inside it
-    and of those in `over`, in terms of the other loops around `node`, whose ranges are `ranges`.
+    """The box (rectangle of elements) of every buffer that `node` writes while the loops in `node` and in `over` run.
+    Boxes are in terms of the other loops around `node`; `ranges`: the ranges of these other loops.
     """
     return _collect(node, over, ranges, reads=False, targets=True)
 
 
 def operand_access(declaration: IntrinsicDeclaration) -> tuple[tuple[bool, bool], ...]:
-    """For each formal buffer of an intrinsic, whether its body (reads, writes) it; Reduce targets count as both."""
+    """(read by the body, written by the body) for each formal buffer of an intrinsic; a Reduce reads its target too."""
     reads, writes = read_buffers(declaration.body), write_buffers(declaration.body)
     return tuple((p in reads, p in writes) for p in declaration.parameters)
 

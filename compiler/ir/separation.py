@@ -238,7 +238,7 @@ class _Equations:
 
     def _learn(self, terms: Mapping[Expr, int], value: int) -> bool:
         """Solves the equation sum of `terms` = `value`, of one or two variables with coefficients 1 or -1, for one
-        variable. Returns whether this variable had no form before.
+        variable, and records the solution. Returns False for other terms, and if the variable has a solution already.
         """
         variables = [a for a in terms if isinstance(a, Var)]
         if not variables or len(terms) > 2 or len(variables) != len(terms):

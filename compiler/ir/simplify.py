@@ -196,7 +196,7 @@ def _split(form: LinearForm, divisor: int) -> tuple[LinearForm, LinearForm]:
     return LinearForm(quotient, form.constant // divisor), LinearForm(rest, form.constant % divisor)
 
 
-def _block(form: LinearForm, divisor: int, ranges: Ranges) -> int | None:
+def _constant_quotient(form: LinearForm, divisor: int, ranges: Ranges) -> int | None:
     """The value of form // divisor if it is the same in all iterations; else None."""
     held = form_interval(form, ranges)
     if held.low is None or held.high is None or held.low // divisor != held.high // divisor:
@@ -208,9 +208,9 @@ def _floor_divide(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
     quotient, rest = _split(form, divisor)
     if not rest.terms:
         return quotient
-    block = _block(rest, divisor, ranges)
-    if block is not None:
-        return quotient.offset(block)
+    constant = _constant_quotient(rest, divisor, ranges)
+    if constant is not None:
+        return quotient.offset(constant)
     if (parts := _digits(rest, divisor, ranges)) is not None:
         high, _, factor = parts
         return quotient.plus(_floor_divide(high, divisor // factor, ranges))
@@ -228,9 +228,9 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
     _, rest = _split(form, divisor)
     if not rest.terms:
         return rest
-    block = _block(rest, divisor, ranges)
-    if block is not None:
-        return rest.offset(-block * divisor)
+    constant = _constant_quotient(rest, divisor, ranges)
+    if constant is not None:
+        return rest.offset(-constant * divisor)
     if (parts := _digits(rest, divisor, ranges)) is not None:
         high, low, factor = parts
         return low.plus(_modulo(high, divisor // factor, ranges), factor)
@@ -252,14 +252,14 @@ def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm,
     for factor in sorted({gcd(divisor, c) for c in form.terms.values()} - {1}, reverse=True):
         terms = {atom: c for atom, c in form.terms.items() if c % factor}
         low = LinearForm(terms, form.constant % factor)
-        if terms and _block(low, factor, ranges) == 0:
+        if terms and _constant_quotient(low, factor, ranges) == 0:
             high = {atom: c // factor for atom, c in form.terms.items() if atom not in terms}
             return LinearForm(high, form.constant // factor), low, factor
     return None
 
 
 def _reduce(rest: LinearForm, divisor: int) -> tuple[LinearForm, int, int]:
-    """Cancels the common factor g of the coefficients and the divisor: (g*r + k) // (g*d) = (r + k//g) // d."""
+    """(r + k//g, d, g) for `rest` = g*r + k, `divisor` = g*d and the greatest g; rest // divisor is (r + k//g) // d."""
     factor = gcd(divisor, *rest.terms.values())
     if factor == 1:
         return rest, divisor, 1

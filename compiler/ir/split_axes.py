@@ -40,11 +40,10 @@ def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractS
 
 
 def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
-    """Simpler expressions whose values follow from the value of `fact`, a quotient or remainder: quotients by a factor
-    of its divisor, or a remainder without its % if that has no effect.
+    """Simpler expressions that are equal to `fact`, a quotient or a remainder.
 
-    (2*h + r) // 6 is (h + r // 2) // 3. `divisors`: further divisors of interest, whose common factors with the divisor
-    are tried.
+    x % c is x if x is within 0 .. c - 1. x // c is x // f // (c // f) for a factor f of c: (2*h + r) // 6 is
+    (h + r // 2) // 3. The factors tried are common divisors of c and of a coefficient of x or a number in `divisors`.
     """
     found: list[Expr] = []
     match fact:
@@ -64,9 +63,9 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 
 
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
-    """The terms of the sum `form`, in loops of `varying`, whose values follow from the value of the sum. The terms are
-    mixed-radix digits: each has a weight greater than the largest sum of all smaller digits. Empty if the sum is not of
-    this form.
+    """The atoms of `form` that depend on loops of `varying`, if the value of the form determines all of them: as in a
+    mixed-radix number, each coefficient must exceed the range of the sum of all terms with smaller coefficients. Empty
+    if a coefficient does not.
     """
     found: list[Expr] = []
     smaller = LinearForm({}, 0)
@@ -84,8 +83,8 @@ def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> li
 
 
 def _number(high: Expr, low: Expr) -> list[Expr]:
-    """The expression n if the two expressions are its quotient (`high`, n // c) and its remainder (`low`, n % c), as a
-    list of one; empty if there is no such n.
+    """[n] if `high` is n // c and `low` is n % c for an expression n and a number c; an empty list if there is no such
+    n.
     """
     match high, low:
         case Binary(op="//", a=a, b=Const(value=c)), Binary(op="%", a=b, b=Const(value=d)):

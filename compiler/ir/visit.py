@@ -278,8 +278,8 @@ def map_all_expressions(node: N, rewrite: Rewrite) -> N:
 
 
 def substitute(node: N, values: Mapping[str, Expr]) -> N:
-    """A tree with each free variable whose name is in `values` replaced by its value; a loop over a variable of the
-    same name hides it in its body.
+    """A tree with each free variable whose name is in `values` replaced by its value. In the body of a loop over a
+    variable, occurrences of this variable are not free.
     """
 
     def rewrite(e: Expr) -> Expr:

@@ -31,7 +31,9 @@ def inline_intrinsics(program: Program) -> Program:
 
 
 class _Use:
-    """Replaces one intrinsic. By name: `operands` of formal buffers, and `values` of formal variables."""
+    """The expansion of one intrinsic. `operands`: for each formal buffer, by name, (buffer, region of the operand).
+    `values`: for each formal variable, by name, the expression that replaces the variable.
+    """
 
     def __init__(self, use: Intrinsic, prefix: str) -> None:
         self.use = use
@@ -75,8 +77,8 @@ class _Use:
         return replace(buffer, name=f"{self.prefix}.{buffer.name}")
 
     def region(self, box: Region) -> Region:
-        """A box (rectangle of elements) of a formal buffer as a box of its operand; a box of a local buffer as one of
-        the renamed buffer.
+        """The box (rectangle of elements) of the operand that corresponds to `box`, a box of a formal buffer. For a
+        buffer that the declaration's body allocates: the same box of the renamed buffer.
         """
         starts = tuple([self.expr(e) for e in box.starts])
         extents = tuple([self.expr(e) for e in box.extents])
@@ -94,7 +96,7 @@ class _Use:
         return Region(buffer=operand.buffer, starts=tuple(first), extents=tuple(sizes))
 
     def expr(self, expr: Expr) -> Expr:
-        """An expression of the body with operands and renamed variables."""
+        """An expression of the declaration's body, with operands in place of formal buffers, and variables renamed."""
         if isinstance(expr, Load):
             return self.load(expr)
         if isinstance(expr, Var):

@@ -8,11 +8,11 @@ The pass visits the phases of a kernel (code that each thread runs by itself) in
 the last barrier with the accesses of the next phase. If both may touch one element in different threads, and one of
 them writes, a barrier is inserted between them: in front of the phase, or in front of the loop around it if all
 conflicting accesses are outside. Loops are visited until no new access is carried from the end of an iteration to the
-beginning of the next one. An asynchronous copy counts as a write from the first wait after it on; at its issue, too, it
-must not conflict with accesses of other threads. A barrier for completed copies comes right after the wait, before more
-copies are issued, so that it also separates the new copies from earlier accesses. Shared buffers that are not allocated
-one within the other may have the same addresses, so a barrier comes between their uses. Existing barriers stay and
-count.
+beginning of the next one. An asynchronous copy is checked twice: when it is issued, it must not conflict with earlier
+accesses of other threads, and from the first wait after the issue on, it counts as a write. A barrier for completed
+copies comes right after the wait, before more copies are issued, so that it also separates the new copies from earlier
+accesses. Shared buffers that are not allocated one within the other may have the same addresses, so a barrier comes
+between their uses. Barriers that the program already has stay, and count as if the pass had inserted them.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
     """An access of a thread, warp or block since the last barrier. `coordinates` gives, for each axis, the loop over
-    threads that contains it (None: the access is by a warp or block as a whole).
+    threads that contains the access (None: the access is by a warp or block as a whole).
 
-    `own`: enclosing loops that have advanced since the access, so that the iteration in which it happened is unknown.
+    `own`: enclosing loops that have advanced since the access; the iteration in which the access happened is unknown.
     """
 
     access: Access
@@ -95,8 +95,8 @@ class _Use:
 @dataclass(slots=True)
 class _State:
     """State while the body is visited: `pending` accesses since the last barrier; `flying` accesses of asynchronous
-    copies, which are issued but not yet waited for; `head` accesses before the first barrier. `closed`: there was a
-    barrier.
+    copies, which are issued but not yet waited for; `head` accesses before the first barrier. `closed`: whether a
+    barrier was visited.
     """
 
     pending: dict[object, _Use] = field(default_factory=dict)
@@ -223,9 +223,9 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """The accesses `uses` of one iteration of `loop`, rewritten for comparison with the next iteration: the loop
-        variable i becomes i - 1. An access in `before` (None: every access) may be of any earlier iteration; its
-        indices stay, and `loop` is added to its `own` loops.
+        """The accesses `uses` of one iteration of `loop`, as seen from the next iteration: the loop variable i in their
+        indices becomes i - 1. Accesses in `before` (None: all) may be of any earlier iteration: their indices stay, and
+        `loop` is added to their `own` loops.
         """
         name = loop.name
         for use in uses:

@@ -1,7 +1,7 @@
 """sum_in_blocks: adds up long floating-point sums in blocks, so that rounding errors stay small.
 
 The rounding error of each addition is relative to the partial sum. So a sum of n terms in one variable may be wrong by
-n units in the last place; a sum in blocks, and blocks of blocks, by one unit for each term of a block on each level.
+n units in the last place. If blocks of b terms are summed first, then blocks of b sums, and so on: b units a level.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..ir.visit import expressions, free_vars, loads_in, map_stmt, substitute, s
 from ..schedule.tree import first_unused, names_in
 
 BLOCK_TERMS = 256
-"""Terms of a block; libraries use 128 to 256. Blocks cost 1 to 3% of the time, and rounding errors over ten layers
-become as small as ONNX Runtime's."""
+"""Terms in a block of a sum; libraries use 128 to 256. Blocks cost 1 to 3% of the time, and rounding errors over ten
+layers become as small as ONNX Runtime's."""
 LONGEST = 2 * BLOCK_TERMS
 """Sums of at most this many terms stay unchanged."""
 REGISTERS = 4096

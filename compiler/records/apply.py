@@ -17,7 +17,7 @@ def knobs_from(
     (`templates` has their spaces).
 
     A workload with only illegal records gets the knobs of its best record, for `ChosenKnobs` to report why it ignored
-    them. Of several workloads that compute the same node, the one with the best record is chosen, provided that the
+    them. If several workloads compute the same node, the workload with the best record is chosen, but only if the
     default workload has a record. Records of this machine come first, then those of its family, machines with the same
     "family" in their description (`RecordBook.lookup`).
     """

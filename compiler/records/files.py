@@ -28,7 +28,7 @@ class Skip(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """The skipped lines of a file, by kind of reason; `lines` are all non-empty lines."""
+    """The skipped lines of the file `source`, by kind of reason. `lines`: number of the file's non-empty lines."""
 
     source: str
     lines: int
@@ -118,6 +118,6 @@ class RecordWriter(LineFile):
 
 
 def _finish_line(file: IO[bytes], line: bytes) -> None:
-    """Reads to the end of a line in pieces of 1 MiB."""
+    """Reads and drops the rest of the line of which `line` is the beginning, in reads of at most 1 MiB."""
     while line and not line.endswith(b"\n"):
         line = file.readline(1 << 20)

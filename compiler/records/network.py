@@ -1,9 +1,9 @@
 """Records of whole networks: settings of all nodes measured together, and trials of single nodes within the network.
 
 A trial in place is a measurement of the whole network with other knobs for one node. Its record has the node's workload
-(`place_of`) and the network's cost. Compilation applies only records of whole networks. Their workload is {"template":
-"network", "network": the network's key}. Their knobs, called "node.knob" (node names by `spoken`), are those of all
-nodes whose knobs are not left to the templates.
+(`place_of`) and the network's cost. Compilation applies only records of whole networks. Such a record has the workload
+{"template": "network", "network": the network's key}. Its knobs, called "node.knob" (node names by `spoken`), are the
+knobs of all nodes whose knobs are not left to the templates.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ _WITHOUT_COSTS = (
     "records/",
     *(f"tune/{part}/" for part in ("program_features", "runs", "search")),
 )
-"""Folders of the compiler that determine which models and which candidates are measured, but not their costs."""
+"""Folders of the compiler that decide which models and candidates are measured, and have no influence on
+their costs.
+"""
 
 
 @functools.cache
 def sources_digest(*packages: str) -> str:
-    """A hash of the sources of packages, 12 hexadecimal digits."""
+    """A hash of the source files of `packages` (folders of the toolkit), 12 hexadecimal digits."""
     return _digest(leave_out=(), packages=packages)
 
 

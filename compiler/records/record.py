@@ -23,12 +23,13 @@ Description: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task of the tuner: a workload, {"template": name, and its shape}, on a target, {"kind": a key of `UNITS`, ...}.
+    """A task of the tuner: a `workload`, {"template": name, and its shape}, on a `target`, {"kind": a key of `UNITS`,
+    ...}.
 
     Both are JSON objects; tuples in them become lists. Tasks and their keys are equal for equal workloads on equal
-    machines, whatever the machines' names: a target with a "digest" is identified by it and the kind, another target by
+    machines, whatever the machines' names: a target with a "digest" is identified by digest and kind, another target by
     all its fields. `alike`: the same key with the target identified by its kind and its "family" (such as GPUs of one
-    compute capability); None for a target without a family. Raises ValueError for any other value.
+    compute capability); None for a target without a family. Raises ValueError for other workloads and targets.
     """
 
     workload: Description = field(compare=False)

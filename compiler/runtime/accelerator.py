@@ -34,8 +34,8 @@ class RunResult:
 
 
 def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = True) -> RunResult:
-    """Simulates one launch. `inputs` are by the model's names; with `data` False they may be empty, and no data are
-    computed.
+    """Simulates one launch. `inputs`: arrays by the model's input names; with `data` False no data are computed, and
+    the arrays may be left out.
 
     Raises UserError for inputs that do not fit the model.
     """

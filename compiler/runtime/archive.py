@@ -51,7 +51,7 @@ Content = bytes | Sequence[Bytes]
 
 
 class UnreadableArchiveError(Exception):
-    """The reader refuses a description that the compiler itself wrote, which is a defect of the compiler."""
+    """Raised if the reader refuses a description that the compiler itself wrote, which is a defect of the compiler."""
 
 
 def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) -> None:
@@ -159,8 +159,8 @@ def read_archive(
 
 
 def describe_saved(path: Path) -> dict[str, Any]:
-    """Reads the description in a network's archive, which may be for any processor and must be known to be complete: no
-    other member is read.
+    """The description in a network's archive, for any processor. No other member is read, so the caller must know that
+    the archive is complete.
 
     Raises ArchiveError, which names `path`, for an archive of another format, and for a missing file: another process
     may remove entries of the cache.
@@ -177,8 +177,8 @@ def describe_saved(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Summary of a compiled network in a file: numbers of kernels and launches, and bytes of its activations (no
-    constants, no scratch), as planned and without reuse of memory.
+    """Summary of a compiled network in a file: numbers of kernels and launches, and the bytes of its activations
+    (without constants and scratch memory), in the planned arena and if no memory were used twice.
     """
 
     kernels: int

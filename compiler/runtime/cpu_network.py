@@ -134,7 +134,7 @@ class CpuNetwork(GraphNetwork):
         return launch_times(self, inputs, threads=threads, repeat=repeat)
 
     def close(self) -> None:
-        """Ends the threads. The network may still run; it then starts new ones."""
+        """Ends the threads. A later run of the network starts new threads."""
         with self.lock:
             for threads in list(self._pools):
                 self._pools.pop(threads).close()

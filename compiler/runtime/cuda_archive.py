@@ -68,7 +68,7 @@ class ArchiveKind:
 def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | None = None) -> None:
     """Writes an archive, completely or not at all; equal networks give equal files. Raises ProgramError if that fails.
 
-    `kind` is `CUBINS` by default, here and in all functions below.
+    `kind`: the format of the archive (None: `CUBINS`).
     """
     kind = kind or CUBINS
     constants = ConstantPool()
@@ -97,7 +97,7 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
 
 def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str, Any]:
     """The description of a GPU network's archive, after a check that the file is complete and of a known format; the
-    archive may be for any GPU. Raises ArchiveError for other files.
+    archive may be for any GPU. `kind`: the expected format (None: `CUBINS`). Raises ArchiveError for other files.
     """
     files = _read(path, kind or CUBINS)
     read_description(path, files[DESCRIPTION], FORMAT)

@@ -93,7 +93,7 @@ class CudaDevice(Closing):
             return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Loads the code; its kernels are looked up immediately, which loads them."""
+        """Loads the code, and looks up its kernels at once, because CUDA loads a kernel when it is first looked up."""
         with self._calling("loading kernels"):
             code = self._core.ObjectCode.from_cubin(cubin)
             kernels = {name: code.get_kernel(name) for name in functions}

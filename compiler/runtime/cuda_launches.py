@@ -1,4 +1,4 @@
-"""Launches of kernels: with the addresses of a network's memory as arguments, and as JSON."""
+"""Launches of a network's kernels: with addresses of device memory as arguments, and as JSON values in archives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _MOST_AXES = 5
 
 
 def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: int) -> Iterator[DeviceCall]:
-    """The launches of a module in order; `addresses` maps the module's parameters to addresses."""
+    """The launches of a module in order. `addresses`: address of each parameter of the module, by name; `workspace`:
+    address of the working memory.
+    """
 
     def address(array: ParameterArgument | WorkspaceArgument) -> int:
         match array:
@@ -70,9 +72,10 @@ def describe_kernel_launches(launches: Sequence[KernelLaunch]) -> list[dict[str,
 def described_kernel_launches(
     entry: Field, parameters: Sequence[Buffer], workspace_bytes: int
 ) -> tuple[KernelLaunch, ...]:
-    """The launches in a document of `describe_kernel_launches`, of a module with these parameters.
+    """The launches that `describe_kernel_launches` described as the JSON list `entry`. `parameters` and
+    `workspace_bytes` are those of the launches' module.
 
-    Raises ArchiveError for an invalid document.
+    Raises ArchiveError for an invalid list.
     """
     names = [parameter.name for parameter in parameters]
     return tuple(

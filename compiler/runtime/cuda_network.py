@@ -208,7 +208,9 @@ class CudaNetwork(GraphNetwork):
                 self.device.launch(self._modules[self.code.launches[number].kernel], call)
 
     def _bind(self, undo: ExitStack, places: Places, base: int) -> list[list[DeviceCall]]:
-        """Loads the modules; returns the device calls of each launch."""
+        """Loads the modules; returns the device calls of each launch. `base`: address of the network's memory. `undo`:
+        the stack of functions that free the network's resources, to which the closing of each module is added.
+        """
         self._modules: dict[str, DeviceModule] = {}
         by_name = {compiled.name: compiled for compiled in self.code.modules}
         for compiled in self.code.modules:

@@ -55,7 +55,7 @@ class GpuKind:
     `parse` makes a target from the user's notation, `on_device` from this notation and the properties of a device; both
     raise UserError. `target`: the class of targets. `open` opens a device by number. `compile` compiles a module's text
     for a target (None: devices compile the text themselves); `check` raises if the compiler is missing. `archive`: the
-    members of its files.
+    format of archives.
     """
 
     target: type[GpuTarget]

@@ -124,7 +124,7 @@ class LengthsExecutable(Readable):
 
     def length(self, inputs: Arrays) -> int:
         """The length of these inputs along the variable dimension. Raises UserError, which names input, axis and range,
-        for inputs of no allowed length.
+        for inputs whose length is outside of the range or differs from that of another input.
         """
         fit = self._fit(inputs)
         return self._checked_length(inputs) if fit is None else fit.length
@@ -226,8 +226,8 @@ class LengthsExecutable(Readable):
             found[f"input '{port.name}': axis {axis}"] = length
 
     def run(self, inputs: Arrays, **options: Any) -> dict[str, np.ndarray]:
-        """One inference of inputs of any length in the range, on the executable for the least compiled length that is
-        not below it; `options` are passed to its `run`.
+        """One inference of inputs of any length in the range: runs the executable for the least compiled length that is
+        not below the inputs' length, with these `options`.
 
         Raises UserError for arrays that do not fit the inputs.
         """

@@ -116,8 +116,8 @@ def _describe(network: NetworkCode, code: ObjectCode | None, constants: Constant
 
 
 def describe_code(network: NetworkCode, constants: ConstantPool) -> dict[str, Any]:
-    """The description of one network among several in a file. Its library is added to `constants` under the name
-    "library".
+    """The description of one network among several in a file. The network's library is added to `constants` under the
+    name "library".
     """
     code = _library(network)
     library = np.frombuffer(b"" if code is None else code.data, np.uint8)
@@ -143,7 +143,7 @@ def network_of(network: NetworkCode) -> CpuNetwork:
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and its compile time is 0.
 
-    Raises ArchiveError for a file that is no compiled network, was changed, or holds code that this machine may not be
+    Raises ArchiveError for a file that is no compiled network or was changed, and for code that this machine may not be
     able to run or that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
     checksum and trial run.
     """
@@ -160,8 +160,8 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
 def read_network(
     path: Path, document: Field, constants: Mapping[str, np.ndarray], library: Callable[[], bytes]
 ) -> tuple[Callable[[], CpuNetwork], int]:
-    """A function that loads the described network, and the number of operations in one run of the network. Raises
-    ArchiveError.
+    """A function that loads the described network, and the number of operations in one run of the network. `library`
+    returns the bytes of the static library of its kernels. Raises ArchiveError.
     """
     target = read_target(path, document.at("target"))
     modules, graph, plan, quantized, launches = _read_parts(document, constants)
@@ -228,7 +228,7 @@ def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
 
 
 def read_modules(document: Field) -> tuple[Module, ...]:
-    """The kernels in a document of `describe_kernels`, without their code. Raises ArchiveError."""
+    """The kernels, without their code, that `describe_kernels` described in `document`. Raises ArchiveError."""
     modules: dict[str, Module] = {}
     for kernel in document.at("kernels").items():
         function = kernel.at("function").symbol()

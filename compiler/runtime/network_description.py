@@ -24,8 +24,8 @@ _MOST_BLOCK = 2**16
 
 
 class ConstantPool:
-    """Constants to be written into a file, each on a cache line; constants of equal bytes are stored once, and a prefix
-    of an earlier constant is stored within it."""
+    """Constants to be written into a file, each on a cache line. Equal bytes are stored once, also if they are the
+    beginning of an earlier constant."""
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
@@ -98,8 +98,8 @@ def read_launches(
     graph: Graph,
     plan: StoragePlan,
 ) -> tuple[Launch[str], ...]:
-    """The launches in a document of `describe_launches`, checked against the parameters and outputs of their kernels,
-    which `known` has by name. Raises ArchiveError.
+    """The launches that `describe_launches` described in `document`, checked against the parameters and outputs of
+    their kernels, which `known` has by name. Raises ArchiveError.
     """
     launches: list[Launch[str]] = []
     for entry in document.at("launches").items():
@@ -246,7 +246,7 @@ def named_array(entry: Field, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def describe_parameters(parameters: Sequence[Buffer], outputs: frozenset[str]) -> dict[str, Any]:
-    """The description of a kernel's parameters, and of the names of those that it writes."""
+    """The description of a kernel's parameters, and of the names of its outputs (parameters that it writes)."""
     return {
         "parameters": [{"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in parameters],
         "outputs": sorted(outputs),
@@ -254,7 +254,7 @@ def describe_parameters(parameters: Sequence[Buffer], outputs: frozenset[str]) -
 
 
 def read_parameters(entry: Field) -> tuple[tuple[Buffer, ...], frozenset[str]]:
-    """A kernel's parameters and outputs in a document of `describe_parameters`. Raises ArchiveError."""
+    """The parameters and outputs of a kernel that `describe_parameters` described in `entry`. Raises ArchiveError."""
     parameters: dict[str, Buffer] = {}
     for parameter in entry.at("parameters").items():
         name = parameter.at("name").text()
@@ -336,8 +336,8 @@ ValueT = TypeVar("ValueT")
 
 
 class Beginnings(Generic[ValueT]):
-    """A map from arrays, uint8 [size], to values. `find` takes the first bytes of an array and returns its value. The
-    arrays must not change after `add`.
+    """A map from arrays, uint8 [size], to values. `find` takes the first bytes of an array and returns the array's
+    value. The arrays must not change after `add`.
     """
 
     def __init__(self) -> None:

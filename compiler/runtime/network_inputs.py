@@ -69,8 +69,8 @@ class GraphNetwork(CompiledKernels):
 def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
-    """Raises KernelArgumentError unless each input has an array of its shape and type, without NaN for `quantized`
-    inputs, and without an id of no row for inputs that are ids.
+    """Raises KernelArgumentError unless each input has an array of its shape and type. Arrays for `quantized` inputs
+    must not contain NaN; ids must be in the range of the rows that the model looks up (`Port.rows`).
 
     `name` is the network or kernel in messages. Raises InputError if `arrays` is no mapping of arrays.
     """
@@ -98,7 +98,7 @@ def check_inputs(
 
 
 def check_ids(name: str, rows: int, array: np.ndarray) -> None:
-    """Raises KernelArgumentError if the input `name` holds an id that is not one of `rows` rows."""
+    """Raises KernelArgumentError if `array`, for the input `name`, has an id outside of -`rows` .. `rows` - 1."""
     least, most = int(array.min()), int(array.max())
     if -rows <= least and most < rows:
         return

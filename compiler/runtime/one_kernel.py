@@ -13,8 +13,8 @@ from .launch import KernelT, Launch
 def launched_alone(
     parameters: Sequence[Buffer], outputs: frozenset[str], name: str, kernel: KernelT, operations: int = 0
 ) -> tuple[Graph, StoragePlan, Launch[KernelT]]:
-    """Wraps one kernel as a network: a graph with the kernel's `parameters` as inputs and (those in `outputs`) outputs,
-    its storage plan, and the kernel's launch.
+    """Wraps one kernel as a network: a graph whose outputs are the kernel's parameters in `outputs` and whose inputs
+    are its other `parameters`; the graph's storage plan; and the kernel's launch.
     """
     tensors = {p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters}
     graph = Graph(

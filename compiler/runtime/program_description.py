@@ -84,7 +84,7 @@ def describe_program(compiled: Compiled, pool: ConstantPool) -> dict[str, Any]:
 
 
 def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
-    """The compiled network in a document of `describe_program`. Raises ArchiveError."""
+    """The compiled network that `describe_program` described in `entry`. Raises ArchiveError."""
     try:
         config = config_from_dict(cast(dict[str, Any], entry.at("config").value))
     except ConfigError as error:

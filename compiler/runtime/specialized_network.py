@@ -21,11 +21,11 @@ inputs for the parameters. Raises UserError.
 
 
 class SpecializedNetwork(Closing):
-    """An executable that compiles a program for each new set of values of its `parameters`; these are inputs whose
-    values determine shapes.
+    """An executable that compiles a program for each new set of values of its `parameters`, the inputs whose values
+    determine shapes.
 
-    `run` keeps the last `MOST_PROGRAMS` programs. `specialize` compiles; it may raise an error in which `more` finds
-    further inputs that must be parameters.
+    `run` caches the last `MOST_PROGRAMS` programs. `specialize` compiles a program. If that raises an error because
+    more inputs must be parameters, `more` returns their names for the error (empty: the error is raised).
     """
 
     def __init__(

@@ -46,7 +46,7 @@ BACKENDS = ("Vulkan", "Metal", "DX12")
 FLAGS = ("Default", "AutomaticTimestampNormalization")
 """Flags of wgpu: times are in nanoseconds, not in units of the device's clock."""
 _ADDRESSES = 2**40
-"""Numbers between the addresses of two allocations."""
+"""Distance between the first addresses of two allocations."""
 _PLACE = 256
 """Allocations are multiples of this number of bytes, and begin at multiples of it."""
 _LIMITS = (
@@ -61,7 +61,9 @@ _LIMITS = (
     "max-compute-workgroup-size-z",
     "min-storage-buffer-offset-alignment",
 )
-"""Limits that a device is opened with at the adapter's own values, not at the least that WebGPU guarantees."""
+"""Limits for which an opened device gets the adapter's values. Its other limits are the least that WebGPU
+guarantees.
+"""
 _CLOCK = "timestamp-query"
 _DECLARED = re.compile(
     r"^@group\(0\) @binding\(\d+\) var<(storage|uniform)[^>]*> (\w+)|^fn (\w+)\(", re.MULTILINE
@@ -191,7 +193,7 @@ class WgslDevice(Closing):
             return _Module(module, kernels)
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Copies in queue order; the source may change at once."""
+        """Copies in queue order; the source may change as soon as the call returns."""
         if not size:
             return
         with self._lock, self._calling("copying"):
@@ -297,7 +299,9 @@ class WgslDevice(Closing):
         )
 
     def _range(self, address: Argument) -> tuple[dict[str, Any], int]:
-        """The part of a buffer to bind for an array, and the number of words ahead of the array in this part."""
+        """(part of a buffer to bind for the array at `address`, number of 32-bit words before the array in this part).
+        Parts begin at multiples of the device's alignment.
+        """
         assert not isinstance(address, TensorAt), "no target without bulk copies has tensor maps"
         buffer, offset = self._at(int(address))
         begin = offset // self._alignment * self._alignment
@@ -305,7 +309,7 @@ class WgslDevice(Closing):
         return {"buffer": buffer, "offset": begin, "size": size}, (offset - begin) // 4
 
     def _number(self, value: int) -> Any:
-        """A buffer that holds a number."""
+        """A buffer with the int32 `value`; equal values share a buffer."""
         usage = self._wgpu.BufferUsage
         if value not in self._numbers:
             self._numbers[value] = self._device.create_buffer_with_data(
@@ -320,7 +324,9 @@ class WgslDevice(Closing):
         bindings: tuple[tuple[str, str], ...],
         first: Mapping[str, int],
     ) -> tuple[Any, Any]:
-        """A kernel's pipeline and the layout of its arguments, for arrays that begin at the words `first`."""
+        """A kernel's pipeline and the layout of its arguments. `first`: by array, the number of words before the array
+        in the part of a buffer that is bound for it (`_range`).
+        """
         constants = {name: words for name, words in first.items() if words}
         key = function, tuple(sorted(constants.items()))
         if key not in module.pipelines:
@@ -338,7 +344,9 @@ class WgslDevice(Closing):
         return module.pipelines[key]
 
     def _submit(self, calls: tuple[_Call, ...], stamps: Any = None, result: Any = None) -> None:
-        """Adds launches to the queue; `stamps`: two places for the times before and after, to copy to `result`."""
+        """Adds launches to the queue. `stamps`: a query set of two times, before and after the launches, which are then
+        copied to the buffer `result` (None: no times).
+        """
         encoder = self._device.create_command_encoder()
         timed = {
             "query_set": stamps,

@@ -174,10 +174,10 @@ class _Box:
 class _Nest:
     """A producer: its loops, outermost first, its statement, and the box (rectangle of elements) that it writes.
 
-    `variables[d]`: the loop whose variable alone runs through dimension d (None: the dimension cannot shrink).
-    `boxed[d]`: whether one execution of the statement writes several elements in dimension d, and may write fewer.
-    `starts` and `extents`: the box written over all loops of the nest; in dimensions with a variable, or where `boxed`
-    is true, they are in terms of the loops outside.
+    `variables[d]`: the loop of the nest whose variable alone runs through dimension d, or None. `boxed[d]`: whether
+    the statement is a copy whose box has several elements in dimension d, at an index without loops of the nest. All
+    dimensions that have neither a variable nor a true `boxed` cannot shrink. `starts`, `extents`: first index and
+    extent, in each dimension, of the box that the statement writes over all loops of the nest.
     """
 
     loops: tuple[For, ...]

@@ -114,10 +114,10 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Given that the loop variable (digit) `name` is below `part`, which may depend on more significant digits,
-        finds the bound S of the number that consists of this digit and the digits next above it.
+        """The bound S on a number whose lowest digit is the loop variable `name`, from `name` < `part`: i < 10 - 4*o
+        gives 4*o + i < 10. The other digits of the number are the loops after `name` in `order` that occur in `part`.
 
-        Returns (name of the most significant of these digits, S); None if there is no such S.
+        Returns (name of the number's most significant digit, S); None if `part` gives no such bound.
         """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}
@@ -134,8 +134,8 @@ class _Digits:
 
 
 def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
-    """Whether two minima of several forms are provably equal: if for each form of one minimum the other has a form that
-    is not greater.
+    """Whether two minima of several forms are provably equal: for each form of either minimum, the other minimum has a
+    form that is not greater.
     """
     x, y = _least(linear_form(a)), _least(linear_form(b))
     return all(

@@ -64,7 +64,9 @@ def _check_equal(program: Program, name: str, where: str, result: Buffer, operan
 
 
 def _check_uses(program: Program, where: str, scope: Alloc, statement: Assign, operand: str) -> None:
-    """Raises LegalityError unless `statement` may overwrite `operand`; `scope`: the outer one of both allocations."""
+    """Raises LegalityError unless `statement` may overwrite `operand`. `scope`: the outer one of two allocations, of
+    `operand` and of the buffer that `statement` writes.
+    """
     name, result = statement.name, statement.buffer.name
     before = True
     for part in _parts(scope.body):
@@ -95,7 +97,9 @@ def _check_uses(program: Program, where: str, scope: Alloc, statement: Assign, o
 
 
 def _parts(body: Node) -> Iterator[Stmt]:
-    """The statements and loop nests of a scope in their order, also those in allocations within."""
+    """Yields the statements of a sequence in order, also the ones in nested sequences and allocations. A loop nest
+    counts as one statement.
+    """
     match body:
         case Seq(statements=statements):
             for statement in statements:

@@ -106,7 +106,7 @@ def check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> Non
 
 
 def reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
-    """The loops over which a sum runs, if `first` is true exactly when all of them are at 0.
+    """The loops over which a sum runs. Raises LegalityError unless `first` is the condition that all of these are at 0.
 
     `chain`: all loops around the sum; `nest`: the loops in which the sum must not start again.
     """

@@ -252,8 +252,8 @@ class Schedule:
     def _record(self, rewrite: Callable[[], Program], step: Step) -> None:
         """Applies `rewrite` and records `step`.
 
-        Raises LegalityError also for an argument of a wrong type, for which a primitive may raise another exception or
-        none.
+        An argument of a wrong type raises LegalityError, even if the primitive raises another exception, or accepts
+        the argument.
         """
         try:
             program = rewrite()

@@ -20,7 +20,7 @@ Axes = tuple[tuple[str, int], ...]
 
 
 def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
-    """Turns the copy `name` into copies of `width` neighbouring elements by each thread, in as many steps as needed.
+    """Cuts the copy `name` into pieces of `width` neighbouring elements; in each step, every thread copies one piece.
 
     rewrite (share_copy("S", (("thread.y", 2), ("thread.x", 16)), 4)):
         S: copy S[0:32, 0:8] = A[i:i + 32, 0:8]    ->    for S.y in thread.y(2):
@@ -32,8 +32,8 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
     does not divide the number of pieces, a loop S.in of at most one iteration skips pieces beyond the end. `axes`: the
     axes of the block's threads with their sizes, the fastest last. Axes of one thread get no loop, except for the last
     axis of a block of one thread.
-    Legal for a plain copy between two buffers whose extents are constants, the innermost one that is not 1 a multiple
-    of `width`. Pipeline the loop around it afterwards.
+    Legal for a plain copy between two buffers if its extents are constants, and `width` divides the innermost extent
+    that is not 1. Apply `pipeline` to a loop around the copy only afterwards.
     """
     path = locate(program, name)
     copy = path[-1]
@@ -100,7 +100,9 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
 
 
 def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
-    """The first element of piece number `piece` (`width` elements of the copied box, a rectangle) in each dimension."""
+    """The index, in each dimension of a box of `sizes`, at which piece number `piece` begins. Pieces are `width`
+    elements along the last dimension, numbered in row-major order.
+    """
     counts = [*sizes[:-1], sizes[-1] // width] if sizes else []
     offsets: list[Expr] = []
     below = prod(counts)
@@ -112,8 +114,8 @@ def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
 
 
 def _piece(box: Region, offsets: Sequence[Expr], width: int) -> Region:
-    """The `width` elements of a box (rectangle of elements) from `offsets` on; offsets are given for the dimensions of
-    extents other than 1.
+    """The piece of a box (rectangle of elements) that begins at `offsets`, one for each dimension of the box whose
+    extent is not 1: `width` elements along the last of these dimensions.
     """
     ahead = iter(offsets)
     starts = [s if e == _ONE else plus(s, next(ahead)) for s, e in zip(box.starts, box.extents, strict=True)]

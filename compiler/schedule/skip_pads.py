@@ -18,8 +18,8 @@ from .tree import locate_alloc, locate_loop, names_in, rebuild
 
 
 def skip_pads(program: Program, loop: str) -> Program:
-    """Puts a loop of at most one iteration around the body of a sum's loop; if all products are zero, it has no
-    iteration.
+    """Puts a loop of at most one iteration around the body of a sum's loop: the new loop has no iteration if all
+    products of the body are zero.
 
     rewrite (skip_pads("k")):
         alloc a: [20]                              alloc a: [20]
@@ -30,9 +30,9 @@ def skip_pads(program: Program, loop: str) -> Program:
                     C[i, j] += a[4*k + 2*i + j]                for j in range(2):
                          * W[k]                                    C[i, j] += a[4*k + 2*i + j] * W[k]
     The body runs if some iteration of the loops inside may read the copy's source. Does nothing if all iterations may
-    read it. Legal for a loop that contains nothing but loops around a Reduce that adds to an initialized sum
-    (`decompose_reduction`), and which is neither vectorized nor a loop over threads. A product of a pad and an infinite
-    factor would be NaN; a skipped product does not make the sum NaN. Raises LegalityError if the new name is taken.
+    read it. Legal for a serial or unrolled loop whose body is loops around one Reduce, which must add to an initialized
+    sum (see `decompose_reduction`). A product of a pad and an infinite factor would be NaN; a skipped product does not
+    make the sum NaN. Raises LegalityError if the new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot skip pads in {loop}: "
@@ -97,8 +97,8 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 def _in_range_conditions(
     position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges
 ) -> Iterator[Expr]:
-    """Yields expressions. `position` can be in 0 .. size - 1 only if all of them are at least 1; expressions that do
-    not depend on `loop` are left out.
+    """Yields expressions that must all be at least 1 if `position` is in 0 .. size - 1 in any iteration of the loops
+    `inner`. Yields none if these expressions would not depend on `loop`.
     """
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
     rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)

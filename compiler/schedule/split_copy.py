@@ -13,14 +13,14 @@ _ONE = Const(1)
 
 
 def split_copy(program: Program, name: str, dimension: int, size: int) -> Program:
-    """Copies `size` elements of a dimension of the copy `name` at a time, in a loop.
+    """Turns the copy `name` into a loop of copies, each of `size` elements in `dimension` of the destination.
 
     rewrite (split_copy("S", 1, 16)):
         S: copy S[0:8, 0:64] = A[i:i + 8, 0:64] pad 0    ->    for S.1 in range(4):
                                                                   S: copy S[0:8, S.1 * 16:S.1 * 16 + 16] =
                                                                       A[i:i + 8, S.1 * 16:S.1 * 16 + 16] pad 0
-    `dimension` is one of the destination's. Legal for a plain copy between two buffers whose extent there is a constant
-    that `size` divides.
+    Legal for a plain copy between two buffers if its extent in this dimension is a constant above 1 that `size`
+    divides.
     """
     path = locate(program, name)
     copy = path[-1]

@@ -81,7 +81,7 @@ def combine_add(
 ) -> NDArray[np.int8]:
     """Stage B of the store pipeline (the combination), sum of two int8 tensors in the order of the model's inputs:
     clamp(round(`first` * `ratio_first` + `second` * `ratio_second` + `offset`), `low`, `high`). `unsigned`: the model's
-    type is uint8, stored less 128.
+    tensors are uint8, of which the int8 tensors are the values minus 128.
     """
     constants = arithmetic.AddConstants(
         ratio_a=np.float32(_one(ratio_first)),

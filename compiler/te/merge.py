@@ -89,8 +89,8 @@ def merge_axes(
 def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
     """The shape in which data of shape `operand`, which broadcasts against `full`, broadcasts against `into`.
 
-    `into` is `full` with some dimensions merged. Raises ValueError if there is no such shape, because the operand is
-    broadcast along only some of the dimensions that `into` merges.
+    `into` is `full` with some dimensions merged: (3, 4) becomes (1, 12) for `full` (2, 3, 4) and `into` (2, 12). Raises
+    ValueError for an operand that broadcasts along only some of the dimensions that `into` merges, as (3, 1) does.
     """
     sizes = [
         (size, given) for size, given in zip(full, _aligned(operand, len(full)), strict=True) if size != 1

@@ -51,7 +51,7 @@ class ChosenKnobs(Generic[Workload]):
     def build(
         self, workload: Workload, space: Callable[[Workload], Space], make: Callable[[Values], ResultT]
     ) -> ResultT | None:
-        """The result of `make` with the knobs chosen for a workload; None if there are none, or if they are ignored.
+        """The result of `make` with the knobs chosen for a workload; None if no knobs are chosen or they are ignored.
 
         Knobs are ignored if they are no legal point of the `space`, or if the kernel fails to compile with them. The
         network then runs with default knobs, perhaps slower.

@@ -85,10 +85,10 @@ class Registry(Templates[TargetT, KernelT]):
         values: Values | None = None,
         program: Program | None = None,
     ) -> Schedule:
-        """`program` scheduled with the values of a point (setting of the knobs); None or no values: the template's
-        default.
+        """`program` (None: the workload's own program) scheduled with the values of a point (setting of the knobs);
+        None or no values: the template's default.
 
-        `program`: the workload's own program (None), or that program with more fused operators.
+        `program` may be the workload's own program with more fused operators.
         """
         expression = workload.program() if program is None else program
         template = self.named(workload.template)

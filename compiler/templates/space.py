@@ -27,7 +27,8 @@ MOST_LISTED = 1 << 16
 
 class EmptySpaceError(Exception):
     """Raised if no legal point (setting of the knobs) of the space of `template` is found. `limit`: the limit that
-    excluded the last points tried. `found`: only a sample of the points was tried, so legal points may exist.
+    excluded the last points tried. `found`: whether only a sample of the points was tried, so that legal
+    points may exist.
     """
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:

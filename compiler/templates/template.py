@@ -36,8 +36,8 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     not change the meaning of a point.
 
     `choice(target, workload)` exists only if the default is not the candidate of least cost. It returns the values of
-    the default or, if the space lacks it, of the nearest point; empty if the space has none. `schedule` without values
-    then uses that default.
+    the default point or, if the space lacks this point, of the nearest point of the space; empty if the space has no
+    point. `schedule` without values then uses that default.
     """
 
     name: str

@@ -11,7 +11,7 @@ MOST_POSITIONS = 1 << 20
 MOST_STEP = 1 << 16
 """Largest kernel size, stride, pad and dilation of a window."""
 MOST_ELEMENTS = 1 << 31
-"""Largest number of elements of a tensor, as in `ir.program_json`. Products of sums and outputs then fit in 64 bits."""
+"""Largest number of elements of a tensor, as in `ir.program_json`; numbers of multiplications then fit in 64 bits."""
 
 
 class WorkloadError(UserError):

@@ -23,8 +23,8 @@ from .expressions import Expression, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table of `values` (slews, loads) over input slew in ns and load in pF. An axis on which the values do not
-    depend has one point.
+    """A table of `values` (slews, loads) over input slew in ns and load in pF. If the values do not depend on the slew
+    (or on the load), `slews` (or `loads`) has one point.
     """
 
     slews: NDArray[np.float64]

@@ -66,7 +66,7 @@ class Netlist:
     Cells: `kinds` are names of library cells; `kind` (n,) indexes `kinds` and `unit` (n,) indexes `units`; `pins` (n,
     most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin. Gates in order of
     evaluation: truth tables `tables` (m,), nets `inputs` (m, 6) and `outputs` (m,); a row whose first input is -1 - k
-    is no gate but read port number k among those that are not clocked. Flip-flops: truth table `state_tables` and nets
+    is no gate but number k of the read ports that are not clocked. Flip-flops: truth table `state_tables` and nets
     `state_inputs` of the next state, net `states` of the state. Ports: nets by name, lowest bit first.
     """
 

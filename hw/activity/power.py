@@ -1,10 +1,10 @@
 """Energy of switching: loads and slews of a netlist, and the energy of its activity by cell and unit.
 
-A toggle of a net costs half its load times the voltage squared. A toggle of a cell's output costs the energy in the
-Liberty tables at its load and its input's slew, the mean of rise and fall; several inputs that may have caused the
-toggle are weighted by their numbers of toggles. A toggle of an input with a table of its own (data and clocks of
-flip-flops) costs the energy in this table. Not included: glitches (simulate.py), wires except for `wire_pf` a pin, the
-clock tree, pads.
+A toggle of a net costs half the net's load times the voltage squared. A toggle of a cell's output also costs energy
+inside the cell: the mean of the Liberty tables for rise and fall, at the output's load and the slew of the input that
+caused the toggle. If several inputs may be the cause, their energies are averaged with their numbers of toggles as
+weights. A toggle of an input with a table of its own (data and clocks of flip-flops) costs the energy in this table.
+Not included: glitches (simulate.py), wires except for `wire_pf` a pin, the clock tree, pads.
 """
 
 from __future__ import annotations
@@ -202,9 +202,9 @@ def _of_output(
     load: NDArray[np.float64],
     clock: str | None,
 ) -> NDArray[np.float64]:
-    """Energy in picojoules of one toggle of an output, for each of `cells`: mean over the tables `powers` of the inputs
-    that may cause it, weighted by the inputs' toggles. `names`: pins of the cells; `state`: loads and slews of all
-    nets; `load`: load of each output; `clock`: name of the clock pin, if any.
+    """Energy in picojoules of one toggle of an output, float64 (n,), for each of the n `cells`. `powers` has a table
+    for each input that may cause the toggle; the result is their mean, weighted by the inputs' `toggles`. `names`: pins
+    of the cells; `state`: loads and slews of all nets; `load`: load of each output; `clock`: the clock pin, if any.
     """
     total, weights = np.zeros(len(cells)), np.zeros(len(cells))
     plain, count = np.zeros(len(cells)), 0

@@ -134,8 +134,9 @@ class _Queue(NamedTuple):
 
 
 class _State(NamedTuple):
-    """`values` of nets; `since`: cycle since which a net is 1; `upcoming`: next values of flip-flops; `moved`: number
-    of flip-flops that may toggle, then their indices.
+    """State of a simulation. `values` of nets, 0 or 1; `since`: for each net that is 1, the cycle since which it is 1;
+    `upcoming`: next values of flip-flops; `moved`: the number n of flip-flops that may toggle at the next clock edge,
+    then their n indices.
     """
 
     values: NDArray[np.uint8]

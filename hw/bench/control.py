@@ -27,7 +27,7 @@ class ControlRegisters:
     """An AXI4-Lite master on the control port of `dut`, one access at a time."""
 
     def __init__(self, dut: Any, *, prefix: str = "control") -> None:
-        """Sets all input signals of the port to zero; must be called before the reset."""
+        """Sets all input signals of the port (`PREFIX_awvalid` ... of `dut`) to 0; must be called before the reset."""
         self._dut, self._prefix = dut, prefix
         self._edge = RisingEdge(dut.clk)
         for name in _INPUTS:

@@ -89,7 +89,9 @@ class AxiRules:
                 raise RuleError(f"w: no WLAST on beat {words}, the last of the burst")
 
     def data(self, shown: WriteBeat | None, *, ready: bool) -> None:
-        """Checks channel W in a cycle, after `address`; `shown`: the beat on it, None without VALID; `ready`: READY."""
+        """Checks channel W in a cycle; to be called after `address` in the same cycle. `shown`: the beat on the
+        channel, None without VALID; `ready`: its READY.
+        """
         self._stable("w", shown, ready)
         if shown is None or not ready:
             return

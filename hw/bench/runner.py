@@ -116,9 +116,9 @@ def run_bench(
     """Runs the cocotb tests in the file `bench`, or the tests `testcase` alone, on the RTL of `config`; returns the
     names of the tests that ran, all of which passed.
 
-    `results`: folder for the log and the results file. `environment`: variables that the bench finds in os.environ.
-    `seed`: seed of Python's `random` in the bench. Raises BuildError if the simulation cannot be built, BenchFailed if
-    a test fails or none ran.
+    `results`: folder for the log and the results file. `internals`: as for `build`. `environment`: variables that the
+    bench finds in os.environ. `seed`: seed of Python's `random` in the bench. Raises BuildError if the simulation
+    cannot be built, BenchFailed if a test fails or none ran.
     """
     folder = build(config, simulator=simulator, internals=internals)
     extra, _ = _tools(simulator)

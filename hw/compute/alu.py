@@ -97,9 +97,9 @@ class Alu(wiring.Component):
         return Mux(far, fill_2.replicate(32), near)
 
     def _multiply(self, m: Module, taken: Value, left: Value) -> Value:
-        """The sum of the products low x low, low x high and high x low of 16-bit halves, without the upper halves of
-        the last two. The factors of each product are registered before the multiplier; `taken` is the next value of
-        `left`.
+        """The low 32 bits of left x right: low x low + 2^16 (low x high + high x low), where low and high are the
+        16-bit halves of a factor. The factors of each product are registered before the multiplier; `taken` is the next
+        value of `left`.
         """
         factor = Signal(16, reset_less=True)
         other = Signal(16, name="other_factor", reset_less=True)

@@ -55,21 +55,21 @@ class MultiplyArray(wiring.Component):
     (j, j), which gets its weight from row `row`; masks exclude all other products from the adder tree.
 
     TAPS: lane j does the same for TAPS neighbouring positions (pixels) and TAPS rows of weights, and adds the products.
-    Position t and weight row t meet in multiplier (j, j xor t), so that few lanes share a multiplier's operands. This
-    needs a multiplexer at TAPS - 1 of the vector elements of an array row; weights are selected after their rows.
+    Multiplier (j, j xor t) multiplies position t by weight row t, so that few lanes share a multiplier's operands. For
+    this, TAPS - 1 of the vector elements of an array row need a multiplexer.
 
-    If block_in and block_out differ, lane j of DEPTHWISE and TAPS multiplies element j mod block_in of input vector j
-    div block_in of a position or, if an input vector is the longer one, element j of the part of the vector that the
-    low bits of `row` select. Then t = 0 needs a multiplexer, too, and the index i of a multiplier is that of the
-    multiplied element.
+    If block_out > block_in, lane j of DEPTHWISE and TAPS multiplies element j mod block_in of input vector j div
+    block_in of a position. If block_out < block_in, it multiplies element j of the part of the input vector that the
+    low bits of `row` select. In both cases multiplier (j, (j mod block_in) xor t) multiplies position t, and position 0
+    needs a multiplexer, too.
 
-    Sweep: the array multiplies the positions of a TAPS operation and of the `swept` - 1 sweeping operations before it,
-    which registers hold for each lane. Position t of the operation a operations earlier is in multiplier (j, j xor
-    (TAPS x a + t)).
+    Sweep: the array multiplies the positions of the current TAPS operation and of the `swept` - 1 TAPS operations of
+    the sweep before it. Registers of each lane hold the elements of the earlier operations. Multiplier
+    (j, j xor (TAPS x a + t)) multiplies position t of the operation that came a operations before the current one.
 
-    With the extension `fold` (isa/README.md), GEMM selects for each array row a part of the input vector by a
-    multiplexer. DEPTHWISE and TAPS use the largest number of groups: array row o has the lanes o + k * `columns`, each
-    with the multipliers of group k.
+    With the extension `fold` (isa/README.md), the multipliers of an array row form groups of neighbours; each group has
+    a sum of its own. For GEMM a multiplexer selects the part of the input vector that all groups multiply. DEPTHWISE
+    and TAPS use the largest number of groups: group k of array row o computes lane o + k * `columns`.
 
     Members
     -------
@@ -86,8 +86,8 @@ class MultiplyArray(wiring.Component):
     sweep : In
         With the extension `sweep`: the operation belongs to a sweep (then `taps` and `depthwise` are 1, too).
     shape, tile_part : In
-        With the extension `fold`, for GEMM: log2 of the number of groups of array rows; the index of this tile among
-        the parts of a whole tile.
+        With the extension `fold`, for GEMM: log2 of the number of groups in an array row; the index of this weight tile
+        among the `tile_parts` tiles that together have the weights [block_out][block_in].
     inp_zero, wgt_zero : In
         With the extension `zero_points`: int8 numbers that are subtracted from each element of the vector and of the
         tile.
@@ -231,8 +231,8 @@ class MultiplyArray(wiring.Component):
         return m
 
     def _lanes(self, o: int) -> range:
-        """The lanes of array row `o`: one lane or, with the extension `fold`, one for each group when the array has the
-        largest number of groups.
+        """The lanes of array row `o` in DEPTHWISE and TAPS: one lane or, with the extension `fold`, one for each group
+        of the row's multipliers.
         """
         return range(o, self.config.block_out, self.config.columns)
 
@@ -241,8 +241,8 @@ class MultiplyArray(wiring.Component):
         return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
 
     def _folded(self, m: Module, vector: Value) -> Value:
-        """The input of the array's rows with the extension `fold`. For GEMM: the part of `vector` that all groups of
-        rows multiply, repeated for each group; for other operations: `vector` unchanged.
+        """The input of the array's rows with the extension `fold`. For GEMM: the part of `vector` that each group of
+        a row's multipliers multiplies, repeated for each group; for other operations: `vector` unchanged.
         """
         config, levels = self.config, self.fold_levels
         width = self.built.factor_bits * config.columns
@@ -267,8 +267,8 @@ class MultiplyArray(wiring.Component):
 
     def _aparts(self, m: Module) -> list[list[Value]]:
         """For each of the last levels of the adder tree, a list with one bit for each array row. A bit is 1 if the sums
-        of the groups of rows are already complete before this level and must stay separate. DEPTHWISE and TAPS use the
-        largest number of groups.
+        of the groups of a row's multipliers are already complete before this level and must stay separate. DEPTHWISE
+        and TAPS use the largest number of groups.
         """
         config, levels, found = self.config, self.fold_levels, []
         for level in range(levels):
@@ -304,10 +304,10 @@ class MultiplyArray(wiring.Component):
         row: Value,
     ) -> Value:
         """The input elements of array row `o`, for the whole batch. For GEMM they are the elements of `vector`, the
-        registered value of `own_vector`. `modes` has signals for DEPTHWISE, TAPS and sweeps (TAPS operations that also
-        multiply the input positions of earlier operations). In DEPTHWISE and TAPS some elements are replaced by those
-        that the row's lanes take from the positions `vectors`. In a sweep more are replaced, by the elements that the
-        lanes take from positions of earlier operations.
+        registered value of `own_vector`. In DEPTHWISE and TAPS, elements of the positions `vectors` replace those at
+        the multipliers of the row's lanes. In a sweep (a TAPS operation that also multiplies the input positions of
+        earlier operations), elements of earlier positions replace more of them. `modes`: the signals that are 1 for
+        TAPS, for DEPTHWISE or TAPS, and for a sweep.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -355,9 +355,9 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`, replaced in part while `sweep` is 1. Then the multipliers that a sweep (a
-        TAPS operation that also multiplies the input positions, or pixels, of earlier operations) uses get the weights
-        of the row's lanes for all positions of the weight group that `row` selects in `tile`.
+        """The weights `own` of array row `o`. While `sweep` is 1 (a TAPS operation that also multiplies the input
+        positions, or pixels, of earlier operations), the multipliers of the row's lanes get other weights: `row`
+        selects a group of weight rows in `tile`, and each position of the sweep has its own row of the group.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]

@@ -36,10 +36,10 @@ class Column(wiring.Component):
     product; 1 makes the adder tree add 0 in place of the product. Masks come `multiplier_stages` cycles after their
     operands.
 
-    With the extension `fold`, `sum` is a concatenation of `tile_parts` sums, the first one lowest; with f groups,
-    number k is the sum of group k mod f. `apart` has a bit for each of the last levels of the tree: 1 if the sums of
-    the groups are complete before this level and stay separate. A bit comes in the cycle in which the sums of its
-    operands reach its level.
+    With the extension `fold`, the products form f groups of neighbours, and `sum` is a concatenation of `tile_parts`
+    sums, the first one lowest: number k is the sum of group k mod f. `apart` has a bit for each of the last levels of
+    the tree: 1 if the sums of the groups are complete before this level and stay separate. A bit comes in the cycle in
+    which the sums of its operands reach its level.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -103,7 +103,7 @@ class Row(wiring.Component):
     Members: `vectors`: [batch][block_in] elements of `ArrayShape.factor_bits` bits, first element lowest. `weights`:
     int8, one cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`: a bit
     for each product, 1 to add 0 in its place. `apart`, with the extension `fold`: a bit for each of the adder tree's
-    last levels, 1 if the sums of groups stay separate there. `sums`: signed numbers of `sum_bits` bits; the sums of a
+    last levels, 1 if the sums of groups of products stay separate there. `sums`: numbers of `sum_bits` bits; those of a
     column are adjacent.
     """
 

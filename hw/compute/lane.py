@@ -66,12 +66,12 @@ class AccumulatorLane(wiring.Component):
     keeps : In
         In x: the accumulator is an operand; otherwise 0 takes its place.
     adds_sum, adds_right : In
-        In x: the second operand of the addition is the array's sum; it is `right`.
+        In x: with `adds_sum` the addition adds the array's sum, with `adds_right` it adds `right`.
     takes_right : In
         In x: the accumulator becomes `right`, the second operand of the next operation. Otherwise, with
         `use_immediate`, `right` becomes the `immediate`.
     adds, chooses, shifts, is_max : In
-        Kind of the instruction: a sum; MIN or MAX; SHR; MAX instead of MIN.
+        Kind of the instruction: `adds`: a sum; `chooses`: MIN or MAX; `shifts`: SHR; `is_max`: MAX, not MIN.
     subtracts : In
         `right` is subtracted instead of added. Only on machines with the ALU operation SUB.
     custom_0, custom_1 : In

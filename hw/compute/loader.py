@@ -23,7 +23,8 @@ KINDS = (MemoryType.UOP, MemoryType.ACC, MemoryType.ACC8)
 
 
 class Loader(wiring.Component):
-    """Executes one load at a time; data that the writer shows in cycle t are written in t + 1, the cycle of the end.
+    """Executes one load at a time. An element that the element writer outputs in cycle t is written to the memory in
+    t + 1; the load ends in the cycle of its last write.
 
     Members
     -------

@@ -83,10 +83,11 @@ class Operations(wiring.Component):
     busy : Out
         An operation is issuing in this cycle.
     source, destination : Out
-        In this cycle the operation's source accumulator is read (only with `two`); its destination accumulator is read.
+        `source`: the operation reads its source accumulator in this cycle (only with `two`). `destination`: it reads
+        its destination accumulator in this cycle.
     last, last_alu, last_matrix : Out
-        This is the last cycle of the last operation: of any instruction; of an ALU instruction; of another instruction
-        (registered).
+        This is the last cycle of an instruction's last operation (registered). `last`: of any instruction; `last_alu`:
+        of an ALU instruction; `last_matrix`: of GEMM, DEPTHWISE or TAPS.
     takes : Out
         An instruction may start: not `busy`, or `last`. A separate register, since it enables many others.
     will_take : Out

@@ -126,9 +126,9 @@ class Pipeline(wiring.Component):
 
     def _slot(self) -> data.StructLayout:
         """Layout of the record of an operation between issue and accumulators. `writes`: whether it writes its
-        accumulator, a bit for each part of the lanes (one bit without `fold`). `source`: it only reads the source of
-        the next operation. `alu`: it belongs to an ALU instruction. `read`: it reads its accumulator. `sum`: it adds
-        the array's sum. `address`: index of its accumulator.
+        accumulator, a bit for each part of the lanes (one bit without `fold`). `source`: the record only reads the
+        source accumulator, for the operation in the next record. `alu`: the operation belongs to an ALU instruction.
+        `read`: it reads its accumulator. `sum`: it adds the array's sum. `address`: index of its accumulator.
         """
         return data.StructLayout(
             {
@@ -281,10 +281,10 @@ class Pipeline(wiring.Component):
         """Drives the array's shape and tile part (extension `fold`), and restricts a GEMM operation to its part of the
         lanes.
 
-        `tile`: index of the operation's weight tile, whose low bits are the part of a whole tile. `folds`: the
-        operation in the first of `stages` is a GEMM that multiplies. The operation writes only the lanes of its part.
-        With `overwrite`, only an operation on the first part of the input vector overwrites; an operation on another
-        part adds.
+        `tile`: index of the operation's weight tile; its low bits number the `tile_parts` tiles that together have the
+        weights [block_out][block_in]. `folds`: the operation in the first of `stages` is a GEMM that multiplies; it
+        writes only the lanes of its part. With `overwrite`, only an operation on the first part of the input vector
+        overwrites; an operation on another part adds.
         """
         config, levels = self.config, self.built.fold_levels
         shape, array_shape = (Signal(range(levels + 1), name=name) for name in ("shape", "array_shape"))

@@ -24,7 +24,8 @@ CACHE = "rtl"
 Optimize = Literal["build", "run"]
 """Goal of a library's compilation: `build`, quick to compile, or `run`, quick to run."""
 
-_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
+COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
+"""Flags of g++ for C++ that Verilator wrote."""
 _OPTIMIZE: dict[Optimize, str] = {"build": "-Og", "run": "-O1"}
 """Optimization flag of g++ for a library that should be quick to compile ("build") or quick to run ("run"). -Og
 compiles in half the time of -O1, and small machines run as fast with it.
@@ -131,7 +132,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
     widths = (f"-DADDRESS_BITS={ADDRESS_BITS}", f"-DCOUNTER_BITS={COUNTER_BITS}")
     timing = f"-DMEMORY_TIMING={','.join(TIMING)}"
-    flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths, timing)
+    flags = (*COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths, timing)
     memories = _MEMORIES + (_CHAIN_MEMORY if _CHAIN_MODULE.search(prepared) else "")
     memories += _TABLE_MEMORY if _TABLE_MODULE.search(prepared) else ""
     memories += _ROWS_MEMORIES if _ROWS_MODULE.search(prepared) else ""
@@ -141,11 +142,11 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
 
     def build(target: Path) -> None:
         compiler = require_tools()
-        runtime = _runtime(root, version, compiler)
+        runtime = verilator_runtime(root, version, compiler)
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
             unit = _generate(root, prepared, source, memories, work)
-            include = [*_include(root), f"-I{unit.parent}"]
+            include = [*include_flags(root), f"-I{unit.parent}"]
             library = work / "library.so"
             call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library), str(runtime)])
             # Copies, since g++ would report a full disk as an error of its own.
@@ -154,33 +155,33 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     return cached_or_made(CACHE, f"{digest[:32]}.so", build)
 
 
-def _include(root: Path) -> list[str]:
+def include_flags(root: Path) -> list[str]:
     """Flags of g++ for the folders of Verilator's headers."""
     return [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
 
 
-def _runtime(root: Path, version: str, compiler: str) -> Path:
-    """Path of an object file of Verilator's runtime, compiled once for all libraries, because its compilation takes a
-    third of a small library's.
+def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
+    """Path of the object file of Verilator's runtime, whose sources are in the folder `root`. It is compiled once for
+    all libraries: this takes a third of the time of a small library's compilation.
 
     It is compiled for speed, since libraries of both goals ("build" and "run") share it.
     """
-    flags = (*_COMPILE, "-O1")
+    flags = (*COMPILE, "-O1")
     digest = hashlib.sha256("\0".join((version, *flags, *_RUNTIME)).encode()).hexdigest()
 
     def build(target: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             unit, made = Path(directory) / "runtime.cc", Path(directory) / "runtime.o"
             unit.write_text("".join(f'#include "{root / "include" / name}"\n' for name in _RUNTIME))
-            call([compiler, "-c", *flags, *_include(root), str(unit), "-o", str(made)])
+            call([compiler, "-c", *flags, *include_flags(root), str(unit), "-o", str(made)])
             shutil.copyfile(made, target)
 
     return cached_or_made(CACHE, f"{digest[:32]}.o", build)
 
 
 def _generate(root: Path, prepared: str, source: str, memories: str, work: Path) -> Path:
-    """Writes the C++ file of the library, with the generated classes and the harness, to the folder `work`; returns its
-    path.
+    """Converts the Verilog `prepared` to C++ classes by the Verilator in folder `root`, with its configuration
+    `memories`; writes them and the harness's C++ code `source` to one file in folder `work`, and returns its path.
     """
     generated = work / "generated"
     (work / "vdla.v").write_text(prepared, encoding="utf-8")

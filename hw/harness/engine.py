@@ -107,7 +107,7 @@ class RtlResult:
 
 
 def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
-    """Path of the library that runs programs on `config`; builds it if it does not exist.
+    """Path of the library that runs programs on `config`; builds it (for the goal `optimize`) if it does not exist.
 
     A machine is elaborated once: later calls find the library by a hash of configuration and sources. Raises BuildError
     if a tool is missing.
@@ -136,9 +136,8 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
 
 
 def hardware(config: Config) -> Config:
-    """`config` with the default memory timing and name, so that configurations of the same hardware have one library.
-
-    Their hardware differs only in the register DIGEST, which no program can read.
+    """`config` with the default memory timing and name. Configurations that differ only in these have equal hardware,
+    except for the register DIGEST, which no program can read; so they can share one library.
     """
     built = {name: getattr(config.memory, name) for name, _, item in declared(Memory) if item.rtl}
     memory = Memory(**built)
@@ -163,8 +162,8 @@ class Machine:
         optimize: Optimize = "build",
         library_path: Path | None = None,
     ) -> None:
-        """Powers up and resets the machine. Scratchpads are zero; registers and queues are zero or, with the seed
-        `random_state`, random bits before the reset, as the initial values in the Verilog are left out.
+        """Powers up and resets the machine. Scratchpads are zero. Before the reset, registers and queues are zero or,
+        with the seed `random_state`, random bits: the initial values in the Verilog are not used.
 
         `library_path`: a library from `build.build_library` in place of that of `config`, for a netlist or a mutated
         design. Raises BuildError.
@@ -349,7 +348,7 @@ class Machine:
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Runs to cycle _PRESET_CYCLE and adds `counts` to the counters and CYCLES. Returns the values added: `counts`,
-        or zeros if `counts` is empty or the run has ended.
+        or zeros if `counts` is empty or the run has ended (its `status` is not RUNNING).
         """
         places = len(COUNTERS) + 1
         library, harness = self._library, self._harness
@@ -367,7 +366,9 @@ class Machine:
         return counts
 
     def _read_registers(self, program: int, count: int, base: int, cycles: int) -> dict[str, tuple[int, int]]:
-        """The control registers after a finished run, by name: (value read, value expected)."""
+        """The control registers after a finished run, by name: (value read, expected value of a run with these
+        arguments).
+        """
         digests = (self._config.digest, hardware(self._config).digest)
         status = 1 << DONE_BIT | 1 << QUIET_BIT
         digest = self._read_words("DIGEST", 8)

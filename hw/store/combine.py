@@ -218,7 +218,7 @@ class Combine(wiring.Component):
         return kept + floats.round_up(kept, guard, sticky), exponent
 
     def _place(self, m: Module, bits: Value, distance: Value, name: str) -> Value:
-        """`bits` >> `distance` in stages 17 to 19; the last bit is 1 if a one was shifted out."""
+        """`bits` >> `distance` in stages 17 to 19; the last bit is 1 if a 1 bit was shifted out."""
         at = 0
         for stage, levels in ((17, 2), (18, 2), (19, DISTANCE_BITS - 4)):
             shifted = floats.shift_right(m, bits, distance[at : at + levels], 1 << at, f"{name}_by_{1 << at}")

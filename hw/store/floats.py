@@ -65,7 +65,7 @@ def add_signed(x: Value, y: Value, subtract: Value) -> Value:
 
 
 def leading_zeros(m: Module, bits: Value, step: int, name: str) -> Value:
-    """Number of times, at most 3 (2 bits), that `bits` can be shifted left by `step` places without losing a one."""
+    """How often (0 to 3, in 2 bits) `bits` can be shifted left by `step` places without shifting out a 1 bit."""
     width = len(bits)
     twice, once = Signal(name=f"{name}_twice"), Signal(name=f"{name}_once")
     high, low = bits[width - step :].any(), bits[width - 3 * step : width - 2 * step].any()
@@ -88,14 +88,14 @@ def shift_left(m: Module, bits: Value, count: Value, step: int, name: str) -> Va
 
 
 def normalize_step(m: Module, bits: Value, step: int, name: str) -> tuple[Value, Value]:
-    """(`bits` shifted left by n x `step` places, n (2 bits)), where n is the largest of 0 to 3 that loses no one."""
+    """(`bits` << (n x `step`), n), where n (2 bits) is the largest of 0 to 3 that shifts out no 1 bit."""
     count = leading_zeros(m, bits, step, f"{name}_zeros")
     return shift_left(m, bits, count, step, name), count
 
 
 def shift_right(m: Module, bits: Value, amount: Value, step: int, name: str) -> Value:
-    """`bits` >> (`amount` x `step`), with 1 in the last bit if a one was shifted out, which suffices for a later
-    rounding to any higher bit. `step` is a power of two.
+    """`bits` >> (`amount` x `step`), with 1 in the last bit if a 1 bit was shifted out; this sticky bit suffices for a
+    later rounding to any higher bit. `step` is a power of two.
     """
     width = len(bits)
     for level in range(len(amount)):
@@ -129,8 +129,8 @@ def round_up(mantissa: Value, guard: Value, sticky: Value) -> Value:
 
 
 def round_mantissa(m: Module, mantissa: Value, guard: Value, sticky: Value, name: str) -> tuple[Value, Value]:
-    """(Mantissa, carry): the normalized (or zero) `mantissa` rounded to nearest, ties to even; if `carry` is 1, the
-    exponent is one larger.
+    """(Mantissa, carry): the normalized (or zero) `mantissa` rounded to nearest, ties to even, by the bits below it
+    (`guard`, `sticky`: see `round_up`); if `carry` is 1, the exponent is one larger.
     """
     total = Signal(MANTISSA_BITS + 1, name=name)
     m.d.comb += total.eq(mantissa + round_up(mantissa, guard, sticky))
@@ -139,7 +139,7 @@ def round_mantissa(m: Module, mantissa: Value, guard: Value, sticky: Value, name
 
 
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
-    """min(max(value, low), high), 8 bits signed. The bounds are stable, so a register may delay the lower one."""
+    """min(max(value, low), high), 8 bits signed. The bounds must be stable: a register delays `low` by a cycle."""
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
     # The sign of a difference needs one carry chain, unlike `<`.
     above, below = high - value, value - lower

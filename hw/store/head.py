@@ -70,7 +70,9 @@ class Head:
         return stores
 
     def decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
-        """The decoded head instruction, in registers: a head that begins was visible a cycle earlier."""
+        """The head instruction, decoded to registers. They are valid a cycle after the instruction became the head,
+        which is the first cycle in which it may begin.
+        """
         words, head = self.words, self.plain_view
         post = view(instruction_layout(self.config, "STORE.POST"), words)
         window = view(register_layout("WINDOW"), registers["WINDOW"])

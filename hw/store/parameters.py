@@ -37,7 +37,7 @@ class Parameters:
 
     def add_entry(self, m: Module, begin: Value) -> Signal:
         """The index of a vector's parameter entry, valid from the cycle after the vector's last read until the last
-        read of the next vector.
+        read of the next vector. `begin`: the head instruction begins in this cycle.
         """
         running, reader = self.running, self.reader
         head = view(instruction_layout(self.config, "STORE.POST"), self.words)
@@ -55,7 +55,8 @@ class Parameters:
         self, m: Module, begin: Value, starting: data.View, entry: Signal, operands: OperandFifo
     ) -> ElementWriter:
         """Adds the parameter table (a memory of biases and one of scales) and the writer that fills it step by step
-        from the FIFO `operands`. `entry`: index of the current vector's parameter entry.
+        from the FIFO `operands`; returns the writer. `begin`: the head instruction, decoded in `starting`, begins in
+        this cycle. `entry`: index of the current vector's parameter entry.
 
         The writer waits until every vector that the reader has begun has read its parameters.
         """
@@ -121,7 +122,7 @@ class Parameters:
         return (TABLE_BYTES // self.config.memory.bus_bytes).bit_length() - 1
 
     def add_tables(self, m: Module, loader: ElementWriter) -> None:
-        """Adds the look-up tables of the pipeline; each step of a table load writes one bus word to all lanes."""
+        """Adds the look-up tables of the pipeline; a step of `loader` writes one bus word of a table to all lanes."""
         pipeline, running = self.pipeline, self.running
         m.submodules.tables = tables = Tables(config=self.config)
         part_bits = self._part_bits
@@ -142,6 +143,7 @@ class Parameters:
     def add_rows(self, m: Module, begin: Value, setting: Signal, loader: ElementWriter) -> None:
         """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the number of each
         vector's row: field `first` of register ROWS (`setting`) plus the vector's index within a row of the reader.
+        `begin`: the head instruction begins in this cycle. `loader`: writer of the look-up table that ROWS reads.
         """
         config, running, reader, pipeline = self.config, self.running, self.reader, self.pipeline
         m.submodules.row_entries = rows = Rows(config=config)

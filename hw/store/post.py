@@ -43,7 +43,7 @@ def _before(config: Config) -> int:
 
 
 def _in_parts(config: Config) -> bool:
-    """Whether a pass of a vector through the lanes is only a part of a row of [batch][block_out]."""
+    """Whether a pass of a vector [batch][block_out] has only some of the block_out elements of a batch row."""
     return config.post_passes > config.batch
 
 
@@ -66,8 +66,8 @@ def scales_after_biases(config: Config) -> int:
 
 
 def biases_after_reads(config: Config) -> int:
-    """Cycles until the biases of a vector are needed, counted from the second cycle after the vector's last accumulator
-    read.
+    """Number n such that a vector's biases are needed in cycle r + 2 + n, where r is the cycle of the vector's last
+    accumulator read.
     """
     return stage_cycles(config, "rows") - _in_parts(config) if StoreParts.of(config).rows else 0
 
@@ -107,8 +107,8 @@ class PostPipeline(wiring.Component):
     - `read`: an accumulator is read in cycle r, as the `first` or `last` one of its window; `data`: the accumulators,
       in r + 2.
     - `operand`: the operand vector of the window, taken with the first read if the flag `operand` is set.
-    - `biases`: the biases of a window, valid `biases_after_reads` cycles after the second cycle after its last read;
-      `scales`: its scales, valid `scales_after_biases` cycles later. Both are stable for all passes of the window.
+    - `biases`: the biases of a window, valid in cycle r + 2 + `biases_after_reads`, where r is the cycle of its last
+      read; `scales`: its scales, valid `scales_after_biases` cycles later. Both are stable for all its passes.
     - `flags`, and the registers of SETTINGS by lower-case name: stable until all vectors have left.
     - `put` with `vector`: an output vector, post_latency - 1 cycles after the window's last read (the writer adds one).
     - `requantized`, `looked_up`: only with look-up tables: results of stage A (requantization), and their table
@@ -267,8 +267,8 @@ class PostPipeline(wiring.Component):
     def _rows(
         self, m: Module, platform: object, values: list[Signal], biases: Value, valid: Value
     ) -> list[Signal]:
-        """Inputs of stage A (requantization): reductions with biases added or, in a store with the flag `shares`,
-        results of the row lanes.
+        """Inputs of stage A (requantization), one for each lane: the reductions `values` (scaled by the row lanes in a
+        store with the flag `shares`) plus `biases`. Bit k of `valid`: a window's last read was k + 1 cycles ago.
         """
         setting = view(register_layout("ROWS"), self.setting_of_rows)
         passes = valid[_REDUCED : _REDUCED + self._passes]
@@ -310,7 +310,8 @@ class PostPipeline(wiring.Component):
 
     def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
         """For each lane of a pass, a signal that is 1 if the lane has no element of the row. In a row's last vector
-        these are the lanes from `elements` on (the field `lanes` of register ROWS), or none if the field is 0.
+        these are the lanes from `elements` on (the field `lanes` of register ROWS), or none if the field is 0. Bit k of
+        `valid`: a window's last read was k + 1 cycles ago.
         """
         beyond = register(
             m,

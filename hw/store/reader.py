@@ -41,9 +41,9 @@ class Reader(wiring.Component):
 
     Members: `start` loads `windows`; requests begin in the next cycle. `ready`: a vector's first read may happen now
     (the writer has room, the operand is available; a function of registers). `request` and `address` go to the
-    accumulators; with `grant`, in the same cycle, the read happens: `read`, with `first` and `last` of its window, and,
-    stable for the whole window, `row_ends` (its vector is the last one of a row) and `last_row` (the row is the last
-    one). `active`: there are vectors left to read.
+    accumulators. `read`: the read happens, because `grant` is 1 in the same cycle; `first`, `last`: it is the first or
+    the last read of its window. Stable for the whole window: `row_ends`: its vector is the last one of a row;
+    `last_row`: the row is the last one. `active`: there are vectors left to read.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -160,8 +160,9 @@ class Reader(wiring.Component):
         return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
-        """Builds a loop around the loop `inner`: a counter that starts at `given` (in later rounds at `size`) and ends
-        at `last`. The read that ends `inner` decrements the counter.
+        """Builds a loop around the loop `inner`: a counter that counts down to `last`. The read that ends `inner`
+        decrements the counter. It starts at `given`, an input; if outer loops repeat the loop, at `size`, a register
+        with the same number.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

@@ -17,8 +17,8 @@ _GROUP = 4
 
 
 def round_twice(m: Module, total: Value) -> Value:
-    """rint(float32(x)) of a signed fixed-point x with POINT fraction bits; the last one is sticky, the OR of all lower
-    bits.
+    """rint(float32(x)), where x is the signed fixed-point number `total` with POINT fraction bits; the last bit is
+    sticky, the OR of all lower bits.
 
     Both functions round half to even. Let n = floor(x), f = x - n, and u the distance between float32 numbers around
     n + 1/2. Then float32(x) is the tie n + 1/2 exactly if x is within u/2 of the tie, both ends included (the tie is an

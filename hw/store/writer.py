@@ -22,11 +22,11 @@ late.
 class Writer(wiring.Component):
     """Collects vectors of stores and writes them to memory in bursts.
 
-    Vectors and their addresses are multiples of out_bytes, a power of two: a burst holds whole vectors, and a bus
-    word holds whole vectors or a vector whole bus words.
+    A vector has out_bytes bytes, a power of two, and its address is a multiple of out_bytes. So a burst has whole
+    vectors, and a bus word has one or more whole vectors or a vector has several whole bus words.
 
     Members: `start` loads the output `runs` of a store, only while `ready`; older stores may be incomplete. `room`: the
-    FIFO has space for a vector, and it is not reserved; `reserve` reserves it. `put` writes `vector` in this cycle; a
+    FIFO has unreserved space for a vector; `reserve` reserves it. `put` writes `vector` in this cycle; a
     burst that the vector completes is requested two cycles later at the earliest. `write`: the memory port. `done`: the
     response in this cycle is the last one of a store.
     """
@@ -199,7 +199,7 @@ class Writer(wiring.Component):
     ) -> None:
         """Builds the data path for bus words of two or more output vectors: consecutive vectors are in different banks,
         so that the vectors of a word can be read in the same cycle. `capacity`: vectors that the FIFO can hold;
-        `moved`: a beat moves on the bus in this cycle.
+        `moved`: a beat moves on the bus in this cycle; `first_beat`: the beat on the bus is the first one of `burst`.
         """
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes

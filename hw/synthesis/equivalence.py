@@ -88,8 +88,8 @@ def prove_equivalent(
 
 def _parts(mutants: Mutants, module: str, levels: int) -> Iterator[tuple[str, bool]]:
     """The comparisons to make, as (part, whether its inner instances are opaque). The outputs of opaque instances are
-    arbitrary, and their inputs are compared. In order: `module` opaque, if it has instances; `module` whole; then the
-    modules around it, opaque.
+    arbitrary, and their inputs are compared. In order: `module` with opaque instances, if it has any; `module` with its
+    real instances; then up to `levels` modules around it, with opaque instances.
     """
     if f"\nmodule \\{module}." in mutants.netlist:
         yield module, True

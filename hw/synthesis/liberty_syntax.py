@@ -102,8 +102,8 @@ def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[s
 
 
 def _value(tokens: list[_Token], at: int, name: str, into: Group) -> int:
-    """Reads the value of attribute `name` from token `at` on; returns the index of the next token. Some files omit the
-    semicolon after a value.
+    """Reads the value of attribute `name` from token `at` on and adds it to the group `into`; returns the index of the
+    next token. Some files omit the semicolon after a value.
     """
     end = at
     while end < len(tokens) and tokens[end] not in (_END, _CLOSE):

@@ -109,7 +109,9 @@ def test_code_that_overwrites_instead_of_adding_is_refused():
 
 
 def test_wrong_declarations_are_refused():
-    with pytest.raises(vdla.UserError, match="there is no language 'metal'; there are llvm, cuda, opencl"):
+    with pytest.raises(
+        vdla.UserError, match="there is no language 'metal'; there are llvm, cuda, opencl, vdla"
+    ):
         vdla.intrinsic("scaled", scaled(), {"metal": ""})
     with pytest.raises(vdla.UserError, match="give code for one of llvm"):
         vdla.intrinsic("scaled", scaled(), {})
@@ -158,3 +160,82 @@ def test_gpus_emit_statements_with_a_pointer_for_each_operand():
     arrays = {name: np.random.default_rng(0).standard_normal((64, 8), np.float32) for name in "ab"}
     expected = np.maximum(arrays["a"] * arrays["b"], 0)
     np.testing.assert_array_equal(vdla.interpret(s.program, arrays)["out"], expected)
+
+
+LANES = (1, 4)
+SEQUENCE = """
+    MUL x, 3
+    SHR x, 2
+    MAX x, y
+"""
+
+
+def limited(x, y):
+    return vdla.maximum((x * 3) >> 2, y)
+
+
+def sequence(code: str = SEQUENCE, updates: str | None = "x", scope: str = "acc"):
+    x, y = (vdla.placeholder(name, LANES, "int32") for name in "xy")
+    result = vdla.compute("out", LANES, lambda b, j: limited(x[b, j], y[b, j]))
+    scopes = {"x" if updates else "out": scope, "y": scope}
+    return vdla.intrinsic("limited", result, {"vdla": code}, updates=updates, scopes=scopes, machine="tiny")
+
+
+@pytest.mark.parametrize("virtual_threads", [False, True])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_sequence_of_the_accelerator(virtual_threads: bool, repeated: bool):
+    """`repeated`: y is the same vector for all rows of a tile."""
+    tiny, shape = vdla.config("tiny"), (3, 8, *LANES)
+    x, p = vdla.placeholder("X", shape, "int32"), vdla.placeholder("P", (2, 4), "int32")
+    y = vdla.placeholder("Y", (3, *LANES) if repeated else shape, "int32")
+    g = vdla.compute(
+        "G", shape, lambda o, m, b, j: limited(x[o, m, b, j], y[o, b, j] if repeated else y[o, m, b, j])
+    )
+    z = vdla.compute("Z", shape, lambda o, m, b, j: vdla.post_value(g[o, m, b, j] + p[0, j], p[1, j]))
+    s = vdla.Schedule(vdla.program_of(z))
+    s.compute_at("G", "Z.o")
+    s.set_scope("G", "acc")
+    for name, scope in (("X", "acc"), ("Y", "acc"), ("P", "par")):
+        s.cache_read(name, "Z.o", scope)
+    s.update_in_place("G", "X.acc")
+    s.tensorize("G.b", sequence())
+    s.tensorize("Z.b", *vdla.accelerator(tiny).post())
+    if virtual_threads:
+        s.virtual_thread("Z.o")
+    rng = np.random.default_rng(2)
+    arrays = {"X": rng.integers(-500, 500, shape, np.int32), "Y": rng.integers(-500, 500, y.shape, np.int32)}
+    arrays["P"] = np.stack([np.zeros(4, np.int32), np.full(4, 0.25, np.float32).view(np.int32)])
+    kernel = vdla.build(s, "vdla", tiny)
+    right = arrays["Y"][:, None] if repeated else arrays["Y"]
+    expected = np.clip(np.rint(np.maximum(arrays["X"] * 3 >> 2, right) / 4), -128, 127)
+    np.testing.assert_array_equal(vdla.simulate(kernel, arrays).outputs["Z"], expected)
+    listed = [line for line in kernel.source("instructions").splitlines() if "ALU" in line]
+    assert [line.count("iter_in=8") for line in listed] == [1] * 9
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("MUL x, 3\nSHR x, 1\nMAX x, y", "on random operands its code gives .*, its semantics"),
+        ("MUL x, 3\nROT x, 1", "\"ROT x, 1\": tiny has no ALU operation 'ROT'; its operations are MIN, MAX"),
+        ("MUL x, 40000", '"MUL x, 40000": the immediate 40000 is not within -32768 .. 32767'),
+        ("MUL y, 3", 'the ALU overwrites x; write "MUL x, RIGHT"'),
+        ("MUL x, z", "'z' is neither an operand \\(x, y\\) nor an integer"),
+        ("", "there are no instructions for the accelerator"),
+    ],
+)
+def test_wrong_sequences_are_refused_in_one_line(code: str, message: str):
+    with pytest.raises(vdla.UserError, match=f"^intrinsic limited: .*{message}") as raised:
+        sequence(code)
+    assert "\n" not in str(raised.value)
+
+
+def test_operands_of_a_sequence_are_accumulators():
+    with pytest.raises(vdla.UserError, match=r"computes on vectors int32\[1, 4\] @ acc, not on x: int32"):
+        sequence(scope="dram")
+    with pytest.raises(ExpressionError, match="updates names 'z'; the placeholders are x, y"):
+        sequence(updates="z")
+    x = vdla.placeholder("x", LANES, "int32")
+    swapped = vdla.compute("out", LANES, lambda b, j: x[b, 3 - j] + 1)
+    with pytest.raises(ExpressionError, match="out cannot overwrite x"):
+        vdla.intrinsic("swapped", swapped, {"vdla": "ADD x, 1"}, updates="x", machine="tiny")

@@ -1,5 +1,5 @@
-"""Coverage of a co-simulation. A bin names an event that a program can cause; the module declares all bins, those that
-no program can hit with the reason, and counts hits.
+"""Coverage of a co-simulation. A bin names an event that a program may cause. This module declares all bins and counts
+the programs that hit them. A bin that no program can hit is declared with the reason.
 
 An empty bin without a reason shows that the programs lack a case.
 """

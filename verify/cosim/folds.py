@@ -1,6 +1,6 @@
-"""Coverage of the extension `fold`, which lets the rows of the MAC array work in groups (register FOLD) as an array of
-fewer output channels: the number of groups, the effect of the field `overwrite`, and accumulators that are used again a
-few operations after some of their lanes were written.
+"""Coverage of the extension `fold`, in which the rows of the MAC array work in groups (register FOLD), each for lanes
+of its own: the number of groups, the effect of the field `overwrite`, and accumulators that are used again a few
+operations after some of their lanes were written.
 """
 
 from __future__ import annotations

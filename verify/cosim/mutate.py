@@ -165,8 +165,8 @@ def _duplicate(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _swap(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Swaps two neighbouring instructions if they are of different units; the program stays valid if the two are
-    independent.
+    """Swaps two neighbouring instructions of `chosen` if they are of different units; the program stays valid if the
+    two are independent.
     """
     place = _any(rng, chosen[:-1] or chosen)
     pair = chosen[place : place + 2]
@@ -180,7 +180,7 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
-    """In a random instruction that has one of the fields `names`, sets one of them to another value."""
+    """Sets one of the fields `names` to another value, in a random instruction of `chosen` that has the field."""
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
         return
@@ -231,7 +231,9 @@ def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Changes one field in the value of a random CONFIG; the checker decides whether the program stays valid."""
+    """Changes one field of the register that a random CONFIG of `chosen` writes; the checker decides whether the
+    program stays valid.
+    """
     writes = [values for name, values in chosen if name == "CONFIG"]
     if not writes:
         return
@@ -245,7 +247,9 @@ def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _operation(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Replaces the operation of a random instruction by another one that takes the same operands."""
+    """Changes the operation of a random instruction of `chosen`: the mode of a matrix instruction (or its flag
+    `overwrite` or `reset`), the opcode of an ALU instruction, or the flags of a STORE.POST.
+    """
     place = _any(rng, chosen)
     name, values = chosen[place]
     match name:
@@ -281,8 +285,8 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Picks a token queue; sets the flag by which a random instruction pushes a token, and the flag by which a later
-    instruction pops one.
+    """Picks a token queue; sets the flag by which a random instruction of `chosen` pushes a token to it, and the flag
+    by which a later instruction pops one.
     """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]
@@ -296,7 +300,7 @@ def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _carrier(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Inserts an instruction that only pushes and pops tokens."""
+    """Inserts an instruction that only pushes and pops tokens at a random index of `chosen`."""
     unit = tuple(CARRIERS)[int(rng.integers(len(CARRIERS)))]
     chosen.insert(_any(rng, chosen), (CARRIERS[unit], {flag: int(rng.integers(2)) for flag in FLAGS}))
 

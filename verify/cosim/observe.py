@@ -274,8 +274,9 @@ def _fetches(config: Config, program: Program) -> Iterator[Bin]:
 def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
-    """The runs of consecutive DRAM bytes that an instruction moves: (kind of element, first byte, length in bytes,
-    number of adjacent rows that form the run).
+    """The runs of consecutive DRAM bytes that the instruction of format `name` with the fields `values` reads or
+    writes: (kind of element, first byte, length in bytes, number of adjacent rows that form the run). `registers`:
+    configuration registers at the instruction.
     """
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:
         return
@@ -412,8 +413,8 @@ def _walk(
 
 
 def chain_shape(config: Config) -> str:
-    """The bin that says whether input vectors are shorter than, as long as, or longer than output vectors. The chain
-    memory (on-chip buffer for a layer's output, which the next layer reads) is accessed as both.
+    """The bin that says whether input vectors are shorter than, as long as, or longer than output vectors. A layer's
+    output vectors are written to the chain memory, and the next layer reads them there as input vectors.
     """
     return CHAIN_SHAPES[(config.block_in > config.block_out) - (config.block_in < config.block_out)]
 
@@ -507,8 +508,9 @@ def _window(config: Config, registers: Mapping[str, Values], values: Values) -> 
 def _operations(
     uop: NDArray[np.unsignedinteger], config: Config, values: Values, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Accumulator indices that each operation writes, and the accumulator indices that it reads (of an ALU instruction;
-    else unused), two int64 arrays (n,). None if the instruction has no operations or more than MOST_OPERATIONS.
+    """(accumulator index that each operation of an instruction writes, accumulator index that it reads), int64 (n,)
+    each; the second one is meaningful for ALU instructions only. `uop`: micro-op scratchpad; `base`: field acc_base of
+    register BASE. None if the instruction has no operations or more than MOST_OPERATIONS.
     """
     words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]
     count = values["iter_out"] * values["iter_in"] * len(words)
@@ -547,8 +549,9 @@ def _distances(
 def _across(
     tail: tuple[str, NDArray[np.int64]], name: str, values: Values, destination: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """The bins of operations that read a result of the preceding matrix instruction, with which they overlap in the
-    pipeline. `tail`: name and last destinations of the preceding instruction.
+    """The bins of operations of a matrix instruction that read a result of the matrix instruction before it while that
+    one is still in the pipeline. `tail`: name and last destinations of the instruction before; `name`, `values` and
+    `destination` (accumulator indices, int64 (n,)) describe the instruction itself.
     """
     if matrix_mode(values) != "accumulate":
         return

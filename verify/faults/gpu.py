@@ -60,7 +60,9 @@ ROWS, COLUMNS, DEPTH = 70, 50, 44
 pipeline.
 """
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
-"""Columns and depth of the kernel with copies of a whole block: rows of float16 that are multiples of 16 bytes."""
+"""Columns and depth of the kernel with bulk copies (one copy for a whole block of threads): its float16 rows have
+multiples of 16 bytes.
+"""
 TOLERANCE = 1e-5
 """Largest error of a result, relative to the largest product, that counts as correct: it allows float32 sums over
 `DEPTH` in any order.
@@ -72,7 +74,8 @@ class Fault:
     """A fault in a GPU kernel. `change` turns the correct kernel, with a copy pipeline of `stages` stages, into a
     faulty program; `breaks` describes the fault.
 
-    `whole`: whether the kernel is the kernel whose copies a block issues as a whole.
+    `whole`: the fault is in the kernel with bulk copies (one copy for a whole block of threads), else in the kernel
+    whose threads copy.
     """
 
     name: str
@@ -97,8 +100,8 @@ class Verdict:
 
 
 def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
-    """The correct kernel, in the form in which the checks read it; `whole`: with copies of a whole block and warpgroups
-    (sm_90a).
+    """The correct kernel, scheduled and prepared for the checks. `whole`: the kernel of sm_90a with warpgroups and with
+    bulk copies (one copy for a whole block of threads), else the kernel whose threads copy.
     """
     if whole:
         half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)

@@ -83,7 +83,7 @@ def random_attributes(b: Builder, operator: Operator, rank: int, *without: str) 
     """Values of the attributes that one of ONNX's own operators has in the graph's opset; optional attributes by
     chance.
 
-    Attributes without an entry in `ATTRIBUTES` are left out, and so are `without`.
+    Attributes without an entry in `ATTRIBUTES`, and those named in `without`, are left out.
     """
     found: dict[str, Any] = {}
     for name, attribute in sorted(b.schema(operator.name).attributes.items()):

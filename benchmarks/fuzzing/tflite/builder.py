@@ -1,5 +1,8 @@
-"""A random TFLite graph under construction. LiteRT runs each operator as soon as it is added: its results give the
-shapes of the outputs, and the range from which the scales of quantized outputs follow.
+"""A random TFLite graph under construction. LiteRT runs each operator as soon as the operator is added. The shapes of
+the operator's outputs, and the scales of quantized outputs, follow from LiteRT's results.
+
+In this folder a tensor is an index into the model's list of tensors; an activation is a tensor that is not constant; a
+grid is the pair (scale, zero point) of a quantized tensor.
 """
 
 from __future__ import annotations
@@ -15,23 +18,23 @@ from vdla.benchmarks.harness.tflite_files import Written, WrittenOperator, liter
 from ..drawing import Draw
 
 FORMS = ("int8", "uint8", "int16", "float", "hybrid")
-"""Forms of a graph: the element type of its data; "hybrid" is float data with int8 weights."""
+"""Forms of a graph, by the element type of its activations; "hybrid": float activations with int8 weights."""
 DTYPES = {"int8": np.int8, "uint8": np.uint8, "int16": np.int16, "float": np.float32, "hybrid": np.float32}
 MOST_ELEMENTS = 4_000
 """Largest number of elements of an activation."""
 SMALLEST, LARGEST = 1e-7, 20.0
 """Smallest and largest scale of an activation."""
 SEARCHES = 8
-"""Number of scales that are tried for an output."""
+"""Largest number of scales with which an operator is run to find the scale of its output."""
 
 
 class UnfitError(Exception):
-    """Raised when a random operator is impossible on its operands; the operator is drawn again."""
+    """Raised if LiteRT cannot run a random operator on its random operands; the operator is then drawn again."""
 
 
 @dataclass(kw_only=True)
 class TfliteBuilder:
-    """A random graph. `arrays`: for each activation (tensor that is no constant) its values by LiteRT's kernels."""
+    """A random graph of the given `form` (FORMS). `arrays`: the values of each activation, computed by LiteRT."""
 
     draw: Draw
     form: str
@@ -55,7 +58,9 @@ class TfliteBuilder:
     # Operands.
 
     def input(self, shape: Sequence[int], dtype: Any = None) -> int:
-        """A new input of the model with random values: integers of all sizes, floats around 0, indices 0 to 3."""
+        """Adds an input of the model with random values: int8, uint8 and int16 over their whole range, floats around 0,
+        int32 and int64 from 0 to 3, since they may be indices.
+        """
         dtype = np.dtype(DTYPES[self.form] if dtype is None else dtype)
         scale, zero = self.grid(dtype) if dtype.name in ("int8", "uint8", "int16") else (None, 0)
         index = self.model.tensor(shape, dtype, scale, zero)
@@ -64,7 +69,7 @@ class TfliteBuilder:
         return index
 
     def grid(self, dtype: Any) -> tuple[float, int]:
-        """A random (scale, zero point) of a quantized type."""
+        """A random (scale, zero point) for the quantized type `dtype`: int8, uint8 or int16."""
         dtype = np.dtype(dtype)
         scale = float(np.exp(self.draw.rng.uniform(np.log(0.004), np.log(0.2))))
         if dtype == np.int16:
@@ -74,7 +79,7 @@ class TfliteBuilder:
         return scale, self.draw.of(ends) if self.draw.chance(0.4) else limits.min + self.draw.below(256)
 
     def numbers(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """Random values of an element type."""
+        """An array of random values of the element type `dtype`."""
         rng, dtype = self.draw.rng, np.dtype(dtype)
         if dtype.kind == "f":
             return np.asarray(rng.normal(0, self.draw.of((0.5, 1.0, 1.0, 3.0)), shape), dtype)
@@ -91,8 +96,9 @@ class TfliteBuilder:
         fits: Callable[[int], bool] | None = None,
         kinds: Sequence[Any] | None = None,
     ) -> int:
-        """An activation of one of `ranks` and of one of the element types `kinds` (None: all that have a scale, and
-        floats) that fits; a new input, by chance or if there is none.
+        """An activation that `fits` accepts, of one of `ranks` and of one of the element types `kinds` (None: int8,
+        uint8, int16 and float32). At random, or if the graph has no such activation, it is a new input. Raises
+        UnfitError if `fits` accepts none of ten random inputs.
         """
 
         def usable(index: int) -> bool:
@@ -115,18 +121,18 @@ class TfliteBuilder:
         raise UnfitError("no input fits")
 
     def random_shape(self, rank: int) -> tuple[int, ...]:
-        """A random shape; images have one or two batches and small planes."""
+        """A random shape of `rank` sizes from 1 to 9; the first of four sizes, the batch, is 1 or 2."""
         sizes = [1 + self.draw.below(9) for _ in range(rank)]
         if rank == 4:
             sizes[0] = 1 + self.draw.chance(0.15)
         return tuple(sizes)
 
     def same_kind(self, index: int) -> Callable[[int], bool]:
-        """Whether a tensor has the element type of the tensor `index`."""
+        """A predicate on tensors: whether a tensor has the element type of the tensor `index`."""
         return lambda other: self.dtype(other) == self.dtype(index)
 
     def same_grid(self, index: int) -> Callable[[int], bool]:
-        """Whether a tensor has the element type and the quantization of the tensor `index`."""
+        """A predicate on tensors: whether a tensor has the element type and the grid of the tensor `index`."""
         own = self.model.tensors[index]
 
         def fits(other: int) -> bool:
@@ -138,11 +144,13 @@ class TfliteBuilder:
         return fits
 
     def integers(self, values: Any, dtype: Any = np.int32) -> int:
-        """A constant of integers without a scale."""
+        """Adds a constant of integers without a scale (sizes, axes, indices); returns it."""
         return self.model.constant(np.asarray(values, dtype))
 
     def like(self, index: int, shape: Sequence[int], *, same: bool = False) -> int:
-        """A constant of random values in the element type of the tensor `index`; with `same` in its quantization."""
+        """Adds a constant of random values, of the element type of the tensor `index`; returns the constant. If that
+        tensor is quantized, the constant has its grid (`same`) or a random one.
+        """
         tensor = self.model.tensors[index]
         values = self.numbers(shape, tensor["dtype"])
         if tensor["scale"] is None:
@@ -164,10 +172,10 @@ class TfliteBuilder:
         shape: Sequence[int] = (1,),
         **fields: Any,
     ) -> list[int]:
-        """Adds an operator; returns its outputs. `dtype`: their element type (None: that of the first activation).
-        `grid` of quantized outputs: (scale, zero point), "same" (that of the first activation), "free" (random, of the
-        range of the results). `shape`: the shape that LiteRT is told, for operators whose outputs must have it. Raises
-        UnfitError if LiteRT refuses the operator.
+        """Adds an operator; returns its `count` outputs. `dtype`: their element type (None: that of the first
+        activation among `inputs`). `grid`: the outputs' (scale, zero point); "same" is that of the first activation,
+        "free" a random one that the results mostly fill. `shape`: declared shape of the outputs, for operators whose
+        kernels need it. Raises UnfitError if LiteRT refuses the operator, or if a result is too large or not finite.
         """
         source = next(index for index in inputs if index in self.arrays)
         dtype = self.dtype(source) if dtype is None else np.dtype(dtype)
@@ -197,7 +205,7 @@ class TfliteBuilder:
         return outputs
 
     def _free_grid(self, operator: WrittenOperator, dtype: np.dtype[Any]) -> tuple[float, int]:
-        """A random grid that holds most results of an operator, and not much more."""
+        """A random grid (scale, zero point) of the type `dtype`, whose range is about that of an operator's results."""
         limits, scale = np.iinfo(dtype), 0.05 if dtype.itemsize == 1 else 0.0005
         middle = 0 if dtype.kind == "i" else 128
         most = (limits.max - limits.min) // 2
@@ -230,7 +238,9 @@ class TfliteBuilder:
         zero: Any,
         shape: Sequence[int] = (1,),
     ) -> list[np.ndarray]:
-        """The results of an operator on the graph's values by LiteRT, for outputs of this type and grid."""
+        """LiteRT's results of `operator` on the values of the graph's tensors. The outputs have the type `dtype`, the
+        grid (`scale`, `zero`) and the declared shape `shape`. Raises UnfitError.
+        """
         kind, inputs, places, options, fields = operator
         outputs = [{"name": "y", "shape": shape, "dtype": dtype, "axis": 0, "data": None,
                     "scale": None if scale is None else np.atleast_1d(np.float32(scale)),
@@ -242,7 +252,9 @@ class TfliteBuilder:
             raise UnfitError(f"LiteRT: {error}") from None
 
     def drawn(self, drawing: Callable[[TfliteBuilder], None]) -> bool:
-        """Adds a random operator; False, and nothing is added, if it is impossible."""
+        """Calls `drawing`, which adds a random operator; returns whether that was possible. If it was not, the graph is
+        unchanged.
+        """
         model = self.model
         sizes = len(model.tensors), len(model.operators), len(model.inputs)
         try:
@@ -254,8 +266,8 @@ class TfliteBuilder:
         return True
 
     def close(self) -> bool:
-        """Makes outputs of all results that no operator reads, and by chance of a few others; inputs that no operator
-        reads are left out. False if LiteRT refuses the whole, which XNNPACK does for some graphs.
+        """Finishes the graph: all results that no operator reads, and a few other random ones, become outputs; inputs
+        that no operator reads are removed. Returns whether LiteRT runs the whole model: XNNPACK refuses some.
         """
         read = {index for _, inputs, *_ in self.model.operators for index in inputs}
         made = [index for _, _, outputs, *_ in self.model.operators for index in outputs]
@@ -275,8 +287,8 @@ class TfliteBuilder:
 def one_operator(
     model: Written, operator: WrittenOperator, outputs: Sequence[dict[str, Any]] | None = None
 ) -> tuple[Written, list[int]]:
-    """(a model of one operator of a model; the activations of the model that its inputs stand for). `outputs`: its
-    output tensors, by default the operator's.
+    """A model that consists only of `operator`, and the activations of `model` that are the new model's inputs, in
+    their order. `outputs`: descriptions of the output tensors, by default those of `model`.
     """
     kind, inputs, places, options, fields = operator
     one, known, read = Written(custom=model.custom), {-1: -1}, []

@@ -1,5 +1,8 @@
-"""Verdict on a compiled random TFLite graph: its outputs beside LiteRT's and, where these differ, each operator's
-result beside LiteRT's on the same operands.
+"""Verdict on a compiled random TFLite graph: its outputs are compared with LiteRT's. If they differ, the result of each
+operator is compared with LiteRT's result on the same operands.
+
+LiteRT has two sets of kernels: the default kernels and the reference kernels. A step is a difference of 1 between
+integers.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ KERNEL_SETS_DIFFER = (
     "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LEAKY_RELU", "MEAN", "MUL", "QUANTIZE",
     "RESIZE_BILINEAR", "TRANSPOSE_CONV",
 )  # fmt: skip
-"""Operators on 8 bits whose default and reference kernels differ by one step on some operands of these graphs."""
+"""8-bit operators for which LiteRT's default and reference kernels differ by one step on some operands of these graphs:
+our result may differ from the default kernel's by one step, too.
+"""
 EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
     {
         "ADD": lambda a, b: a + b,
@@ -54,29 +59,37 @@ EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
         "NOT_EQUAL": np.not_equal,
     }
 )
-"""Operators whose kernels of integers round more than once, or take function values from a table of 256: a
-result that differs from LiteRT's must be the exact one, rounded. The functions have the real operands, and the
-operator's attribute.
+"""Operators whose integer kernels in LiteRT round more than once, or read function values from a table of 256 entries.
+If our result differs from LiteRT's, it must be the exact result, rounded. A function here computes the exact result
+from the real (dequantized) operands and the operator's attribute (ATTRIBUTES), if it has one.
 """
 STEPS: Mapping[str, int] = MappingProxyType({"TANH": 2, "LOGISTIC": 2})
-"""Largest difference in steps of LiteRT's results from exact ones, of operators in `EXACT`; 1 for all others."""
+"""For operators of `EXACT`, the largest allowed difference of our result from LiteRT's in steps; 1 if not listed."""
 ATTRIBUTES: Mapping[str, str] = MappingProxyType(
     {"LEAKY_RELU": "Alpha", "MEAN": "KeepDims", "SUM": "KeepDims"}
 )
-"""The attribute that a function of `EXACT` has."""
+"""Name of the attribute that a function of `EXACT` gets as its last argument, by operator."""
 HALF = 0.51
-"""Largest distance from an exact result in steps: half a step, and what float32 arithmetic adds on 16 bits."""
+"""Largest distance, in steps, of a rounded result from the exact one: half a step for the rounding, the rest for errors
+of float32 arithmetic on 16-bit integers.
+"""
 PRODUCTS = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 ROUNDED_SUMS = 0.01
-"""Share of the results of int16 products that float32 sums may round to the other side of a half."""
+"""Share of the elements of an int16 product that may differ from LiteRT's by one step, because a sum in float32 may be
+rounded to the other side of a tie.
+"""
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
-"""Floats below are rounded to 0 by some kernels."""
+"""The smallest normal float32. Some kernels round smaller numbers to 0."""
 HYBRID = 1.02 / 127
-"""Step in which LiteRT rounds the float data of int8 weights, relative to the largest value."""
+"""For products of float activations and int8 weights: the step to which LiteRT rounds the activations, relative to
+their largest value, with a margin of 2%.
+"""
 
 
 def compiled_outcome(builder: TfliteBuilder, target: str, **options: object) -> Outcome:
-    """Compiles the graph for a target, and compares its outputs with LiteRT's."""
+    """Compiles the graph of `builder` for `target`, with the `options` of `vdla.compile`; compares its outputs with
+    LiteRT's and returns the verdict.
+    """
     model, operators = builder.model, tuple(dict.fromkeys(kind for kind, *_ in builder.model.operators))
     theirs = builder.expected
     try:
@@ -106,14 +119,14 @@ def compiled_outcome(builder: TfliteBuilder, target: str, **options: object) -> 
 def outputs_of(
     model: Written, feeds: Sequence[np.ndarray], target: str, **options: object
 ) -> list[np.ndarray]:
-    """The outputs of a model compiled for a target, in the model's order."""
+    """The outputs of `model` on the inputs `feeds`, compiled for `target`; in the model's order."""
     with vdla.compile(model.content(), target=target, cache=False, **options) as network:  # pyright: ignore
         found = network.run({port.name: array for port, array in zip(network.inputs, feeds, strict=True)})
         return [np.asarray(found[port.name]) for port in network.outputs]
 
 
 def _shapes(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:
-    """A text if outputs differ in number, shape or element type; "" if they do not."""
+    """An error message if outputs differ in number, shape or element type, else an empty text."""
     found, wanted = ([(array.shape, array.dtype.name) for array in arrays] for arrays in (ours, theirs))
     return "" if found == wanted else f"outputs are {found}, LiteRT's {wanted}"
 
@@ -121,7 +134,9 @@ def _shapes(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:
 def _operators_problem(
     builder: TfliteBuilder, ours: Sequence[np.ndarray], target: str, **options: object
 ) -> str:
-    """A text that tells a problem of the outputs `ours`; "" if each operator is right on its own operands."""
+    """An error message, or "" if each operator's result is right on its operands as we computed them. `ours`: outputs
+    of the graph, which must not change when all results become outputs.
+    """
     model, whole = builder.model, Written()
     whole.tensors, whole.operators, whole.inputs = model.tensors, model.operators, model.inputs
     whole.outputs = [index for _, _, outputs, *_ in model.operators for index in outputs]
@@ -139,7 +154,9 @@ def _operators_problem(
 
 
 def operator_problem(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> str:
-    """A text that tells a problem of an operator's result in `values`; "" if the result is right."""
+    """An error message, or "" if the results of `operator` in `values` (arrays by tensor) equal LiteRT's results on the
+    operands in `values`, within the tolerances of this module.
+    """
     kind, inputs, places, *_ = operator
     one, read = one_operator(model, operator)
     content, operands = one.content(), [values[index] for index in read]
@@ -167,7 +184,9 @@ def operator_problem(model: Written, operator: WrittenOperator, values: dict[int
 
 
 def _integer_problem(mine: np.ndarray, default: np.ndarray, reference: np.ndarray, *, step: bool) -> str:
-    """A text that tells a problem of integers; each may be one `step` away, or as far as the kernel sets are apart."""
+    """An error message, or "" if the integers `mine` are right: each may differ from `default` by 1 if `step` is set or
+    if the `default` and `reference` kernels of LiteRT differ at this element.
+    """
     wide = [array.astype(np.int64) for array in (mine, default, reference)]
     away = np.abs(wide[0] - wide[1])
     allowed = 1 if step else np.minimum(np.abs(wide[1] - wide[2]), 1)
@@ -177,7 +196,7 @@ def _integer_problem(mine: np.ndarray, default: np.ndarray, reference: np.ndarra
 
 
 def _from_exact(model: Written, operator: WrittenOperator, values: Mapping[int, np.ndarray]) -> np.ndarray:
-    """The distance of an operator's integers from the exact result, in steps."""
+    """The distance, in steps, of each element of an operator's result from the exact result (`EXACT`)."""
     kind, inputs, (place, *_), _, fields = operator
     operands: list[Any] = [_real(model, index, values) for index in inputs]
     operands += [fields[ATTRIBUTES[kind]]] if kind in ATTRIBUTES else []
@@ -191,14 +210,14 @@ def _from_exact(model: Written, operator: WrittenOperator, values: Mapping[int, 
 
 
 def _real(model: Written, index: int, values: Mapping[int, np.ndarray]) -> np.ndarray:
-    """The real values of a tensor in float64."""
+    """The real (dequantized) values of the tensor `index` in float64."""
     tensor = model.tensors[index]
     array = (values[index] if tensor["data"] is None else tensor["data"]).astype(np.float64)
     return array if tensor["scale"] is None else (array - tensor["zero"][0]) * np.float64(tensor["scale"][0])
 
 
 def _tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
-    """The largest difference of a float result, as a number."""
+    """The largest allowed difference of an operator's float result from LiteRT's."""
     _, inputs, places, *_ = operator
     floats = [values[i] for i in (*inputs, *places) if i in values and values[i].dtype.kind == "f"]
     floats += [model.tensors[i]["data"] for i in inputs if i >= 0 and model.tensors[i]["data"] is not None]
@@ -210,7 +229,9 @@ def _tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.n
 
 
 def _hybrid_tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
-    """The largest difference by LiteRT's rounding of the float data of int8 weights; 0 for other operators."""
+    """The part of `_tolerance` for products of float activations and int8 weights, whose activations LiteRT rounds to
+    integers; 0 for other operators.
+    """
     kind, inputs, *_ = operator
     if kind not in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") or values[inputs[0]].dtype.kind != "f":
         return 0.0

@@ -1,5 +1,5 @@
-"""Drawings of TFLite's operators: for each operator of the frontend's table a function that adds a random one to a
-graph.
+"""Drawings of TFLite's operators: for each operator of the frontend's table, a function that adds a random node of this
+operator to a graph. Tensors are indices into the list of the model's tensors.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ FLOATS = ("float32",)
 def _window(
     b: TfliteBuilder, plane: Sequence[int], *, greatest: int = 4, dilated: bool = False
 ) -> dict[str, Any]:
-    """Random kernel, strides, dilations and padding that fit on an image of these rows and columns."""
+    """Random kernel, strides, dilations and padding, by name, for an image with the rows and columns `plane`. A kernel
+    has at most `greatest` rows and columns. Raises UnfitError if the dilated kernel is larger than the image.
+    """
     draw = b.draw
     kernel = [1 + draw.below(min(greatest, size)) for size in plane]
     strides = [draw.of((1, 1, 1, 2, 3)) for _ in plane]
@@ -65,7 +67,9 @@ def _window(
 
 
 def _weights(b: TfliteBuilder, data: int, shape: tuple[int, ...], axis: int | None) -> int:
-    """Random weights for the data `data`; quantized ones have a scale for each index along `axis` (None: one)."""
+    """Adds random weights of `shape` for the activation `data`; returns them. Quantized weights have one scale, or one
+    for each index along `axis` (None: one scale).
+    """
     draw, dtype = b.draw, b.dtype(data)
     if dtype.kind == "f" and b.form != "hybrid":
         return b.model.constant(draw.rng.normal(0, 0.4, shape).astype(np.float32))
@@ -81,7 +85,9 @@ def _weights(b: TfliteBuilder, data: int, shape: tuple[int, ...], axis: int | No
 
 
 def _bias(b: TfliteBuilder, data: int, weights: int, count: int, *, needed: bool = False) -> list[int]:
-    """A random bias; by chance none, unless it is `needed`."""
+    """Adds a random bias of `count` elements for the product of `data` and `weights`; returns [bias]. At random, unless
+    a bias is `needed`, there is none, and the list is empty.
+    """
     if not needed and b.draw.chance(0.2):
         return []
     source = b.model.tensors[data]
@@ -173,7 +179,7 @@ def resize(b: TfliteBuilder, kind: str) -> None:
 
 
 def connected(b: TfliteBuilder) -> None:
-    """FULLY_CONNECTED, of rows, of images and with all dimensions kept."""
+    """FULLY_CONNECTED of a matrix or of a tensor of three or four dimensions, which are flattened or kept."""
     data = b.activation((2, 2, 3, 4), kinds=SCALED)
     shape, outputs = b.shape(data), 1 + b.draw.below(9)
     columns = int(np.prod(shape[1:])) if len(shape) == 4 and b.draw.chance(0.4) else shape[-1]
@@ -185,7 +191,7 @@ def connected(b: TfliteBuilder) -> None:
 
 
 def matrix_product(b: TfliteBuilder) -> None:
-    """BATCH_MATMUL of two activations, or with a constant."""
+    """BATCH_MATMUL of two activations."""
     data = b.activation((2, 3, 3, 4), kinds=("int8", "int16", "float32"))
     shape, left, right = b.shape(data), b.draw.chance(0.25), b.draw.chance(0.4)
     inner, columns = shape[-2] if left else shape[-1], 1 + b.draw.below(7)
@@ -196,7 +202,7 @@ def matrix_product(b: TfliteBuilder) -> None:
 
 
 def pair(b: TfliteBuilder, kind: str) -> None:
-    """ADD, SUB or MUL of two tensors that broadcast, one of them perhaps a constant."""
+    """ADD, SUB or MUL of an activation and a tensor that broadcasts with it, an activation or a constant."""
     first = b.activation(kinds=SCALED)
     operands = [first, _partner(b, first)]
     if b.draw.chance(0.3):
@@ -215,7 +221,9 @@ def squared_difference(b: TfliteBuilder) -> None:
 
 
 def _partner(b: TfliteBuilder, first: int, *, same: bool = False, constant: float = 0.3) -> int:
-    """A second operand that broadcasts with the tensor `first`; with `same` of its quantization."""
+    """A second operand, of the element type of `first`, that broadcasts with it: with probability `constant` a
+    constant, else an activation. With `same`, both operands have the same grid.
+    """
     shape = b.shape(first)
     kind = b.same_grid(first) if same else b.same_kind(first)
 
@@ -239,7 +247,9 @@ def _partner(b: TfliteBuilder, first: int, *, same: bool = False, constant: floa
 
 
 def _part(b: TfliteBuilder, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape that broadcasts to `shape`: equal, one for each channel, a single element, or with some ones."""
+    """A random shape that broadcasts to `shape`: the same shape, only its last size, a single element, or `shape` with
+    some sizes replaced by 1.
+    """
     match b.draw.below(5):
         case 0 | 1:
             return shape
@@ -252,7 +262,7 @@ def _part(b: TfliteBuilder, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def extreme_pair(b: TfliteBuilder, kind: str) -> None:
-    """MAXIMUM and MINIMUM, whose operands and result have one quantization."""
+    """MAXIMUM and MINIMUM; the operands and the result have the same grid."""
     first = b.activation(kinds=SCALED)
     b.node(kind, [first, _partner(b, first, same=True)], "MaximumMinimum", grid="same")
 
@@ -265,13 +275,13 @@ def divided(b: TfliteBuilder) -> None:
 
 
 def powered(b: TfliteBuilder) -> None:
-    """POW of a square."""
+    """POW with a constant exponent; the base is the square of an activation, so that it is not negative."""
     (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
     b.node("POW", [square, b.model.constant(np.float32(b.draw.of((0.5, 1.5, 2.0, 1.7))))], "Pow")
 
 
 def positive(b: TfliteBuilder, kind: str) -> None:
-    """LOG, SQRT and RSQRT, of a square plus a number."""
+    """LOG, SQRT and RSQRT of the square of an activation plus 0.1, so that the operand is positive."""
     (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
     (more,) = b.node("ADD", [square, b.model.constant(np.float32(0.1))], "Add")
     b.node(kind, [more])
@@ -295,14 +305,16 @@ def single(
     b: TfliteBuilder, kind: str, kinds: Sequence[str], options: str = "", grid: Any = "free",
     **fields: Callable[[TfliteBuilder], Any],
 ) -> None:  # fmt: skip
-    """An operator of one tensor, element by element; `fields`: functions that draw its options."""
+    """The element-wise operator `kind` of one tensor. `grid`: as for `TfliteBuilder.node`, or by element type;
+    `fields`: for each option of the operator, a function that draws its value.
+    """
     data = b.activation(kinds=kinds)
     own = grid.get(b.dtype(data).name, "free") if isinstance(grid, Mapping) else grid
     b.node(kind, [data], options, grid=own, **{name: function(b) for name, function in fields.items()})
 
 
 def compared(b: TfliteBuilder, kind: str) -> None:
-    """A comparison of two float tensors, or of quantized ones, whose scales are below 1 for LiteRT's kernel."""
+    """A comparison of two float or quantized tensors. Scales are below 1, because LiteRT's kernel requires it."""
     first = b.activation(kinds=("float32", "float32", "int8"))
     second = _partner(b, first)
     if b.quantized(first) and max(b.model.tensors[index]["scale"][0] for index in (first, second)) >= 1:
@@ -312,14 +324,14 @@ def compared(b: TfliteBuilder, kind: str) -> None:
 
 
 def logical(b: TfliteBuilder, kind: str, count: int) -> None:
-    """An operator of truth values."""
+    """The logical operator `kind` of `count` boolean tensors."""
     first = b.activation(kinds=("bool",))
     others = [_partner(b, first, constant=0) for _ in range(count - 1)]
     b.node(kind, [first, *others], "".join(part.title() for part in kind.split("_")))
 
 
 def selected(b: TfliteBuilder, kind: str) -> None:
-    """SELECT of equal shapes, and SELECT_V2, which broadcasts."""
+    """SELECT, whose operands have equal shapes, or SELECT_V2, whose operands broadcast."""
     first = b.activation(kinds=SCALED)
     shape, same = b.shape(first), b.same_grid(first)
     others = [i for i in b.arrays if same(i) and (kind == "SELECT_V2" or b.shape(i) == shape)]
@@ -334,7 +346,7 @@ def selected(b: TfliteBuilder, kind: str) -> None:
 
 
 def _grid_of(b: TfliteBuilder, index: int) -> Any:
-    """The (scale, zero point) of a tensor; "free" without one."""
+    """The grid (scale, zero point) of the tensor `index`; "free" if the tensor is not quantized."""
     tensor = b.model.tensors[index]
     return "free" if tensor["scale"] is None else (tensor["scale"], tensor["zero"])
 
@@ -355,7 +367,7 @@ def dequantized(b: TfliteBuilder) -> None:
 
 
 def cast(b: TfliteBuilder) -> None:
-    """CAST between floats, integers and truth values."""
+    """CAST between float32, int32 and bool."""
     data = b.activation(kinds=("float32", "int32", "bool"))
     numbers = {
         "float32": tflite.TensorType.FLOAT32,
@@ -497,7 +509,7 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
         "L2_NORMALIZATION": normalized,
     }
 )
-"""For each operator of the frontend's table the function that adds a random one."""
+"""For each operator of the frontend's table, the function that adds a random node of this operator."""
 FREQUENT = (
     "CONV_2D",
     "DEPTHWISE_CONV_2D",
@@ -508,4 +520,4 @@ FREQUENT = (
     "AVERAGE_POOL_2D",
     "PAD",
 )
-"""Operators that are drawn more often than others, as in networks."""
+"""Operators that are drawn more often than others, since networks have many of them."""

@@ -83,7 +83,7 @@ def batch_to_space(b: TfliteBuilder) -> None:
 
 
 def concatenated(b: TfliteBuilder) -> None:
-    """CONCATENATION of tensors of one quantization, of uint8 ones of different scales."""
+    """CONCATENATION of tensors with the same grid or, for uint8, sometimes with different grids."""
     first = b.activation((1, 2, 3, 4))
     shape = b.shape(first)
     axis = b.draw.below(len(shape))
@@ -166,7 +166,9 @@ def cut(b: TfliteBuilder) -> None:
 
 
 def strided(b: TfliteBuilder) -> None:
-    """STRIDED_SLICE with steps of both signs, masks, and axes that are an index."""
+    """STRIDED_SLICE with positive and negative steps, and with the masks BeginMask, EndMask and ShrinkAxisMask; an axis
+    in the last mask has a single index.
+    """
     data = b.activation((1, 2, 3, 4))
     shape, draw = b.shape(data), b.draw
     count = len(shape) if draw.chance(0.8) else 1 + draw.below(len(shape))
@@ -205,7 +207,7 @@ def split(b: TfliteBuilder) -> None:
 
 
 def split_by_sizes(b: TfliteBuilder) -> None:
-    """SPLIT_V, one of whose sizes may be -1."""
+    """SPLIT_V; one of the sizes may be -1 (the rest of the axis)."""
     data = b.activation((1, 2, 3, 4), lambda index: max(b.shape(index)) > 1)
     rank = len(b.shape(data))
     axis = b.draw.below(rank)

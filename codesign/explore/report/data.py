@@ -49,8 +49,8 @@ COMMANDS = (
     ),
     ("side by side with the base", "vdla compare {base} {toml} --network {network}"),
 )
-"""Texts and commands that reproduce a design's results: {toml} is the design's file, {records} the option with its own
-schedules, empty if it has none.
+"""Descriptions of a design's results, and commands that reproduce them. {toml} is the design's configuration file;
+{records} is the option `--records` with the design's schedules, empty if they are the templates' own.
 """
 
 
@@ -348,12 +348,12 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """Indices of the two designs shown first: "a" is, among the front's designs whose layers were computed, the one
-    with the least product of the objectives (a maximized objective is inverted); "b" is the base configuration. None if
-    no design ran.
+    """Indices of the two designs that the page shows first. "a": among the front's designs whose layers were computed,
+    the design with the least product of the objectives (a maximized objective is inverted). "b": the base
+    configuration. If there is no such design, another design takes its place. None if no design ran.
 
-    The product compares factors: a design of three times the latency and nine tenths of the area ranks low, although
-    distances within the front's range would rank it high.
+    Distances within the front's range would rank a design of three times the latency and nine tenths of the area high;
+    the product ranks it low.
     """
     ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]
     front = [place for place in ran if entries[place].state == "front"]

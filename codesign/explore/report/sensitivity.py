@@ -98,8 +98,10 @@ def sensitivity(
 def _together(
     fields: Mapping[str, Sequence[Value]], following: Mapping[str, Sequence[Value]]
 ) -> dict[str, list[Sequence[Value]]]:
-    """The columns of the fields that change, by name; fields that always change together are one entry that lists their
-    names."""
+    """The columns of the `fields` that change, by name. Fields that always change together are one entry, whose name
+    lists their names and whose value has all their columns. A field of `following` is included only if it always
+    changes together with one of `fields`.
+    """
     members: dict[tuple[int, ...], list[str]] = {}
     columns = {**fields, **following}
     for name, column in columns.items():
@@ -141,8 +143,8 @@ def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]
 
 
 def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Columns of a linear model, float64 [designs, levels]: 1 for designs at the level, else 0, minus the column's
-    mean.
+    """Columns of a linear model, float64 [designs, `count`]: column k is 1 for designs of level k (their entry of
+    `codes`), else 0, minus the column's mean.
     """
     block = (codes[:, None] == np.arange(count)).astype(float)
     return block - block.mean(axis=0)

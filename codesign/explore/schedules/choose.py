@@ -69,7 +69,7 @@ class Effort:
 
     @property
     def key(self) -> str:
-        """Text of the settings, besides machine and network, on which the chosen schedules depend (part of cache keys);
+        """Text of all settings on which the chosen schedules depend, except machine and network (part of cache keys);
         empty without trials.
         """
         if not self.trials:

@@ -34,8 +34,8 @@ INPUT, OUTPUT = "x", "y"
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A network: `build` adds it to a graph; `size`: rows and columns of its images; `least`: the least such size that
-    it accepts.
+    """A network: `build` adds it to a graph; `size`: rows and columns of its images; `least`: the least number of rows
+    and columns that it accepts.
 
     Image sizes must be multiples of `multiple`. `exported` is the name under which `benchmarks/outside_networks.py`
     exports the original.

@@ -82,7 +82,7 @@ def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertS
 
 def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, sizes: BertSizes) -> str:
     """Adds one layer of `bert`; the names of its nodes begin with `name`. Input `data` and the returned output are the
-    names of tensors [batch, sequence, width].
+    names of tensors [batch, sequence, width]. `rows`: (batch, sequence). `mask`: name of the tensor added to scores.
     """
     width = sizes.width
     query, key, value = (w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value"))
@@ -185,7 +185,8 @@ def _attention(
     size: int,
 ) -> str:
     """Adds attention: softmax of scaled and masked products of queries and keys, times values; then the heads are
-    joined. `parts`: names of queries, keys and values. Returns the name of the output.
+    joined. `parts`: names of queries, keys and values; `rows`: (batch, sequence); `size`: channels of a head. Returns
+    the name of the output.
     """
     query = w.heads(f"{name}.query", parts[0], rows, heads, size)
     key = w.heads(f"{name}.key", parts[1], rows, heads, size, last=True)

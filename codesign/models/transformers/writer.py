@@ -99,14 +99,14 @@ class Writer:
 
     def heads(self, name: str, data: str, rows: Rows, heads: int, size: int, *, last: bool = False) -> str:
         """Adds nodes that split heads: [batch, sequence, heads * size] to [batch, heads, sequence, size], or with
-        `last` to [batch, heads, size, sequence]. Returns the name of the output.
+        `last` to [batch, heads, size, sequence]. `rows`: (batch, sequence). Returns the name of the output.
         """
         cut = self.reshape(f"{name}.cut", data, (*rows, heads, size))
         return self.node("Transpose", f"{name}.heads", [cut], perm=[0, 2, 3, 1] if last else [0, 2, 1, 3])
 
     def joined(self, name: str, data: str, rows: Rows, width: int) -> str:
-        """Adds nodes that join heads: [batch, heads, sequence, size] to [batch, sequence, width]. Returns the name of
-        the output.
+        """Adds nodes that join heads: [batch, heads, sequence, size] to [batch, sequence, width]. `rows`: (batch,
+        sequence). Returns the name of the output.
         """
         moved = self.node("Transpose", f"{name}.moved", [data], perm=[0, 2, 1, 3])
         return self.reshape(f"{name}.joined", moved, (*rows, width))

@@ -115,7 +115,7 @@ class LibraryInProgress:
         """Adds a module whose function name is unique in the library. `node`: name of the graph node in error messages
         (None: the function's name).
 
-        Raises the errors of `finish` as soon as they are known.
+        Raises TargetError or CodeGenerationError (see `finish`) if an earlier module is known to have failed.
         """
         self._modules.append(module)
         self._waiting.append((module, node or module.function))
@@ -128,9 +128,9 @@ class LibraryInProgress:
     def finish(self) -> ObjectCode:
         """The library, after all code is generated.
 
-        Raises ValueError for names that C does not allow, and if there are no modules; raises TargetError if the
-        processor lacks instructions that a kernel needs; raises CodeGenerationError if LLVM rejects a kernel or exceeds
-        the timeout. The latter two name the kernel.
+        Raises ValueError for names that C does not allow, and if there are no modules. Raises TargetError if the
+        processor lacks instructions that a kernel needs, and CodeGenerationError if LLVM rejects a kernel or exceeds
+        the timeout; both errors name the kernel.
         """
         checked_functions(self._modules, self._name)
         if self._waiting:
@@ -164,7 +164,7 @@ def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -
     """Builds a static library from the modules, which `lower` made for `target`; each module has a unique `function`
     name.
 
-    Raises the errors of `LibraryInProgress.finish`.
+    Raises ValueError, TargetError and CodeGenerationError, as `LibraryInProgress.finish` does.
     """
     with LibraryInProgress(target, name=name) as library:
         for module in modules:

@@ -2,7 +2,7 @@
 
 Widths and numbers of registers are from the instruction set manuals: Intel SDM volume 1 chapters 10 to 15, Arm
 Architecture Reference Manual A1.4 (A-profile, AArch64 and AArch32), RISC-V "V" extension 1.0 chapter 3, WebAssembly
-core specification 2.0 (128-bit values; registers are the engine's, here those of x86-64).
+core specification 2.0 (128-bit values; the engine decides the number of registers, here that of x86-64).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import llvmlite.binding as llvm
 AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 _RISCV_LENGTHS = {f"+v,+zvl{bits}b": bits for bits in (128, 256, 512, 1024)}
 WITHOUT_VECTORS = 64
-"""Bits of a "vector" on processors without vectors: a pair of float registers."""
+"""Width in bits that templates assume for vectors on processors without a vector unit: two float32 registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """A processor architecture, with LLVM's name for it. `cpu`, `features`: defaults of code generation.
 
-    `queries`: lists of features that `vectors_of` tests. `floats`: the feature that float arithmetic requires.
+    `queries`: features on which `vectors_of` depends ("+avx2"). `floats`: the feature that float arithmetic requires.
     """
 
     name: str
@@ -68,8 +68,8 @@ ARCHITECTURES = (
 
 
 def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
-    """The vector unit of a processor. `has`: for each query of the architecture, whether the processor has the
-    features; a missing query counts as False.
+    """The vector unit of a processor. `has`: for each of the features in `Architecture.queries` whether the processor
+    has it; missing features count as False.
     """
 
     def all_of(*features: str) -> bool:

@@ -40,8 +40,8 @@ def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
 
 
 def convert(block: Block, value: Value, dtype: DType) -> Value:
-    """A value converted with the semantics of `Cast`; floats outside int64 (or uint64) saturate first, NaN
-    becomes 0.
+    """`value` converted to `dtype`, as `Cast` of the IR does. For an integer type a float first saturates to int64 (or
+    uint64); NaN becomes 0.
     """
     source = value.dtype
     if source is dtype:
@@ -82,12 +82,12 @@ def suffix(dtype: DType, lanes: int) -> str:
 
 
 def memory_suffix(dtype: DType, lanes: int) -> str:
-    """The suffix for a type in memory (bools are bytes there) in the names of LLVM's intrinsics, such as "v8f32"."""
+    """The suffix for a type in memory in the names of LLVM's intrinsics: "v8i8" for 8 bools (bytes in memory)."""
     return suffix(DType.INT8 if dtype is DType.BOOL else dtype, lanes)
 
 
 def comparison(op: str, dtype: DType) -> str:
-    """The LLVM instruction of a comparison, with its predicate."""
+    """The LLVM instruction of comparison `op` ("<", "<=", "==", "!="), such as "fcmp olt" or "icmp ult"."""
     if dtype.is_float:
         return "fcmp " + {"<": "olt", "<=": "ole", "==": "oeq", "!=": "une"}[op]
     sign = "u" if dtype.is_unsigned else "s"
@@ -108,7 +108,7 @@ def call_quantized(
     known: Sequence[Known],
 ) -> Value | None:
     """Emits a call of the quantized function `name` (`vdla.compiler.te.functions`) and returns its value; None if
-    `name` is no quantized function.
+    `name` is no quantized function. `known`: the value of each argument if it is constant, else None.
 
     Raises LoweringError if a zero point, limit or `unsigned` is not constant.
     """

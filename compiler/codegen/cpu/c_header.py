@@ -122,7 +122,7 @@ def _kernel(module: Module) -> list[str]:
 
 
 def array_names(module: Module) -> list[str]:
-    """Names of the parameters in C, which stay unique when converted to upper case."""
+    """C names of the module's parameters, in order; they are different names also in upper case (`size_macros`)."""
     taken = {"BUFFERS", *_OWN_PARAMETERS}
     names: list[str] = []
     for i, p in enumerate(module.parameters):

@@ -42,8 +42,8 @@ def unfoldable(variables: Mapping[str, Any]) -> None:
 
 
 def folding_function(expr: Expr) -> FoldingFunction:
-    """The folding function of an expression: computes its value from the values of loop variables (`FoldingFunction`).
-    It is `unfoldable` if loop variables alone never determine the expression's value.
+    """The folding function of an expression (`FoldingFunction`): it computes the expression's value from the values of
+    loop variables. The result is `unfoldable` if loop variables alone never determine the value.
     """
     match expr:
         case Const(value=value):

@@ -133,8 +133,8 @@ class _Expansion:
     def loop(
         self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A loop over `extent` elements of dimension `d` from `start` on; if `d` is the innermost dimension, it moves
-        whole vectors, and a second loop moves the remainder.
+        """A loop over `extent` elements of dimension `d` from `start` on, with the body `inside`; if `d` is the
+        innermost dimension, the loop moves whole vectors, and a second loop moves the remainder.
         """
         if extent == Const(0):
             return Seq(statements=())
@@ -188,8 +188,8 @@ class _Expansion:
     def rows(
         self, d: int, at: _Place, start: Expr, count: int, width: int, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A move or fill of `count` whole rows as one run of elements; `d`: dimension of the rows, `d` + 1: the
-        innermost dimension, along them.
+        """Moves or fills `count` contiguous rows of `width` elements, from row `start` on, as one run of elements. `d`:
+        the dimension that counts rows; `d` + 1 is the innermost dimension, along a row.
         """
         end: Callable[[_Place], Stmt] = self.move
         if inside == self.fill:

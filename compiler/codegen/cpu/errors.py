@@ -1,4 +1,4 @@
-"""Errors on the way from a scheduled program to a call of its kernel."""
+"""Errors of compiling a scheduled program to a kernel, and of calling the kernel."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class ExpressionEmitter:
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
-        """The value of an expression of ints and bools if the known variables determine it, else None."""
+        """The value of an expression of ints and bools if variables of unrolled loops alone determine it, else None."""
         return self.folding_function(expr)[1](self.variables)
 
     def folding_function(self, expr: Expr) -> tuple[DType, FoldingFunction]:
@@ -237,7 +237,7 @@ class ExpressionEmitter:
         return self.computed(op, x, y, dtype, b)
 
     def computed(self, op: str, x: Value, y: Value, dtype: DType, b: Expr) -> Value:
-        """The value of an operator other than `//` and `%` on x and y of type `dtype`; y is the value of `b`."""
+        """The value of operator `op` (not `//` or `%`) on x and y of type `dtype`; `b` is the expression of y."""
         if op in COMPARISONS:
             return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Emission = Callable[["ExpressionEmitter", Intrinsic], None]
 
 LANGUAGE = "llvm"
-"""Name of this target's code in an intrinsic that a user declares."""
+"""Language name under which a user's intrinsic gives its code for processors, LLVM IR."""
 
 DOT_LANES, DOT_DEPTH = 16, 4
 
@@ -48,7 +48,7 @@ def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All instructions of this target by name, in the form that `schedule.replay` takes."""
+    """All hardware instructions of this target by name, for the argument `intrinsics` of `schedule.replay`."""
     declarations = [dot_u8s8(lanes) for lanes in range(1, DOT_LANES + 1)]
     return {d.name: d for d in declarations}
 
@@ -139,8 +139,8 @@ def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str:
-    """The address of the operand with index `position`, whose elements must be contiguous, in the order of the formal
-    operand.
+    """The address of the operand with index `position`. Raises LoweringError unless the operand's elements follow one
+    another in memory in row-major order.
     """
     region, formal = use.operands[position], use.declaration.parameters[position]
     storage = values.storages[region.buffer.name]

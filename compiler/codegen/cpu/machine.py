@@ -110,8 +110,8 @@ def _less_than_host(target: CpuTarget) -> bool:
 
 
 def target_with(triple: str, cpu: str, text: str, features: dict[str, bool]) -> CpuTarget:
-    """The target for the processor `cpu`, given which `features` (by LLVM's names) it has; `text` becomes its
-    `CpuTarget.features`.
+    """The target for the processor `cpu`. `features`: for features by LLVM's names, whether the processor has them;
+    `text` becomes `CpuTarget.features`.
     """
     architecture = triple.partition("-")[0].replace("x86_64", "x86-64")
     vectors = vectors_of(architecture, {f"+{name}": on for name, on in features.items()})

@@ -39,7 +39,7 @@ class MachineCode:
 
 
 def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
-    """LLVM's code generator for a target. Raises llvmlite's RuntimeError if LLVM does not know the triple."""
+    """LLVM's code generator for a target; `jit`: for code of this process. Raises RuntimeError for unknown triples."""
     initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,
@@ -128,8 +128,8 @@ def _emit_unlocked() -> Any:
 
 
 def compile_module(module: Module, target: CpuTarget, others: Sequence[str] = ()) -> MachineCode:
-    """The machine code of a module, for this process. `others`: functions of the module, besides `module.function`,
-    whose addresses the result's `library` has.
+    """The machine code of a module, loaded into this process. `others`: further functions of the module, whose
+    addresses the result's `library` has beside that of `module.function`.
     """
     machine = target_machine(target, jit=True)
     optimised = optimise([module], machine)

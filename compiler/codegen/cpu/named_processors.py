@@ -43,8 +43,8 @@ def architecture_of(triple: str) -> Architecture:
 
 
 def query_features(triple: str, cpu: str, features: str, architecture: Architecture) -> dict[str, bool]:
-    """For each feature query of the architecture, LLVM's answer whether the processor has the features. Raises
-    TargetError for processors and features that LLVM does not know.
+    """For each feature in `architecture.queries`, and for `architecture.floats`: whether the processor has it,
+    according to LLVM. Raises TargetError for processors and features that LLVM does not know.
     """
     queries = [q for q in (architecture.floats, *architecture.queries) if q]
     result = _ask(triple, cpu, features, *queries)

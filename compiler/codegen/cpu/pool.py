@@ -20,12 +20,13 @@ from .machine_code import compile_module
 from .module import Module
 
 IDLE_SPINS = 100_000
-"""Number of times that a helper thread checks the counter before it sleeps: one to several milliseconds. Waking takes
-up to hundreds of microseconds on a virtual machine, so a helper must not sleep while the caller runs serial parts.
+"""Number of times that a helper thread checks for a new loop before it sleeps: one to several milliseconds. Waking
+takes up to hundreds of microseconds on a virtual machine, so a helper must not sleep while the caller runs serial
+parts.
 """
 YIELD_SPINS = 4000
-"""Number of times that the calling thread, which waits for the last chunks, checks the counter before it yields its
-core: tens of microseconds.
+"""Number of times that the calling thread, which waits for the last chunks, checks whether they are done before it
+yields its core: tens of microseconds.
 """
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 """Number of Linux's futex system call by architecture. Its operation 128 + 0 waits while a word has a value, 128 + 1

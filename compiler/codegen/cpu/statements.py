@@ -284,7 +284,7 @@ class StatementEmitter:
         self.workspace.used = before
 
     def reduce(self, reduce: Reduce) -> None:
-        """Emits the update of a sum or maximum by one more value, or its initialization."""
+        """Emits the update of a sum or maximum by one more value or, for the first value, the store of this value."""
         values, block = self.values, self.block
         buffer, indices = reduce.buffer, reduce.indices
         first = False if reduce.first is None else values.known(reduce.first)
@@ -300,7 +300,7 @@ class StatementEmitter:
         values.store_at(storage, address, total)
 
     def combine(self, reduce: Reduce, current: Value) -> Value:
-        """The sum, or the maximum, of `current` and one more value."""
+        """The sum, or the maximum, of `current` and the value that `reduce` adds."""
         values, block = self.values, self.block
         if reduce.buffer.dtype in HALF_FLOATS:
             a, b = widen(block, current), widen(block, values.expr(reduce.value))

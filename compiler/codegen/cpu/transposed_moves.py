@@ -152,8 +152,8 @@ def _pointer(values: ExpressionEmitter, access: _Access) -> str:
 
 
 def _transpose(block: Block, vectors: list[str], wide: str) -> list[str]:
-    """The transpose of n vectors of n lanes: lane i of vector j becomes lane j of vector i (Eklundh's block
-    exchange).
+    """The transpose of n vectors of n lanes, each of LLVM type `wide`: lane i of vector j becomes lane j of vector i
+    (Eklundh's block exchange).
     """
     side = len(vectors)
     distance = side // 2

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The range of `size` bytes at byte `address` of the chain memory (on-chip memory that keeps a layer's output for
-    the next layer). The range counts input vectors; the array numbers those of this memory from `Config.chain_base` on.
+    """The `size` bytes from byte `address` on of the chain memory (on-chip memory that keeps a layer's output for the
+    next layer), as a range of input vectors. The memory's first vector has the number `Config.chain_base`.
     """
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)

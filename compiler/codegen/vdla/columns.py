@@ -176,7 +176,7 @@ class Iterations:
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """Iterations of inner loop `name` in each row: `extent` (<= 0: none), `positions` apart in program order."""
+        """For each row, iterations 0 .. `extent` - 1 of the inner loop `name`, `positions` apart in program order."""
         count = len(self)
         if isinstance(extent, np.ndarray):
             extent = np.maximum(extent, 0)
@@ -196,9 +196,9 @@ class Access:
     dimensions.
 
     In a scratchpad, addresses are element numbers and the first dimension selects the copy of the buffer (double
-    buffering). In DRAM, addresses count elements from the buffer's address. `least`: lower bounds for the sizes from
-    which strides are computed, innermost dimension first; the buffer may be smaller (rows of a weight tile). `slots`:
-    for each kernel the first element of each copy. A buffer without slots begins at element `begin`.
+    buffering). In DRAM, addresses count elements from the buffer's address. Strides follow from the buffer's sizes or,
+    if larger, the sizes `least`, innermost first: a buffer may hold only some rows of a weight tile. `slots`: for each
+    kernel the first element of each copy. A buffer without slots begins at element `begin`.
     """
 
     def __init__(

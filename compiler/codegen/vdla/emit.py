@@ -63,13 +63,13 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Reserves an instruction here to load the first page (part) of micro-ops; `group`: number of the layer."""
+        """Reserves the next instruction to load the first page (part) of micro-ops; `group`: number of the layer."""
         self.load_page(group, self.count)
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Reserves an instruction, with this `number` in layer `group`, that loads the next page (part) of micro-ops;
-        `finish` fills it in.
+        """Reserves instruction `number` of the program, which belongs to layer `group`, to load the next page (part) of
+        micro-ops; `finish` fills it in.
         """
         self._pages.append((number, group))
 
@@ -116,8 +116,8 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """All iterations of the chain's loops for each row of `around`; loops in `folded` (by instructions)
-        stay at 0.
+        """For each row of `around`, all iterations of the chain's loops. Loops in `folded` become loop counts of
+        instructions: their variables stay at 0.
         """
         inner = around
         for (name, extent), positions in zip(self.loops, self.positions, strict=True):
@@ -353,6 +353,8 @@ class LayerEmitter:
                 emit_loads.emit_patch(self, chain, leaf, around)
             case name if vector_opcode(self.config, name) is not None:
                 emit_vectors.emit_vector(self, chain, leaf, around)
+            case _ if leaf.declaration.code:
+                emit_vectors.emit_sequence(self, chain, leaf, around)
             case name:
                 raise EmissionError(
                     f"{self.program.name}: the accelerator has no instruction for the intrinsic {name}"

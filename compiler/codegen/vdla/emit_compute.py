@@ -46,14 +46,14 @@ class Plan:
     """The role of each loop of a chain (nest of loops around a matrix intrinsic), the same for every tile.
 
     Indices of loops: `counted`, at most two data-parallel loops that the instruction counts; `unrolled`, loops whose
-    iterations become micro-ops; `repeated`, loops with an instruction for each iteration. Repeated are data-parallel
-    loops that would make the micro-op sequence too long, and loops whose address steps differ between tiles, as in a
-    ring buffer. `reducing`: names of the loops over which sums run. `first`: the condition under which an operation
+    iterations become micro-ops; `repeated`, loops with an instruction for each iteration. Data-parallel loops are
+    repeated if they would make the micro-op sequence too long, and any loop if its address steps differ between tiles
+    (ring buffer). `reducing`: names of the loops over which sums run. `first`: the condition under which an operation
     overwrites its sum. `operands`: accumulator, input, weight. `factors`: for each operand the steps of its address
     along the counted loops. `sweeps`: operations of TAPS go down the input row by row, and each also multiplies the
-    input rows that the operations before it read; loops down the rows are then never counted. `padded`: rows of
-    padding, if each sweep can reuse the pad row with which the sweep before it ended. `parts`: the parts into which
-    GEMM divides weight tiles on machines with the extension `fold`.
+    input rows that the operations before it read; loops down the rows are then never counted. `padded`: the rows of
+    padding, if each sweep can reuse the pad row that the preceding sweep read last, else None. `parts`: the parts into
+    which GEMM divides weight tiles (`fold`).
     """
 
     operands: tuple[Access, Access, Access | PartedRows]

@@ -74,8 +74,8 @@ class _Box:
 
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
-    """Emits a copy from DRAM to a scratchpad by a load of LOADS, two-dimensional and padded. With the extension `fold`,
-    which multiplies a tile in several parts, a whole weight tile is several machine tiles. Raises EmissionError.
+    """Emits a copy from DRAM to a scratchpad as two-dimensional, padded loads; LOADS names the kind of load. With the
+    extension `fold` (tiles in parts) a weight tile is several machine tiles. Raises EmissionError.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
@@ -215,7 +215,7 @@ def _transfers(axes: list[_Axis]) -> list[_Transfer]:
 
 
 def pads(rows: int, width: int, target: int = 0, origin: int = 0) -> list[_Transfer]:
-    """Loads without data rows that fill `rows` rows of `width` elements with pads, from element `target` on."""
+    """Loads of pads alone into `rows` rows of `width` elements from `target` on; DRAM at `origin` is not read."""
     transfers: list[_Transfer] = []
     while rows > 0:
         count = min(rows, 2 * _MAX_PAD)

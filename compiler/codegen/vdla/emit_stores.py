@@ -1,4 +1,4 @@
-"""Emission of post-processing: requantized accumulators become rows and columns of STORE.POST."""
+"""Emission of post-processing: loops over output vectors become rows and columns of STORE.POST."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """Chooses the dimensions that become the store's columns (contiguous in DRAM) and its rows (the longest remaining
-    dimension), among dimensions whose parameter entry moves by 0 or 1 in each iteration.
+    """Chooses two dimensions: the store's columns (contiguous in DRAM) and its rows (the longest remaining dimension).
+    Along both, the parameter entry moves by 0 or 1 in each iteration.
 
     `parameters`: index, in `steps`, of the step of the parameter entry.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +14,7 @@ from ...ir.stmt import Intrinsic
 from .alu_intrinsics import vector_opcode
 from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where
 from .machine import Span
+from .sequences import VectorOperation, parse_sequence
 
 if TYPE_CHECKING:
     from .emit import Chain, LayerEmitter
@@ -20,14 +23,50 @@ _MOST_ITERATIONS = (1 << 14) - 1
 
 
 def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits ALU instructions: the instruction counts up to two innermost loops; it is repeated for the other loops.
-
-    Operands: the accumulators that change and, without an immediate, those that they are combined with. One micro-op
-    has both addresses, relative to the lower of the two, which is in register BASE.
-    """
-    attributes = {name: int(value) for name, value in leaf.attributes}
+    """Emits the ALU instructions of a vector intrinsic in the loops of `chain`, for all iterations `around` them."""
+    immediate = dict(leaf.attributes).get("immediate")
+    opcode = vector_opcode(emitter.config, leaf.declaration.name)
+    assert opcode is not None, "the emitter asked before"
+    operation = VectorOperation(
+        opcode, source=len(leaf.operands) - 1, immediate=None if immediate is None else int(immediate)
+    )
     accesses = [emitter.access(operand) for operand in leaf.operands]
     counted = _counted(chain, accesses, _first(around, chain.names))
+    _emit(emitter, chain, (operation,), accesses, counted, around)
+
+
+def emit_sequence(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
+    """Emits the sequence of ALU instructions of a user's intrinsic, as `emit_vector` emits one instruction.
+
+    An instruction that counts loops finishes all their iterations before the next instruction of the sequence begins.
+    Therefore each counted loop must move the vector that the sequence overwrites, and no loop is counted if the
+    sequence also reads other vectors of the same buffer.
+    """
+    operations = parse_sequence(leaf.declaration, emitter.config)
+    accesses = [emitter.access(operand) for operand in leaf.operands]
+    target, *sources = leaf.operands
+    first = _first(around, chain.names)
+    counted = _counted(chain, accesses, first)
+    if any(source.buffer == target.buffer for source in sources):
+        counted = 0
+    names = reversed(chain.names[len(chain.names) - counted :])
+    moving = list(takewhile(lambda name: item(accesses[0].step(first, name), 0) != 0, names))
+    _emit(emitter, chain, operations, accesses, len(moving), around)
+
+
+def _emit(
+    emitter: LayerEmitter,
+    chain: Chain,
+    operations: Sequence[VectorOperation],
+    accesses: Sequence[Access],
+    counted: int,
+    around: Iterations,
+) -> None:
+    """Emits `operations` on the operands `accesses`, of which the first changes: instructions count the `counted`
+    innermost loops of `chain` and are repeated for the other loops.
+
+    One micro-op has the addresses of both operands, relative to the lower of the two, which is in register BASE.
+    """
     inner = chain.iterations(around, frozenset(chain.names[len(chain.names) - counted :]))
     loops = chain.loops[len(chain.loops) - counted :]
     extents = [extent(inner.values) for _, extent in loops]
@@ -37,37 +76,44 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
     inner, extents = inner.chosen(runs), [pick(extent, runs) for extent in extents]
     if not len(inner):
         return
-    starts = [access.base(inner.values) + access.offset(inner.values) for access in accesses]
-    target, source = starts[0], starts[-1]
-    base = lesser(target, source)
-    emitter.set_register("BASE", inner.position, {"acc_base": base})
     counts: list[Column] = [1] * (2 - counted) + extents
-    fields: dict[str, Column] = {"iter_out": counts[0], "iter_in": counts[1], "uop_bgn": 0, "uop_end": 1}
-    spans = []
-    for operand, access, start in zip(("dst", "src"), accesses, starts, strict=False):
-        factors: list[Column] = [0] * (2 - counted) + [access.step(inner.values, name) for name, _ in loops]
-        last = start
-        for loop, factor, count in zip(("out", "in"), factors, counts, strict=True):
-            # A loop that runs once changes no address, and its step could exceed the field.
-            factor = where(count > 1, factor, 0)
-            fields[f"{operand}_factor_{loop}"] = factor
-            last = last + factor * (count - 1)
-        spans.append(Span("acc", start, last + 1))
-    immediate, opcode = attributes.get("immediate"), vector_opcode(emitter.config, leaf.declaration.name)
-    assert opcode is not None, "the emitter asked before"
-    fields |= {
-        "alu_opcode": opcode,
-        "use_imm": int(immediate is not None),
-        "imm": immediate or 0,
-    }
-    emitter.add(
-        "ALU",
-        inner.position,
-        fields,
-        reads=tuple(spans[1:]),
-        writes=(spans[0],),
-        sequence=_micro_ops(emitter, target - base, source - base, len(inner)),
-    )
+    for operation in operations:
+        operands = [accesses[0]]
+        if operation.immediate is None:
+            operands.append(accesses[operation.source])
+        starts = [access.base(inner.values) + access.offset(inner.values) for access in operands]
+        target, source = starts[0], starts[-1]
+        base = lesser(target, source)
+        emitter.set_register("BASE", inner.position, {"acc_base": base})
+        fields: dict[str, Column] = {
+            "iter_out": counts[0],
+            "iter_in": counts[1],
+            "uop_bgn": 0,
+            "uop_end": 1,
+            "alu_opcode": operation.opcode,
+            "use_imm": int(operation.immediate is not None),
+            "imm": operation.immediate or 0,
+        }
+        spans = []
+        for operand, access, start in zip(("dst", "src"), operands, starts, strict=False):
+            factors: list[Column] = [0] * (2 - counted) + [
+                access.step(inner.values, name) for name, _ in loops
+            ]
+            last = start
+            for loop, factor, count in zip(("out", "in"), factors, counts, strict=True):
+                # A loop that runs once changes no address, and its step could exceed the field.
+                factor = where(count > 1, factor, 0)
+                fields[f"{operand}_factor_{loop}"] = factor
+                last = last + factor * (count - 1)
+            spans.append(Span("acc", start, last + 1))
+        emitter.add(
+            "ALU",
+            inner.position,
+            fields,
+            reads=tuple(spans[1:]),
+            writes=(spans[0],),
+            sequence=_micro_ops(emitter, target - base, source - base, len(inner)),
+        )
 
 
 def _first(around: Iterations, names: list[str]) -> Environment:
@@ -91,7 +137,9 @@ def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
 
 
 def _micro_ops(emitter: LayerEmitter, target: Column, source: Column, count: int) -> np.ndarray:
-    """For each of `count` instructions, the number of its sequence: one micro-op with addresses `target`, `source`."""
+    """Adds, for each of `count` instructions, a sequence of one micro-op with the addresses `target` and `source`.
+    Returns the numbers of the sequences, int64 (count,); instructions with equal addresses share a sequence.
+    """
     groups = group_rows([target, source], count)
     numbers = []
     for row in groups.first.tolist():

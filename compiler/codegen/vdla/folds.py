@@ -75,8 +75,8 @@ class FoldedWeights:
 
     @staticmethod
     def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
-        """How the tiles of `constant` are folded (extension `fold`); None for constants that are no GEMM weights, and
-        on machines whose tiles have one part.
+        """The folding (extension `fold`) of a kernel's GEMM weights `constant` that has the fewest used parts. None for
+        other constants, and on machines whose tiles have one part.
         """
         if constant is None or config.tile_parts == 1 or constant.form not in _OF_PRODUCTS:
             return None
@@ -176,8 +176,8 @@ class PartsOfTiles:
         """Converts micro-ops for whole tiles, with `indices` (dst, src, tile), into micro-ops for the used parts of the
         tiles.
 
-        Returns the new indices, and for each new micro-op whether it belongs to the overwriting instruction (`starting`
-        says this of the given micro-ops). The overwriting instruction overwrites sums with its first part of the inputs
+        Returns the new indices, and for each new micro-op whether it belongs to the instruction that overwrites sums.
+        `starting`: the same for the given micro-ops. This instruction overwrites sums with its first part of the inputs
         and adds the other parts.
         """
         kept = self._kept(environment, starting)
@@ -189,8 +189,8 @@ class PartsOfTiles:
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which parts of each operation's tile are used: bool [n, parts].
 
-        An operation in `starting` begins sums. So that it begins the sums of all lanes, it also uses the first part of
-        the inputs for each group of lanes that has weights in any tile of the block of filters.
+        An operation in `starting` begins sums, and must begin the sums of all lanes. Therefore it also uses the first
+        part of the inputs for each group of lanes with weights in any tile of the block of filters.
         """
         count = len(starting)
         if self._used is None:

@@ -53,7 +53,7 @@ def put_in_order(
     """Appends a layer's drafts (instructions without numbers) to a program, in order of position. Inserts a load of a
     micro-op page wherever the sequences exceed the current page.
 
-    `sequences`: the micro-op words of each sequence.
+    `sequences`: the micro-op words of each sequence; `group`: number of the layer.
     """
     if not drafts:
         return
@@ -106,7 +106,7 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register: its CONFIGs' positions in program order (`places`), and whether each changes the register."""
+    """For each register, the positions of its CONFIGs in program order; whether each changes the register."""
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
         if draft.register is not None:
@@ -127,7 +127,7 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """The loads of a store unit table: positions in program order (`places`), whether each changes the table (bool)."""
+    """Loads of a store unit's table: their positions in program order; whether each changes the table (bool)."""
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -147,9 +147,8 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """Places the micro-op sequences of a layer into pages. Returns the positions in program order of the instructions
-    whose sequence begins a new page, and for every position the index, in its page, of the first micro-op of the
-    instruction's sequence.
+    """Places the micro-op sequences of a layer into pages. Returns the positions in program order at which new pages
+    begin and, for every position, the index within the page of the first micro-op that the instruction there runs.
     """
     users = [
         (mine, draft.sequence)

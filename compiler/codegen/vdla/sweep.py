@@ -41,9 +41,9 @@ PAD = -1
 
 
 class PartedRows:
-    """Access to depthwise weights for sweeps (operations that also multiply input rows read before). Each operation
-    multiplies a group of rows of weights. An address is the first row of the group, plus a part number: an input vector
-    wider than block_out lanes has several parts, and the number says in which part the input region `data` starts.
+    """Access to depthwise weights for sweeps (TAPS operations that also multiply input rows read before). An address is
+    a row of weights: the first row of the group that an operation multiplies, plus a part number. An input vector wider
+    than block_out lanes has several parts; the part number is that of the part in which the input region `data` starts.
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -122,17 +122,17 @@ class PaddedRows:
 def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
-    """Converts plain TAPS micro-ops, one for each row of a window, into an equivalent order of sweep micro-ops, in
-    which an operation also multiplies the input rows that preceding operations read. Returns the micro-ops, and for
-    each whether it starts a sum.
+    """Converts TAPS micro-ops, each for one row of a window, into micro-ops of sweeps with the same results: in a sweep
+    an operation also multiplies the input rows that preceding operations read. Returns the new micro-ops, and for each
+    whether it starts a sum.
 
-    `indices` (dst, src, wgt) are the plain micro-ops: accumulator, input row, group of rows of weights. A sweep
-    micro-op starts a sum if `starting` is true for any plain micro-op with its group of weights. The input rows that a
-    sum multiplies by one group of weights are in the order of the window. The array holds the input rows of preceding
-    operations; if it lacks a row besides the one that an operation reads, an additional operation without a sum reads
-    that row first. `pads`: which plain micro-ops read a row of padding; all these rows are equal. The array holds a row
-    of padding when the sweeps begin and end: if the last sweep ends on another row (possible with dilations), an
-    additional operation reads a row of padding.
+    `indices` (dst, src, wgt) are the given micro-ops: accumulator, input row, group of rows of weights. A new micro-op
+    starts a sum if `starting` is true for any given micro-op with the same group of weights. A sum multiplies the input
+    rows in the order of the window: the array must hold all of them but the last, which the sum's own operation reads.
+    Rows that the array does not hold are read before by additional operations without a sum. `pads`: which of the given
+    micro-ops read a row of padding; all these rows are equal. The array holds a row of padding when the sweeps begin
+    and end: if the last sweep ends on another row (possible with dilations), an additional operation reads a row of
+    padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -187,8 +187,8 @@ def hold_pads(
 ) -> None:
     """Emits, before all sums, a TAPS operation that reads a row of padding. The array then holds this row, so that the
     first operation of a sweep can multiply it as a row read before. `inner`: the iterations of the repeated loops;
-    `common`: names of the instruction's fields; `spans`: the accumulators, inputs and weights that all iterations
-    access.
+    `common`: fields of the instructions with sums, of which only the names are used; `spans`: the accumulators, inputs
+    and weights that these instructions access.
     """
     one = np.zeros(1, dtype=np.int64)
     words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)
@@ -204,8 +204,8 @@ def hold_pads(
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights counted in machine rows instead of weight tiles; a machine row is as long as
-    the shorter of an input vector and an output vector.
+    """The addresses of depthwise weights counted in rows of min(block_in, block_out) weights, which the machine
+    multiplies, instead of weight tiles. A longer row of the buffer counts as several such rows.
     """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
@@ -223,7 +223,7 @@ def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
 
 
 def whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights counted in rows instead of weight tiles: one element is a row, the buffer's
-    last dimension. A weight tile counts as `Config.whole_tile_rows` rows, even where the buffer has fewer.
+    """The addresses of depthwise weights counted in rows of the buffer (its last dimension) instead of weight tiles. A
+    weight tile counts as `Config.whole_tile_rows` rows, even where the buffer has fewer.
     """
     return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))

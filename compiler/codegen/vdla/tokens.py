@@ -142,8 +142,8 @@ def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-unty
 
     `spans`: units, first, low, high and writes of `Touches`. `late`: edges start at the latest possible source. `last`
     = (written, read), each (units, size): the last operation of each unit that wrote or read each of the `size` pieces
-    into which `Touches` cuts memory. `ended`, (operations, units): for each operation, the last operation of each unit
-    that has ended for certain when it has ended.
+    into which `Touches` cuts memory. `ended[i, u]`: the last operation of unit u that has certainly ended when
+    operation i ends. `last` and `ended` are filled as well.
     """
     units, first, low, high, writes = spans
     written, read = last

@@ -212,7 +212,7 @@ class RMSNorm(Module):
 
 
 def _normalized_sizes(module: Module, sizes: int | tuple[int, ...], eps: float) -> tuple[int, ...]:
-    """`normalized_shape` as a tuple. Raises NetworkError for sizes that are no positive integers, and for `eps`."""
+    """`sizes` as a tuple. Raises NetworkError unless the sizes are positive integers and `eps` is a finite number."""
     shape = tuple(sizes) if isinstance(sizes, tuple | list) else (sizes,)
     for size in shape or (sizes,):
         check.positive(module, normalized_shape=size)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OPSET, IR_VERSION = 20, 9
 """The version of ONNX's operators, and the version of the file format that belongs to it."""
 _SMALL = 16
-"""Most elements of a constant that is stored once, however often its value occurs."""
+"""Largest number of elements of a constant that is stored only once, although several nodes use the value."""
 
 
 def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: int) -> onnx.ModelProto:
@@ -146,8 +146,8 @@ class Recorder:
             self._path, self._module = outer
 
     def tensor(self, name: str, shape: Sequence[Size | None], dtype: np.dtype[Any]) -> Tensor:
-        """A tensor of the graph. Each size None becomes a new symbol; symbols are read from the first tensor that has
-        them.
+        """A tensor of the graph. Each size None becomes a new symbol, "NAME.AXIS". When the network runs, the size that
+        a symbol stands for is read from the first recorded tensor with this symbol.
         """
         sizes = tuple(f"{name}.{axis}" if size is None else size for axis, size in enumerate(shape))
         for axis, size in enumerate(sizes):
@@ -156,7 +156,9 @@ class Recorder:
         return Tensor(self, name, sizes, dtype)
 
     def constant(self, array: np.ndarray, label: str = "") -> Tensor:
-        """A constant, named `label` behind the module's path. Equal small constants without a label are one."""
+        """The constant `array`, called "PATH.label" after the module's path. Without a label, small equal arrays become
+        one constant.
+        """
         small = not label and array.size <= _SMALL
         key = (str(array.dtype), array.shape, array.tobytes() if small else len(self.constants))
         if key not in self._shared:

@@ -26,7 +26,9 @@ _REASONS = {
     "TFLite_Detection_PostProcess": "is a custom operator; cut the model before it and select boxes outside",
     "CUSTOM": "is a custom operator; cut the model before it, or replace it by built-in operators",
 }
-"""Why operators without a row are refused, and the way out."""
+"""For operators that have no row in `rows.ROWS`, by name: why the conversion refuses the operator, and what the user
+can do.
+"""
 
 
 def convert(content: bytes, name: str) -> onnx.ModelProto:
@@ -80,14 +82,16 @@ def _has_value(writer: Writer, index: int) -> bool:
 
 
 def _stand_in(writer: Writer, operator: Operator) -> None:
-    """Gives the outputs of a refused operator names, so that errors of later operators are found as well."""
+    """Gives names to the outputs of a refused operator, so that errors of later operators are found as well."""
     for index in operator.outputs:
         if not _has_value(writer, index):
             writer.reals[index, False] = writer.name(f"{writer.tensor(index).name}/refused")
 
 
 def _begin(writer: Writer) -> None:
-    """Reserves the names of the inputs, and gives each input its value in the model."""
+    """Gives each input of the network its TFLite name in the ONNX model, and records that name as the tensor's value
+    (layout "rows"). Raises FrontendError for an input that is a constant.
+    """
     for index in dict.fromkeys(writer.network.inputs):
         name = writer.name(writer.tensor(index).name)
         if writer.tensor(index).data is not None:
@@ -113,8 +117,8 @@ def _finish(writer: Writer, name: str) -> onnx.ModelProto:
 
 
 def _output(writer: Writer, index: int) -> str:
-    """The name of an output of the model, as in the TFLite file; "NAME/output" for an input or a constant, which a node
-    copies.
+    """The name, in the ONNX model, of tensor `index`, an output of the model: its TFLite name if no other value has
+    this name. An input or a constant that is also an output is copied, and the copy is called "NAME/output".
     """
     tensor = writer.tensor(index)
     if (array := writer.known(index)) is not None:

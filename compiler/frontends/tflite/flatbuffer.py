@@ -19,7 +19,7 @@ PADDING = 8
 
 
 def damaged(problem: str) -> FrontendError:
-    """An error about a file that is cut off, or whose parts contradict each other."""
+    """The error for a file that is cut off, or whose parts contradict each other; `problem` says where."""
     return FrontendError([f"is a damaged TFLite file: {problem}; export or copy it again"])
 
 
@@ -36,15 +36,17 @@ class Table:
 
     @property
     def size(self) -> int:
-        """The bytes of the file."""
+        """Length of the file in bytes, without the padding."""
         return len(self.data) - PADDING
 
     def early_end(self, part: str) -> FrontendError:
-        """The error about a `part` of the model that would end behind the file."""
+        """The error for a `part` of the model that reaches beyond the end of the file."""
         return damaged(f"the file ends early: {part} does not lie in its {self.size:,} bytes")
 
     def read(self, form: str, place: int) -> int:
-        """The number of a `struct` format at a byte of the file."""
+        """The number at byte `place` of the file, in the format `form` of `struct` ("<i"). Raises FrontendError outside
+        of the file.
+        """
         if place < 0:
             raise damaged(f"{self.name} would begin in front of the file")
         if place + struct.calcsize(form) > self.size:
@@ -60,17 +62,19 @@ class Table:
         return self.place + distance if distance else None
 
     def number(self, number: int, form: str = "<i", default: int = 0) -> int:
-        """A field that is a number."""
+        """The value of field `number`, in the format `form` of `struct`; `default` if the field is left out."""
         place = self.field(number)
         return default if place is None else self.read(form, place)
 
     def table(self, number: int, name: str) -> Table | None:
-        """A field that is a table, called `name` in messages."""
+        """The table in field `number`, called `name` in messages; None if the field is left out."""
         place = self.field(number)
         return None if place is None else Table(self.data, place + self.read("<I", place), name)
 
     def vector(self, number: int, size: int) -> tuple[int, int]:
-        """(first byte, number of elements) of a field that is a vector of elements of `size` bytes."""
+        """(first byte, number of elements) of the vector in field `number`, whose elements have `size` bytes; (0, 0) if
+        the field is left out.
+        """
         place = self.field(number)
         if place is None:
             return 0, 0
@@ -81,18 +85,20 @@ class Table:
         return start + 4, count
 
     def numbers(self, number: int, dtype: str) -> np.ndarray[Any, Any]:
-        """A field that is a vector of numbers of a numpy type, as a read-only view of the file."""
+        """The vector of numbers of numpy type `dtype` in field `number`, as a read-only view of the file; empty if left
+        out.
+        """
         start, count = self.vector(number, np.dtype(dtype).itemsize)
         return np.frombuffer(self.data, dtype, count, start)
 
     def tables(self, number: int, name: str) -> list[Table]:
-        """A field that is a vector of tables, called "`name` 0", "`name` 1" ... in messages."""
+        """The vector of tables in field `number`, called "`name` 0", "`name` 1" ... in messages; empty if left out."""
         start, count = self.vector(number, 4)
         places = range(start, start + 4 * count, 4)
         return [Table(self.data, at + self.read("<I", at), f"{name} {i}") for i, at in enumerate(places)]
 
     def text(self, number: int) -> str:
-        """A field that is a string; empty for one that is left out."""
+        """The string in field `number`; empty if the field is left out."""
         start, count = self.vector(number, 1)
         try:
             return self.data[start : start + count].decode()
@@ -100,7 +106,7 @@ class Table:
             raise damaged(f"the name of {self.name} is no UTF-8 text") from None
 
     def check(self, most: int) -> None:
-        """Raises FrontendError unless each field begins in the file, `most` bytes before its end at the latest."""
+        """Raises FrontendError unless each field begins at least `most` bytes before the end of `data`."""
         vtable = self.place - self.read("<i", self.place)
         for number in range(self.read("<H", vtable) // 2 - 2):
             if (place := self.field(number)) is not None and place + most > len(self.data):

@@ -13,16 +13,19 @@ from .step import Step
 from .writer import refuse
 
 HIGH = np.float32(1 / 128)
-"""Scale of the input of TFLite's HARD_SWISH kernel, relative to the tensor's."""
+"""TFLite's HARD_SWISH kernel multiplies its input by 128: a unit of the product is worth this share of the input's
+scale.
+"""
 REACH = np.float32(3 / 32768)
-"""Scale on which the ends of the kernel's gate, -3 and 3, are the ends of int16."""
+"""The scale at which the range of int16 is -3 .. 3, outside of which HARD_SWISH is 0 or x."""
 LEAST_NORM = 1e-6
 """Least norm by which L2_NORMALIZATION divides (l2normalization.h of TFLite)."""
 
 
 def elementwise(step: Step, **attributes: Any) -> None:
-    """Operators of tensors that broadcast as in numpy: the ONNX operators of the row, separated by commas, each
-    on the result of the one before. A Mul of one tensor is the square.
+    """Writes an operator of tensors that broadcast as in numpy. The row lists ONNX operators separated by commas; each
+    reads the result of the preceding operator. "Sub,Mul" is (a - b)^2: a Mul of one value multiplies this value by
+    itself.
     """
     if step.operator.kind == "SELECT" and len({step.writer.rank(index) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
@@ -71,11 +74,11 @@ def cast(step: Step) -> None:
 
 
 def hard_swish(step: Step) -> None:
-    """HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: of floats ONNX's operator; of integers the steps of TFLite's kernel.
+    """HARD_SWISH, x * clamp(x + 3, 0, 6) / 6. Floats: ONNX's HardSwish. Integers: the arithmetic of TFLite's kernel.
 
-    The kernel multiplies by 15 bits; its steps are from `HardSwish` in TFLite's reference_ops.h. All of their numbers
-    are exact in float32 but for the last product, whose error is below 2^-9 of a step that is far smaller than the
-    output's.
+    The kernel (`HardSwish` in TFLite's reference_ops.h) multiplies by factors of 15 bits. Every intermediate number is
+    exact in float32 except the last product. Its error is below 2^-9 of its unit, which is far smaller than a step of
+    the output.
     """
     writer, data = step.writer, step.inputs[0]
     source, result = step.tensor(data).grid, step.tensor(step.output).grid
@@ -115,14 +118,18 @@ def hard_swish(step: Step) -> None:
 
 
 def fixed(multiplier: float) -> tuple[int, int]:
-    """(factor of 15 bits, shift): TFLite's form of a multiplier, about factor / 32768 * 2**shift."""
+    """`multiplier` as TFLite's fixed-point number: (factor of 15 bits, shift), where factor / 32768 * 2**shift is
+    nearest to it.
+    """
     fraction, shift = math.frexp(multiplier)
     wide = math.floor(fraction * 2**31 + 0.5)
     return min((wide + 2**15) >> 16, 2**15 - 1), shift
 
 
 def reduce(step: Step) -> None:
-    """A reduction along constant axes. If rows and columns are reduced, (N, C) remain in either layout of an image."""
+    """A reduction along constant axes. An image is read as planes only if the order of the remaining axes is the same
+    in both layouts, or if all axes remain (KeepDims).
+    """
     source, keep = step.inputs[0], bool(step.options.KeepDims())
     axes = sorted({step.axis(source, int(axis)) for axis in step.numbers(1, "axes")})
     planes = step.writer.prefer_planes((source,)) and (keep or 3 in axes or {1, 2} <= {*axes})

@@ -101,8 +101,9 @@ class Network:
 
 
 def read_network(content: bytes) -> Network:
-    """The first subgraph of a TFLite file, which LiteRT runs as well. Raises FrontendError for damaged files, and for
-    data that are not in the file, sparse or of unknown type."""
+    """The first subgraph of a TFLite file, which is the subgraph that LiteRT runs. Raises FrontendError for a damaged
+    file, and for tensors whose data are in another file, sparse or of an unknown type.
+    """
     content += bytes(PADDING)  # the package reads numbers of options without a check of their width
     root = Table(content, 0, "the model")
     model = Table(content, root.read("<I", 0), "the model")

@@ -17,8 +17,8 @@ _MOST = 2**31 - 1
 
 
 def _moved(step: Step, move: Callable[[str, str], str], *, planes: bool = False) -> None:
-    """Gives the output the moved elements of the first input. `move` adds a node for (input, output name); with
-    `planes` the input is read as planes.
+    """Writes an operator that only moves elements of its first input. `move(value name, result name)` adds the node and
+    returns the name of its output. `planes`: whether `move` gets the input in the layout (N, C, H, W).
     """
     writer, source = step.writer, step.inputs[0]
     if step.same_integers():
@@ -46,7 +46,9 @@ def reshape(step: Step) -> None:
 
 
 def _only_weighted(step: Step) -> bool:
-    """Whether the output is read only as data of FULLY_CONNECTED with constant weights of as many columns."""
+    """Whether the output is read only by FULLY_CONNECTED with constant weights, a column for each element of an output
+    row. Such weights can be reordered, so the elements may be in any order.
+    """
     output, writer = step.output, step.writer
     readers = [operator for operator in writer.network.operators if output in operator.inputs]
     return output not in writer.network.outputs and all(
@@ -73,7 +75,9 @@ def shape(step: Step) -> None:
 
 
 def blocks(step: Step) -> None:
-    """DEPTH_TO_SPACE and SPACE_TO_DEPTH; the position in the block is the high part of a channel's number."""
+    """DEPTH_TO_SPACE and SPACE_TO_DEPTH. Channel number = position in the block * channels of the larger image +
+    channel (ONNX's mode "DCR").
+    """
     name, size = step.writer.real(step.inputs[0], planes=True), step.options.BlockSize()
     more = {"mode": "DCR"} if step.onnx == "DepthToSpace" else {}
     step.put(step.node(step.onnx, [name], blocksize=size, **more), planes=True)
@@ -105,7 +109,9 @@ def batch_to_space(step: Step) -> None:
 
 
 def _block_operands(step: Step) -> tuple[tuple[int, int], list[list[int]]]:
-    """(rows and columns of a block, pads or crops of rows and columns)."""
+    """((rows, columns) of a block, [(top, bottom), (left, right)] pads or crops) of the operator's constant inputs 1
+    and 2.
+    """
     block = step.numbers(1, "block size").tolist()
     ends = step.numbers(2, "pads").reshape(-1, 2).tolist()
     if step.writer.rank(step.inputs[0]) != 4 or len(block) != 2 or len(ends) != 2:
@@ -163,7 +169,9 @@ def split(step: Step) -> None:
 
 
 def _parts(step: Step, data: str, source: int, axis: int, sizes: Sequence[int]) -> list[str]:
-    """The names of the parts of the value `data` of the tensor `source` along an axis."""
+    """Splits the value `data`, which belongs to the tensor `source`, into parts with the given `sizes` along `axis`.
+    Returns a new name for each part, one part for each output of the operator.
+    """
     names = [step.writer.name(f"{step.tensor(index).name}/part") for index in step.operator.outputs]
     lengths = step.writer.constant(np.array(sizes, np.int64), f"{step.tensor(source).name}/sizes")
     step.writer.add("Split", [data, lengths], names, axis=axis)
@@ -192,8 +200,8 @@ def pad(step: Step) -> None:
 
 
 def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
-    """`data` with `ends[i]` more elements in front of and behind axis i, the mirror image of the axis; `ends` and
-    `data` are in the layout `planes`.
+    """`data` extended along each axis i by its mirror image: (front, behind) = `ends[i]` elements, the edge included.
+    `ends` and `data` have the axis order of the layout `planes`.
     """
     sizes = step.shape(step.inputs[0])
     sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes
@@ -220,7 +228,9 @@ def cut(step: Step) -> None:
 
 
 def strided(step: Step) -> None:
-    """STRIDED_SLICE: numpy's slices; an axis of `shrink_axis_mask` is an index, which removes the axis."""
+    """STRIDED_SLICE, like slices in numpy. An axis in `shrink_axis_mask` is indexed by one number, and the output lacks
+    it.
+    """
     options = step.options
     if options.EllipsisMask() or options.NewAxisMask():
         refuse("has an ellipsis or a new axis", "write all axes, and add axes by EXPAND_DIMS")
@@ -254,7 +264,9 @@ def _slice(
     step: Step, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int],
     *, planes: bool, view: bool = False,
 ) -> None:  # fmt: skip
-    """A Slice of the first input in the layout `planes`; with `view` reshaped to the output's shape."""
+    """Writes a Slice of the first input, which is read in the layout `planes`. `axes` are numbered as in TFLite.
+    `view`: the result is reshaped to the output's shape.
+    """
     source, writer = step.inputs[0], step.writer
     own = [step.axis(source, axis, planes) for axis in axes]
     limits = [step.constant(part, "range", np.int64) for part in (begins, ends, own, steps)]

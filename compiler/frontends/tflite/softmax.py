@@ -1,5 +1,6 @@
-"""SOFTMAX of int16 by the integers of TFLite's kernel (`SoftmaxInt16` in reference/softmax.h), whose exponentials and
-reciprocals are lines between 513 values each; an exact softmax is up to 30 steps of 32,768 away.
+"""SOFTMAX of int16 by the integers of TFLite's kernel (`SoftmaxInt16` in reference/softmax.h). The kernel interpolates
+exponentials and reciprocals linearly between 513 values each; an exact softmax differs from its results by up to 30 of
+32,768 steps.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import numpy as np
 from .step import Step
 
 VALUES = 513
-"""Values of a function in a table of TFLite."""
+"""Number of values in a table of TFLite."""
 ONE = 2**15
-"""The integer that stands for 1."""
+"""The integer that represents 1 in tables, powers and results."""
 LEAST = -10.0
-"""Least logarithm of TFLite's table of exponentials; it stands for 65,535 integers below 0."""
+"""Smallest argument of TFLite's table of exponentials. The arguments LEAST .. 0 are represented by the integers -65,535
+.. 0.
+"""
 INTEGERS = 2**16
-"""Numbers of int16."""
+"""Number of different int16 values."""
 
 
 def soften_integers(step: Step, beta: float) -> None:
@@ -61,7 +64,9 @@ def soften_integers(step: Step, beta: float) -> None:
 
 
 def _powers(scale: float) -> np.ndarray:
-    """The exponentials of 0, -1, -2, ... steps of this scale, up to the last that differs from all later ones."""
+    """exp(-i * scale) for i = 0, 1, 2, ..., in units of 1 / ONE as TFLite's kernel computes them. The result ends where
+    all further values are equal to its last one.
+    """
     fraction, shift = np.frexp(scale / (-LEAST / (INTEGERS - 1)))
     factor, left, right = int(np.floor(fraction * 2**31 + 0.5)), max(int(shift), 0), max(-int(shift), 0)
     # The kernel rounds twice: a product with 31 bits of the factor, then its shift to the right.
@@ -72,15 +77,16 @@ def _powers(scale: float) -> np.ndarray:
 
 
 def _inverses() -> np.ndarray:
-    """1 / (1 + x) of all x from 0 to 1 in steps of 1/65536."""
+    """1 / (1 + x) for x = 0, 1/65536, 2/65536, ... below 1, in units of 1 / ONE as TFLite's kernel computes them."""
     return _between(_table(lambda x: 1 / (1 + x), 0.0, 1.0), np.arange(-ONE, ONE))
 
 
 def _table(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> np.ndarray:
-    """TFLite's table of `function`: int64 [VALUES], in units of 1 / ONE, at equal distances from `low` to `high`.
+    """TFLite's table of `function`: its values at VALUES equally spaced arguments from `low` to `high`, in units of 1 /
+    ONE.
 
-    TFLite interpolates between the entries by straight lines. Each entry but the last is moved by half of the line's
-    error in the middle between this entry and the next.
+    The kernel interpolates linearly between the entries. To reduce the error, each entry but the last is shifted by
+    half of the interpolation error in the middle between this entry and the next.
     """
     width = (high - low) / (VALUES - 1)
     places = low + width * np.arange(VALUES - 1)
@@ -92,7 +98,9 @@ def _table(function: Callable[[np.ndarray], np.ndarray], low: float, high: float
 
 
 def _between(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Values of a table at int16 places, by lines between its values."""
+    """Values of the `table` at int16 `places`, interpolated linearly. Place -32,768 is the first entry; neighbouring
+    entries are 128 places apart.
+    """
     index, share = (places >> 7) + INTEGERS // 256, places & 127
     return table[index] + (((table[index + 1] - table[index]) * share + 64) >> 7)
 

@@ -1,4 +1,4 @@
-"""One TFLite operator on its way into the ONNX model: its tensors, options, and the nodes that compute its output."""
+"""The conversion of one TFLite operator: its tensors and options, and functions that add ONNX nodes for its output."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
         _KINDS.RELU6: (0.0, 6.0),
     }
 )
-"""Least and largest value behind a fused activation, by the activation's number."""
+"""(least, largest) value that a fused activation lets through, by the activation's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The operator with the writer of the model. `onnx`: the ONNX operator of its row ("" for rows without one);
-    `options`: its options (None: not read); `inputs`: its input tensors (-1: left out); `output`: its first output.
-    Tensors are indices into the network's tensors. "planes" is the layout (N, C, H, W).
+    """The conversion of `operator` by `writer`. `onnx`: the ONNX operator in the operator's row ("" for rows without
+    one); `options`: its options (None: not read); `inputs`: its input tensors (-1: left out); `output`: its first
+    output. Tensors are indices into the network's tensors. `planes` says whether a value has the layout (N, C, H, W)
+    instead of (N, H, W, C).
     """
 
     writer: Writer
@@ -49,8 +50,8 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The name of the real result before its rounding and fused activation; that of the output tensor, if it is
-        float and nothing follows.
+        """Name of the operator's real result, before fused activation and quantization: "TENSOR/exact", or the output
+        tensor's name if neither follows.
         """
         name, plain = self.tensor(self.output).name, not self.writer.quantized(self.output)
         return name if plain and not self.activation else f"{name}/exact"
@@ -64,7 +65,7 @@ class Step:
         return self.tensor(index).shape
 
     def quantized(self, *indices: int) -> bool:
-        """Whether all of these tensors have a scale."""
+        """Whether all tensors with these `indices` are quantized."""
         return all(self.tensor(index).grid is not None for index in indices)
 
     def numbers(self, place: int, role: str) -> np.ndarray:
@@ -72,22 +73,28 @@ class Step:
         return self.writer.values(self.inputs[place], role).reshape(-1)
 
     def constant(self, values: Any, part: str, dtype: Any = None) -> str:
-        """The name of a new initializer, "RESULT/part"."""
+        """Adds a constant called "NAME/part", where NAME is the operator's `name`; returns its name."""
         return self.writer.constant(np.array(values, dtype), f"{self.name}/{part}")
 
     def node(self, op_type: str, inputs: Sequence[str], part: str = "", **attributes: Any) -> str:
-        """Adds a node; returns the name of its output: the result's, or "RESULT/part"."""
+        """Adds a node; returns the name of its output: "NAME/part", where NAME is the operator's `name`, or NAME
+        without a `part`.
+        """
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 
     def axis(self, index: int, axis: int, planes: bool = False) -> int:
-        """An axis of a tensor, counted from the front in the layout `planes`."""
+        """The number, from 0 on, of TFLite's `axis` (which may be negative) of tensor `index` in the layout
+        `planes`.
+        """
         rank = self.writer.rank(index)
         if not -rank <= axis < rank:
             raise damaged(f"tensor '{self.tensor(index).name}' has no axis {axis}")
         return PLANE_AXES[axis % rank] if planes else axis % rank
 
     def operands(self, inputs: Sequence[int] | None = None) -> tuple[list[str], bool]:
-        """(real values of tensors, by default of all inputs, in one layout; whether the layout is planes)."""
+        """(names of the real values of `inputs`, by default of all inputs; whether they are planes). All have the same
+        layout.
+        """
         inputs = self.inputs if inputs is None else inputs
         if not inputs:
             raise IndexError("an operator without inputs")
@@ -95,7 +102,9 @@ class Step:
         return [self._aligned(index, planes) for index in inputs], planes
 
     def _aligned(self, index: int, planes: bool) -> str:
-        """An operand. In planes, a constant of fewer axes than four gets four, as axes are aligned in (N, H, W, C)."""
+        """The name of an operand's real value. As planes, a constant of 1 to 3 axes first gets leading axes of size 1
+        to be (N, H, W, C), so that it broadcasts as it does in TFLite.
+        """
         tensor, array = self.tensor(index), self.writer.known(index)
         if not planes or array is None or array.ndim in (0, 4):
             return self.writer.real(index, planes=planes)
@@ -108,12 +117,12 @@ class Step:
         return self.writer.dequantized(name, tensor.grid, f"{tensor.name}/real", array.dtype)
 
     def cast(self, name: str, part: str = "") -> str:
-        """A value in the element type of the output."""
+        """Adds a conversion of the value `name` to the element type of the output; returns the name of the result."""
         to = helper.np_dtype_to_tensor_dtype(np.dtype(self.tensor(self.output).dtype.name))
         return self.node("Cast", [name], part, to=to)
 
     def put(self, name: str, planes: bool = False) -> None:
-        """Gives the output the value `name` behind the fused activation."""
+        """Applies the fused activation to the value `name`, and makes the result the value of the output."""
         tensor = self.tensor(self.output)
         if self.activation == _KINDS.TANH:
             name = self.writer.node("Tanh", [name], f"{tensor.name}/tanh")
@@ -122,7 +131,9 @@ class Step:
         self.writer.put(self.output, name, planes=planes)
 
     def bounds(self) -> tuple[float, float]:
-        """Least and largest value behind the fused activation. Raises RefusedOperator for one that is no clamp."""
+        """(least, largest) value that the fused activation lets through. Raises RefusedOperator for TANH
+        and SIGN_BIT.
+        """
         if self.activation in (_KINDS.TANH, _KINDS.SIGN_BIT):
             refuse("has the fused activation TANH or SIGN_BIT", "use an operator of its own")
         if self.activation not in BOUNDS:
@@ -130,7 +141,9 @@ class Step:
         return BOUNDS[self.activation]
 
     def clamped(self, name: str, low: float, high: float, grid: Grid | None) -> str:
-        """The output's value `name` clamped to low..high; as it is where the numbers of `grid` end before."""
+        """The name of the value `name` clamped to low .. high. A limit outside of the range that the output's
+        quantization `grid` can represent is left out; without any limit no node is added.
+        """
         tensor = self.tensor(self.output)
         if grid is not None and grid.one:
             limits, scale = np.iinfo(tensor.dtype), np.float64(grid.scale[0])

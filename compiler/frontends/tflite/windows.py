@@ -14,20 +14,21 @@ from .step import Step
 from .writer import refuse
 
 RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64))
-"""The grid on which stored integers are their own values."""
+"""Quantization of scale 1 and zero point 0: the real values are the stored integers."""
 HALVES_AWAY = 2.0**-20
-"""Share by which averages of integers grow before they are rounded half to even: TFLite rounds halves away from zero.
-Averages over fewer than 4,096 elements that are no halves round as before."""
+"""Averages of integers are multiplied by 1 + HALVES_AWAY before they are rounded half to even: halves are then rounded
+away from zero, as in TFLite. Other averages, of fewer than 4,096 elements, are rounded as without the factor.
+"""
 PLACES = 1024
-"""Places between two elements in LiteRT's bilinear resize of integers."""
+"""Number of positions between two neighbouring elements that LiteRT's bilinear resize of integers distinguishes."""
 Pair = tuple[int, int]
 
 
 def same_pads(
     step: Step, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)
 ) -> tuple[int, int, int, int]:
-    """Pads (top, left, bottom, right) of a window: of TFLite's SAME, where the odd row or column is the last, or zeros.
-    `plane`: rows and columns of the larger image.
+    """Pads (top, left, bottom, right) of a window with TFLite's padding SAME, under which an odd pad row or column is
+    at the end; zeros for padding VALID. `plane`: rows and columns of the larger image.
     """
     same = step.options.Padding() == tflite.Padding.SAME
     ends: list[Pair] = []
@@ -39,7 +40,7 @@ def same_pads(
 
 
 def convolution(step: Step) -> None:
-    """CONV_2D: weights (O, H, W, I / groups), one scale for each output channel or one."""
+    """CONV_2D: weights (O, H, W, I / groups), with one scale for each output channel or a single scale."""
     _convolve(step, order=(0, 3, 1, 2))
 
 
@@ -49,7 +50,7 @@ def depthwise(step: Step) -> None:
 
 
 def _convolve(step: Step, order: tuple[int, ...]) -> None:
-    """A convolution whose weights have ONNX's axes in this `order`."""
+    """Writes a convolution. `order` transposes TFLite's weights to ONNX's (O, I / groups, H, W)."""
     options, data = step.options, step.inputs[0]
     weights = step.writer.values(step.inputs[1], "filter").transpose(order)
     _, height, width, channels = step.shape(data)
@@ -136,8 +137,8 @@ def resize(step: Step) -> None:
 
 
 def _interpolate(step: Step) -> None:
-    """RESIZE_BILINEAR of int16 by the integers of LiteRT's kernel, which has 10 bits for a place between two elements;
-    an exact interpolation was up to 235 steps away.
+    """RESIZE_BILINEAR of int16 by the integers of LiteRT's kernel, which has 10 bits for a position between two
+    elements. An exact interpolation differed from the kernel by up to 235 steps.
     """
     data, size = step.inputs
     source, writer = step.tensor(data), step.writer
@@ -164,8 +165,9 @@ def _interpolate(step: Step) -> None:
 
 
 def _places(step: Step, before: int, after: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each element of a resized axis: (the element below, the element above, the share of the latter in 1/PLACES),
-    as `ResizeBilinearInteger` in TFLite's reference_ops.h has them.
+    """For each element of an axis resized from `before` to `after` elements: (index of the source element below, index
+    of the source element above, weight of the element above in units of 1/PLACES), as `ResizeBilinearInteger` in
+    TFLite's reference_ops.h computes them.
     """
     scale = (PLACES * before + after // 2) // after
     if step.options.AlignCorners() and after > 1:
@@ -205,7 +207,9 @@ def fully_connected(step: Step) -> None:
 
 
 def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """(the data as rows of `length` elements; for each element of a row the column of the weights, None: in order)."""
+    """(name of the value `data` reshaped to rows of `length` elements; for each element of a row, the column of the
+    weights that multiplies it). The columns are None if they are in order.
+    """
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)
     if planes and np.prod(shape[1:]) != length:
@@ -217,7 +221,9 @@ def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
 
 
 def planes_order(shape: tuple[int, ...]) -> np.ndarray | None:
-    """For each element of an image flattened as (C, H, W), its index in the order (H, W, C); None if both are equal."""
+    """For each element of an image flattened as (C, H, W), its index in the image flattened as (H, W, C); None if the
+    indices are 0, 1, 2, ... `shape` is (N, H, W, C).
+    """
     order = np.arange(np.prod(shape[1:])).reshape(shape[1:]).transpose(2, 0, 1).reshape(-1)
     return None if (order == np.arange(order.size)).all() else order
 
@@ -243,8 +249,10 @@ def matrix_product(step: Step) -> None:
 def _weights(
     step: Step, data: int, filters: int, weights: np.ndarray, *, axis: int, last: bool = False
 ) -> str:
-    """Constant weights in ONNX's layout: quantized if the data `data` are, else float. Output channels are the first
-    axis, or the `last` one. `axis`: the axis of TFLite's layout along which scales may be.
+    """The name of the real values of the constant `weights`, which have ONNX's layout and come from the tensor
+    `filters`: a DequantizeLinear of integers if tensor `data` is quantized, else a float constant. `last`: output
+    channels are the last axis, not the first. `axis`: the axis of output channels in TFLite's layout, along which
+    several scales must be.
     """
     writer, tensor, grid = step.writer, step.tensor(filters), step.tensor(filters).grid
     if grid is None:
@@ -265,9 +273,11 @@ def _weights(
 
 
 def _multiplied(step: Step, data: int, filters: int) -> Grid:
-    """The quantization of the second operand of a product of quantized data. Of int16 data LiteRT multiplies sums of 64
-    bits by 15 bits of the factor that makes an output of a sum: the scales are those of the rounded factor. Sums with a
-    bias of int32, and those of FULLY_CONNECTED, are multiplied by all bits.
+    """The quantization with which `filters`, the second operand of a product with quantized `data`, is dequantized:
+    that of the tensor, with one exception.
+
+    If the data are int16 and no bias is int32, LiteRT rounds the factor between a sum and an output to 15 bits (except
+    in FULLY_CONNECTED). The result then has the scales that correspond to the rounded factors.
     """
     grid, source, result = step.tensor(filters).grid, step.tensor(data), step.tensor(step.output).grid
     assert grid is not None and source.grid is not None

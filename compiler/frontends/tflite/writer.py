@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 from .model import Grid, Network, Tensor
 
 TO_PLANES, TO_ROWS = (0, 3, 1, 2), (0, 2, 3, 1)
-"""Axes of (N, H, W, C) in the order of (N, C, H, W), and back."""
+"""Permutations of axes, for Transpose: from (N, H, W, C) to (N, C, H, W), and back."""
 PLANE_AXES = (0, 2, 3, 1)
 """For each axis of (N, H, W, C) the same axis in (N, C, H, W)."""
 OPSET, WIDE_OPSET = 20, 21
@@ -26,18 +26,18 @@ OPSET, WIDE_OPSET = 20, 21
 
 
 class RefusedOperator(Exception):
-    """Raised for an operator or a form of it that is not converted: (problem; way out)."""
+    """Raised for an operator that is not converted, or not in this form; the message is "problem; way out"."""
 
 
 def refuse(problem: str, way_out: str) -> NoReturn:
-    """Raises RefusedOperator."""
+    """Raises RefusedOperator with the message "`problem`; `way_out`"."""
     raise RefusedOperator(f"{problem}; {way_out}")
 
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. `reals` and `integers`: names of a tensor's real values and integers,
-    by (tensor index, whether the layout is planes).
+    """The ONNX model under construction. `reals`: for (tensor index, whether the layout is planes), the name of the
+    tensor's real values; `integers`: the same for the integers of quantized tensors.
     """
 
     network: Network
@@ -47,7 +47,9 @@ class Writer:
     integers: dict[tuple[int, bool], str] = field(default_factory=dict)
     constants: dict[int, np.ndarray] = field(default_factory=dict)
     columns: dict[int, np.ndarray] = field(default_factory=dict)
-    """For a flattened image stored as planes: for each stored element, its index in TFLite's order."""
+    """By tensor index, for an image flattened as (C, H, W): for each element its index in the order (H, W, C) of
+    TFLite.
+    """
     taken: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
@@ -62,7 +64,7 @@ class Writer:
         return _unused(wanted, self.taken)
 
     def constant(self, array: np.ndarray, name: str) -> str:
-        """The name of a new initializer."""
+        """Adds `array` as an initializer; returns its name, which is `name` made unique."""
         name = self.name(name)
         self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
@@ -74,14 +76,16 @@ class Writer:
         return output
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """Adds a node with these output names. A node that computes a tensor has its name, all others a longer name."""
+        """Adds a node with outputs of these names. The node has the name of the TFLite tensor that it computes.
+        Conversions and changes of layout, which the file does not have, get the operator's name behind it.
+        """
         whole = outputs[0].removesuffix("/exact")
         added = op_type in ("QuantizeLinear", "DequantizeLinear", "Transpose", "Reshape")
         name = _unused(f"{whole.removesuffix('/real')}/{op_type}" if added else whole, self.node_names)
         self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **attributes))
 
     def reshaped(self, name: str, shape: Sequence[int], output: str) -> str:
-        """The elements of a value in another shape."""
+        """Adds a Reshape of the value `name`; returns the name of its output."""
         numbers = self.constant(np.array(shape, np.int64), f"{output}/shape")
         return self.node("Reshape", [name, numbers], output)
 
@@ -126,7 +130,9 @@ class Writer:
         return self.tensor(index).grid is not None
 
     def in_planes(self, index: int) -> bool:
-        """Whether an activation of rank 4 exists as planes, or is an input that the host can give as planes."""
+        """Whether an activation of rank 4 already has a value as planes, or is an input of a network with convolutions
+        or pools.
+        """
         given = index in self.network.inputs and self.rank(index) == 4 and self.network.has_windows
         return given or (index, True) in self.integers or (index, True) in self.reals
 
@@ -160,7 +166,7 @@ class Writer:
         return self.reals[key]
 
     def integral(self, index: int, *, planes: bool = False) -> str:
-        """The name of the integers of a quantized activation."""
+        """The name of the integers of a quantized activation, as planes or as rows."""
         planes = planes and self.rank(index) == 4
         key = (index, planes)
         if key not in self.integers:
@@ -169,7 +175,9 @@ class Writer:
         return self.integers[key]
 
     def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
-        """An image in the other layout: by a Reshape where no element moves, else (and of inputs) by a Transpose."""
+        """Converts the image `name` to the layout `planes`, from the other one; returns the name of the result. The
+        conversion is a Reshape where no element moves, else a Transpose. Inputs are always transposed.
+        """
         batch, height, width, channels = tensor.shape
         given = any(self.tensor(index) is tensor for index in self.network.inputs)
         if not given and (channels == 1 or height * width == 1):
@@ -178,7 +186,9 @@ class Writer:
         return self.node("Transpose", [name], output, perm=TO_PLANES if planes else TO_ROWS)
 
     def dequantized(self, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0) -> str:
-        """Real values of integers; for several scales `axis` is the axis in the layout of `name`."""
+        """Adds a DequantizeLinear of the integers `name`; returns the name of the real values. `axis`: the axis of
+        `name` to which several scales belong.
+        """
         operands = [name, *self.scales(grid, output.removesuffix("/real"), dtype)]
         more = {} if grid.one else {"axis": axis}
         return self.node("DequantizeLinear", operands, output, **more)
@@ -190,7 +200,9 @@ class Writer:
         return self.constant(np.asarray(scale), f"{name}/scale"), zero_name
 
     def put(self, index: int, name: str, *, planes: bool = False) -> None:
-        """Gives a tensor its value: real values in the layout `planes`, rounded to the tensor's grid if it has one."""
+        """Makes the real values `name`, in the layout `planes`, the value of tensor `index`. If the tensor is
+        quantized, a QuantizeLinear is added.
+        """
         tensor = self.tensor(index)
         planes = planes and len(tensor.shape) == 4
         if tensor.grid is None:
@@ -201,11 +213,13 @@ class Writer:
         self.integers[index, planes] = self.quantized_node(name, tensor.grid, tensor)
 
     def quantized_node(self, name: str, grid: Grid, tensor: Tensor) -> str:
-        """The integers of real values on a grid, named like the tensor."""
+        """Adds a QuantizeLinear of the real values `name` with `grid`; returns the name of the integers, which is the
+        tensor's.
+        """
         return self.node("QuantizeLinear", [name, *self.scales(grid, tensor.name, tensor.dtype)], tensor.name)
 
     def put_integers(self, index: int, name: str, *, planes: bool = False) -> None:
-        """Gives a quantized tensor its integers."""
+        """Makes the integers `name`, in the layout `planes`, the value of the quantized tensor `index`."""
         self.integers[index, planes and self.rank(index) == 4] = name
 
 

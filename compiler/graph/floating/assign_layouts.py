@@ -140,8 +140,8 @@ def _place_convolution(state: State, node: Node, operator: Convolution, lanes: i
 def with_operands(
     state: State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
-    """`inputs`, where each tensor that `body` reads is replaced by a version of the tensor whose layout can be read
-    together with an output in blocks of `block` channels.
+    """`inputs`, with another version of each tensor that `body` reads: the same elements in a layout in which they can
+    be read together with an output in blocks of `block` channels.
     """
     placed = list(inputs)
     output = state.tensors[node.output]

@@ -16,11 +16,11 @@ from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
 def fold_scale_shift(graph: Graph) -> Graph:
-    """Folds x * scale + shift, with constants for each channel, into weights, in float64 and rounded once, if nothing
-    else reads x.
+    """Folds x * scale + shift, with constants for each channel, into the convolution or product before or after it, in
+    float64 and rounded once, if no other node reads the tensor between the two.
 
-    After a convolution or product: W * scale and bias * scale + shift. Before one: W * scale, only without a shift
-    (padding has no shift, and a shift in the bias would be rounded). A fold to weights that are not finite is left out.
+    The node before gets W * scale and bias * scale + shift. The node after gets W * scale, only if there is no shift
+    (padding has no shift, and a shift in the bias would be rounded). Nothing is folded if a result is not finite.
     """
     return _fold_before(_fold_behind(graph))
 

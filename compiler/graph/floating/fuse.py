@@ -2,9 +2,9 @@
 
 The rules are the TVM paper's (OSDI 2018, section 3). Injective (element-wise) operators join each other. Operators that
 compute tiles or rows (convolutions, products, pools, reductions, and moves) also compute the injective operators after
-them; reductions and moves also compute those before them. Nothing else may read the tensor between the two nodes; only
-an operator that costs no more than reading its result is repeated in each reader. A fused node takes the place of its
-last member in the order of nodes, where all its inputs are computed.
+them; reductions and moves also compute those before them. Nothing else may read the tensor between the two nodes. There
+is one exception: an operator that costs no more than reading its result is copied into each reader. A fused node takes
+the place of its last member in the order of nodes, where all its inputs are computed.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ from ..operators import (
 )
 
 LARGEST_BODY = 64
-"""Largest number of nodes of a fused operator's expression: a value that is read twice is repeated in it, so sizes can
-explode.
+"""Largest number of nodes of a fused operator's expression: an operand that is read twice is repeated, so that
+expressions may grow exponentially.
 """
 
 
@@ -195,7 +195,7 @@ def _extended(
 
 
 def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
-    """Whether a node's kernel can read tensor `name` element by element together with its result, whose shape is
+    """Whether a node's kernel can read tensor `name` element by element while it writes the node's result of shape
     `shape`.
     """
     other = graph.tensors[name].shape

@@ -18,9 +18,9 @@ from ..operators import Elementwise, Reshape
 def inline_scalars(graph: Graph) -> Graph:
     """The graph whose element-wise operators contain numbers in place of one-element constant inputs.
 
-    NaN stays an input. An input that the expression then does not read (because a condition is constant) is dropped, or
-    replaced by zeros if the result's shape depends on it; so no producer of an unused value is fused. A result that is
-    one number becomes a constant, and so do views of it.
+    NaN stays an input. Inputs that the new expression does not read (because a condition is constant) are dropped, so
+    that their producers are not fused; zeros replace an input on which the result's shape depends. A result that is one
+    number becomes a constant, and views of this result, too.
     """
     constants = dict(graph.constants)
     nodes: list[Node] = []

@@ -2,8 +2,8 @@
 
 If all dimensions before the concatenation's axis are 1, each input is a contiguous piece of the result and can be a
 view of it. A tensor that several concatenations read is placed in the result of the last one. If the inputs of a
-concatenation follow each other in the result of a later one (a chain in which each concatenation adds a tensor), it
-needs no memory of its own.
+concatenation already follow each other in the result of a later concatenation (a chain in which each concatenation adds
+a tensor), the earlier concatenation needs no memory of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """The graph in which a `Join` node (no copy) replaces each concatenation at least half of whose bytes
-    need no copy.
+    """The graph in which a `Join` node replaces each concatenation whose result can be computed in place, at least half
+    of its bytes. Inputs that cannot be computed in place are copied before the `Join`.
     """
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []
@@ -31,8 +31,8 @@ def join_in_place(graph: Graph) -> Graph:
 
 
 def _sources(graph: Graph) -> dict[str, str]:
-    """For each computed tensor, the tensor whose memory it uses: the source if it is a view of a whole tensor, else
-    itself.
+    """Maps each computed tensor to the tensor whose memory it uses: a view of a whole tensor to the view's source, any
+    other tensor to itself.
     """
     sources: dict[str, str] = {}
     for node in graph.nodes:

@@ -16,12 +16,13 @@ from ..storage_plan import ALIGNMENT
 
 
 def move_views(graph: Graph) -> Graph:
-    """The graph with contiguous slices that start on a cache line as views, and view(f(x)) in place of f(view(x)).
+    """The graph with view(f(x)) in place of f(view(x)), for element-wise f, and with views in place of slices that are
+    contiguous and start on a cache line.
 
-    An operator and the element-wise operators after it become neighbours, whatever reshapes the model has between them.
-    The other inputs of f are viewed in x's shape. f stays after the view if an input cannot be viewed in that shape, or
-    needs a view and is computed after x. (If f reads two tensors in different shapes, it moves only to the later one;
-    else it would move back and forth.)
+    An operator and the element-wise operators after it then follow each other, without reshapes between them. The other
+    inputs of f are viewed in x's shape. f stays after the view if one of these inputs cannot be viewed in x's shape, or
+    needs a view and is computed after x. (Without the second condition, an f that reads two tensors in different shapes
+    would move before one view and then before the other, without end.)
     """
     uses = graph.uses()
     nodes: list[Node] = []
@@ -95,10 +96,11 @@ def _strides(shape: Shape) -> Shape:
 def _before_view(
     graph: Graph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
 ) -> tuple[Graph, list[Node], Node] | None:
-    """Moves an element-wise `node` before a view that it reads: the graph with new tensors, the nodes that compute
-    `node` in the shape of the view's source, and a view of their result in the old shape.
+    """Moves an element-wise `node` before `view`, one of its inputs. Returns (graph with new tensors, nodes that
+    compute `node` in the shape of the view's source, node that views their result in the old shape); None if an input
+    of `node` cannot be read in the source's shape.
 
-    None if an input of `node` cannot be read in that shape.
+    `views`: the source of each view. `ages`: for each tensor, the index of the node that computes it.
     """
     source = views[view]
     full, shape = graph.tensors[view].shape, graph.tensors[source].shape

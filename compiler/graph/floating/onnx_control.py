@@ -44,9 +44,9 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
         context.fail(node, "has no trip count of one number", "give the trip count as an initializer")
     count = int(trips.reshape(-1)[0])
     _check_turns(context, node, body, count)
-    states = [_given(context, node, i) for i in range(2, len(node.inputs))]
+    states = [_input_name(context, node, i) for i in range(2, len(node.inputs))]
     going, listed = (
-        _given(context, node, 1) if len(node.inputs) > 1 and node.inputs[1] else "",
+        _input_name(context, node, 1) if len(node.inputs) > 1 and node.inputs[1] else "",
         list[list[str]](),
     )
     for t in range(count):
@@ -96,7 +96,7 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
         context.refuse(node, f"the inputs that it scans must have the same length, not {sorted(lengths)}")
     steps = lengths.pop()
     _check_turns(context, node, body, steps)
-    states = [_given(context, node, i) for i in range(count)]
+    states = [_input_name(context, node, i) for i in range(count)]
     listed: list[list[str]] = []
     for t in range(steps):
         slices: list[str] = []
@@ -139,7 +139,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
         )
 
 
-def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
+def _input_name(context: GraphContext, node: OnnxNode, index: int) -> str:
     """Name of the tensor or constant that is input `index` of the node; raises an error if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
@@ -148,8 +148,8 @@ def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
 def _iteration(
     context: GraphContext, node: OnnxNode, body: onnx.GraphProto, inputs: Sequence[str], turn: int
 ) -> list[str]:
-    """Imports the nodes of iteration number `turn` of a body; returns the names of its results. `given`: names of the
-    tensors that are the body's inputs. Names of outer tensors stay unchanged.
+    """Imports the nodes of iteration number `turn` of a body; returns the names of its results. `inputs`: names of the
+    tensors that are the body's inputs. Names of tensors outside the body stay unchanged.
     """
     context.body_nodes += len(body.node)
     if context.body_nodes > MOST_NODES:
@@ -187,7 +187,7 @@ def _bind(context: GraphContext, node: OnnxNode, name: str, result: str) -> None
 
 
 def _stack(context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int) -> None:
-    """Stacks the results `turns` of all iterations along a new axis `axis`, as the tensor `name`."""
+    """Adds the tensor `name`: the tensors `turns`, one for each iteration, stacked along a new axis `axis`."""
     if not name:
         return
     along = context.store(context.temporary(node, "axis"), np.array([axis], np.int64))

@@ -11,7 +11,7 @@ from ..onnx_context import GraphContext
 from ..onnx_steps import FloatSteps
 
 MOST_NEIGHBOURS = 256
-"""Largest `size` of LRN: each of the channels that it sums is a Slice node."""
+"""Largest `size` of LRN, which becomes a Slice node for each channel of its sum."""
 
 
 def has_variables(context: GraphContext, node: OnnxNode) -> bool:
@@ -20,8 +20,8 @@ def has_variables(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a softmax rounds the result of each of its steps to 16 bits, as runtimes do that compute in 16 bits: if
-    its input is a 16-bit float and the model's opset is at least 13.
+    """Whether a softmax is computed in 16 bits, each intermediate result rounded: if its input is a 16-bit float and
+    the model's opset is at least 13.
     """
     return context.half_type(node) is not None and context.opset >= 13
 
@@ -53,7 +53,7 @@ def lp_normalization_steps(s: FloatSteps) -> None:
 
 
 def mean_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute Mean: the sum of all inputs over their number."""
+    """Adds the ONNX nodes that compute Mean: the sum of all inputs divided by their number."""
     s.done(s.add("Div", s.add("Sum", *s.node.inputs), s.like(len(s.node.inputs))))
 
 

@@ -27,7 +27,7 @@ def einsum_steps(s: FloatSteps) -> None:
         name, letters = _diagonal(s, s.input(index), letters, s.shape(index))
         terms[index] = letters
         names.append(name)
-    pair = len(terms) == 2 and all(_whole(s, i, terms[i], sizes) for i in (0, 1))
+    pair = len(terms) == 2 and all(_has_full_size(s, i, terms[i], sizes) for i in (0, 1))
     s.done((_matrix_product if pair else _products)(s, names, terms, result, sizes))
 
 
@@ -87,7 +87,7 @@ def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) ->
     return name, letters
 
 
-def _whole(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bool:
+def _has_full_size(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bool:
     """Whether input `index` has the full size of each of its letters: no dimension of size 1 is broadcast."""
     return prod(s.shape(index)) >= prod(sizes[letter] for letter in letters)
 
@@ -95,8 +95,8 @@ def _whole(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bo
 def _matrix_product(
     s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]
 ) -> str:
-    """Adds a MatMul between transpositions: [batch, rows, depth] by [batch, depth, columns], where depth is summed
-    over. Returns the result's name.
+    """Adds a MatMul, [batch, rows, depth] by [batch, depth, columns], and transpositions before and after it. Returns
+    the result's name. `terms`: for each of `names`, a letter for each axis; the MatMul sums over the letters of depth.
     """
     a, b = terms
     for k, (own, other) in enumerate(((a, b), (b, a))):
@@ -125,8 +125,9 @@ def _matrix_product(
 
 
 def _products(s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
-    """Adds nodes that multiply all tensors, broadcast to all letters, and then sum over the letters that the result
-    lacks. Returns the result's name.
+    """Adds nodes that broadcast all tensors `names` to one shape with an axis for each letter, multiply them, and sum
+    over the letters that `result` lacks. Returns the result's name. `terms`: for each of `names`, a letter for each
+    axis.
     """
     made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
     if problem := too_large([sizes[c] for c in made], 4):

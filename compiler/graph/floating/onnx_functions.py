@@ -18,7 +18,7 @@ from ..onnx_steps import FloatSteps
 REDEFINED = frozenset(
     (*("BatchNormalization", "Dropout", "Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"),)
 )
-"""Operators that compute something else in a later opset for the same inputs and attributes."""
+"""Operators whose meaning changed between opsets: the same inputs and attributes give other results."""
 
 
 def has_function(context: GraphContext, node: OnnxNode) -> bool:
@@ -70,8 +70,8 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
-    """ONNX's function body for an operator, from the newest opset up to the model's opset that defines such a body.
-    None if no such opset does, or if an operator in the body changed its meaning between that opset and the model's.
+    """ONNX's function body for an operator: the newest body that is not newer than the model's opset. None if there is
+    no such body, or if an operator in the body changed its meaning between the body's opset and the model's.
     """
     plain = [v for v in schema.function_opset_versions if v <= context.opset]
     dependent = [v for v in schema.context_dependent_function_opset_versions if v <= context.opset]
@@ -95,8 +95,8 @@ def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.Functi
 
 
 def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
-    """Whether a node in a function body of opset `version` computes the same in `opset`: newer versions of the operator
-    add only dtypes, optional inputs, and attributes with defaults.
+    """Whether a node in a function body of opset `version` computes the same in `opset`: there is no newer version of
+    the operator, or newer versions add only dtypes, optional inputs, and attributes with defaults.
     """
     old, new = _schema(node, version), _schema(node, opset)
     if old is None or new is None:
@@ -119,7 +119,7 @@ def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
 
 
 def _default(schema: Any, attribute: str) -> bytes | None:
-    """The default value of an attribute, serialized; None if it has none."""
+    """The default value of an attribute, serialized; None if the attribute has no default value."""
     known = schema.attributes.get(attribute)
     return None if known is None else known.default_value.SerializeToString() or None
 
@@ -158,7 +158,7 @@ def _renamed(
     number: int,
 ) -> onnx.NodeProto:
     """The node `inner` of a function body with the names of the caller's tensors (`names`) and the caller's attributes
-    (`given`); attributes that the caller omits stay omitted.
+    (`caller_attributes`); attributes that the caller omits stay omitted.
     """
 
     def renamed(name: str) -> str:

@@ -166,7 +166,7 @@ def _output(context: GraphContext, info: onnx.ValueInfoProto) -> GraphOutput:
 
 def expand(context: GraphContext, node: OnnxNode) -> bool:
     """Imports other ONNX nodes in place of `node`: the function body of an operator of another domain, or the subgraph
-    of If, Loop or Scan. Returns False for a node that is neither, which stays to be imported.
+    of If, Loop or Scan. Imports nothing and returns False for any other node.
     """
     if not means_standard(node.domain, node.op_type):
         contributed = rows_of(node.domain, node.op_type, "contributed")

@@ -110,7 +110,7 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
             f"shape {values.shape}) two elements",
         )
     axis %= rank
-    chosen = _whole_index(context, node, indices)
+    chosen = _int64_indices(context, node, indices)
     program = one_hot(indices.shape, axis, depth, dtype=values.dtype)
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
     context.add(node, Computed(program=program), (chosen, values.name), shape, dtype=values.dtype)
@@ -168,7 +168,7 @@ def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     return data.dtype
 
 
-def _whole_index(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
+def _int64_indices(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
     """Name of the tensor of `indices` as int64; floats are truncated toward zero, as ONNX defines OneHot."""
     return as_type(context, node, indices, DType.INT64)
 

@@ -46,7 +46,7 @@ def dynamic_product_steps(s: FloatSteps) -> None:
     """
     quantized, scale, zero_point = s.add_all("DynamicQuantizeLinear", s.input(0), count=3)
     data = s.add("Sub", *(s.add("Cast", name, to=TensorProto.FLOAT) for name in (quantized, zero_point)))
-    total = _summed(s, data, 255, 1, 3)
+    total = _exact_product(s, data, 255, 1, 3)
     scaled = s.add("Mul", s.add("Cast", total, to=TensorProto.FLOAT), s.add("Mul", scale, s.input(2)))
     s.done(s.add("Add", scaled, s.input(4)) if s.input(4) else scaled)
 
@@ -55,15 +55,15 @@ def integer_convolution_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute ConvInteger: the int32 convolution of integers minus their zero points; padding
     adds zero.
     """
-    data = _distances(s, 0, 2, len(s.shape(0)) * (1,))
-    weight = _distances(s, 1, 3, (-1, *[1] * (len(s.shape(1)) - 1)))
+    data = _minus_zero_point(s, 0, 2, len(s.shape(0)) * (1,))
+    weight = _minus_zero_point(s, 1, 3, (-1, *[1] * (len(s.shape(1)) - 1)))
     attributes = (
         _without_winograd(s.context, s.node, s.shape(0)[2:])
         if s.shape(1)[2:] == WINOGRAD
         else s.node.attributes
     )
     sizes = _sizes(s, 1, 3).reshape(s.shape(1)[0], -1)
-    parts = _parts(sizes, _size(s, 0, 2))
+    parts = _exact_ranges(sizes, _size(s, 0, 2))
     sums: list[str] = []
     for first, last in parts:
         part = weight
@@ -145,21 +145,21 @@ def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
 
 def _integer_product(s: FloatSteps, factors: tuple[int, int], points: tuple[int, int]) -> str:
     """Name of the int32 product of two inputs of the node (indices `factors`), each minus its zero point (inputs
-    `points`). The data has a single zero point, or one for each row.
+    `points`). The first factor has a single zero point, or one for each row.
     """
-    data = _distances(s, factors[0], points[0], (-1, 1))
-    return _summed(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
+    data = _minus_zero_point(s, factors[0], points[0], (-1, 1))
+    return _exact_product(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
 
 
-def _summed(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
+def _exact_product(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
     """Name of the int32 product of `data` and the weights (input `index` minus its zero points). `data`: tensor of
     integers of magnitude up to `size`, whose zero point is already subtracted. `point`: index of the input with the
     weights' zero points, one for each column.
     """
-    weight = _distances(s, index, point, (-1,))
+    weight = _minus_zero_point(s, index, point, (-1,))
     shape = s.shape(index)
     sizes = np.moveaxis(np.broadcast_to(_sizes(s, index, point), shape), -2 if len(shape) > 1 else 0, -1)
-    parts = _parts(sizes.reshape(-1, sizes.shape[-1]), size)
+    parts = _exact_ranges(sizes.reshape(-1, sizes.shape[-1]), size)
     sums: list[str] = []
     for first, last in parts:
         factors = [data, weight]
@@ -178,7 +178,7 @@ def _total(s: FloatSteps, sums: list[str]) -> str:
     return total
 
 
-def _distances(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
+def _minus_zero_point(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
     """Name of input `index` minus its zero point (input `point`), in float32; a vector of zero points is reshaped to
     `column` first.
     """
@@ -215,7 +215,7 @@ def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
     return np.abs(weight.astype(np.float64) - (zero.reshape(()) if zero.size == 1 else zero))
 
 
-def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
+def _exact_ranges(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
     """Cuts the depth of a product into ranges (first, last) such that float32 sums over one range are exact: the sum of
     `size` times `sizes` over a range is at most `EXACT`. `size`: largest magnitude of the data. `sizes` [sums, depth]:
     upper bounds on the magnitudes of the weights.
@@ -232,8 +232,8 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """The attributes of a 3 x 3 convolution whose weights are extended by a fourth column of zeros, so that no target
-    computes it by Winograd's method. `sizes`: shape of the images.
+    """The attributes for a 3 x 3 convolution after its weights got a fourth column, of zeros. (With four columns, no
+    target uses Winograd's method.) `sizes`: shape of the images.
     """
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]

@@ -67,8 +67,8 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """The shapes of two factors as matrices (a vector is a row on the left, a column on the right), of their product as
-    matrices, and of MatMul's result, which lacks the dimensions of vectors.
+    """Four shapes: of the two factors as matrices (a vector is a row on the left, a column on the right), of their
+    product, and of MatMul's result, which lacks the added dimensions of vectors.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
         context.refuse(
@@ -94,8 +94,8 @@ def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape,
 
 
 def import_gemm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gemm. Constants B and C are multiplied by alpha and beta at import; if A, or a B that is not constant, is
-    to be transposed, a node before the product does it.
+    """Imports Gemm. Constants B and C are multiplied by alpha and beta at import; a transposition of A, or of a B that
+    is not constant, becomes a node before the product.
     """
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:

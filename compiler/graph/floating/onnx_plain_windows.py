@@ -121,7 +121,9 @@ def _spacing(windows: Windows) -> Spacing:
 def _padded(
     context: GraphContext, node: OnnxNode, name: str, windows: Windows, fill: float
 ) -> tuple[str, Shape]:
-    """Pads the tensor `name` with `fill` by the pads of `windows`: name of the padded tensor, and its spatial sizes."""
+    """Pads the tensor `name` with `fill` by the pads of `windows`; returns (name, spatial sizes) of the
+    padded tensor.
+    """
     shape = context.tensors[name].shape
     rank = len(shape) - 2
     ends = [(0, 0), (0, 0), *zip(windows.pads[:rank], windows.pads[rank:], strict=True)]
@@ -248,8 +250,8 @@ def _window_indices(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int]
 
 
 def max_unpool_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute MaxUnpool: a ScatterElements of the values into zeros, padded to a larger output
-    shape.
+    """Adds the ONNX nodes that compute MaxUnpool: a ScatterElements of the values into zeros, and a Pad if the output
+    shape is larger.
     """
     shape, rank = s.shape(0), len(s.shape(0)) - 2
     kernel, strides = (s.node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))

@@ -95,11 +95,10 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """The node, and the integer dtype of its outputs if the node works directly on float32 tensors that hold integers;
-    else "".
+    """(the node to import, the integer dtype that its float32 outputs hold or "").
 
-    An operator of `MOVES` whose inputs hold integers of one dtype has outputs of that dtype. For any other operator,
-    the returned node reads its operands as integer tensors instead.
+    A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
+    other node is returned with integer tensors as inputs, in place of float32 tensors that hold integers, and with "".
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -111,8 +110,8 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
 
 
 def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
-    """Name of an integer tensor with the values of the float32 tensor `name`; `name` itself if that does not hold
-    integers.
+    """Name of an integer tensor with the values of the float32 tensor `name`; `name` itself for a tensor that does not
+    hold integers.
     """
     resolved = context.resolve(name)
     if resolved not in context.quantized:
@@ -174,7 +173,7 @@ def quantize_steps(s: FloatSteps) -> None:
         known = s.context.constants[s.context.resolve(s.node.inputs[1])]
         if not (np.isfinite(known).all() and (known > 0).all()):
             s.fail("its scale is not a positive finite number", "calibrate the model again")
-    scale = _beside(s, 1)
+    scale = _broadcastable(s, 1)
     # The quotient has the dtype of the scale, 16-bit floats included.
     quotient = s.add("Div", s.add("CastLike", s.input(0), scale), scale)
     quotient = s.add("Cast", quotient, to=TensorProto.FLOAT)
@@ -186,7 +185,7 @@ def quantize_steps(s: FloatSteps) -> None:
         return
     whole = s.add("Round", quotient)
     if s.input(2):
-        whole = s.add("Add", whole, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
+        whole = s.add("Add", whole, s.add("Cast", _broadcastable(s, 2), to=TensorProto.FLOAT))
     low, high = (s.constant(value, np.float32) for value in RANGES[to])
     s.done(s.add("Cast", s.add("Clip", whole, low, high), to=kind))
 
@@ -196,13 +195,13 @@ def dequantize_steps(s: FloatSteps) -> None:
     scale = s.dtype(1)
     number = s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     if s.input(2):
-        number = s.add("Sub", number, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
-    product = s.add("Mul", number, s.add("Cast", _beside(s, 1), to=TensorProto.FLOAT))
+        number = s.add("Sub", number, s.add("Cast", _broadcastable(s, 2), to=TensorProto.FLOAT))
+    product = s.add("Mul", number, s.add("Cast", _broadcastable(s, 1), to=TensorProto.FLOAT))
     to = s.node.integer("output_dtype", 0) or helper.np_dtype_to_tensor_dtype(scale.numpy)
     s.done(s.add("Cast", product, to=to))
 
 
-def _beside(s: FloatSteps, index: int) -> str:
+def _broadcastable(s: FloatSteps, index: int) -> str:
     """Name of a scale or zero point (input `index`) reshaped so that it broadcasts to the data: a scalar, a vector
     along the axis, or a number for each block.
     """

@@ -112,7 +112,7 @@ def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
-    """The reduced shape with axes of size 1, and without these axes."""
+    """`shape` after a reduction over `axes`: with the axes kept as size 1, and with the axes removed."""
     whole = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return whole, tuple(size for axis, size in enumerate(shape) if axis not in axes)
 

@@ -18,8 +18,8 @@ from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis,
 from ..onnx_steps import FloatSteps
 
 MOST_GATHERED = 8
-"""Largest number of weights for each result element for which every weight gets a Gather of its own; with more weights
-a MatMul is used.
+"""If a result element is the sum of up to this many weighted elements, the nodes are a Gather for each weight; with
+more weights, a MatMul.
 """
 DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",

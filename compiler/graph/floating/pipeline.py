@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The target of the rewrites: vectors of `lanes` elements, the choice of convolutions for Winograd's method
-    (`use_winograd`; None: no convolution uses it), and whether the target has a kernel for an attention
-    (`fuse_attention`; None: for none). `tied`: whether products read transposed embeddings (`tie_weights`).
+    """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
+    (`use_winograd`); None: no convolution uses the method. `attention` tells for which sizes the target has a kernel of
+    attention (`fuse_attention`); None: for none. `tied`: whether products read transposed embeddings (`tie_weights`).
     """
 
     lanes: int
@@ -50,10 +50,10 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion` every operator of the model is a kernel, batch normalization too, and only operators that no output
-    needs are removed: the baseline for the gain of fusion. With `join` (and fusion) inputs of concatenations are
-    written directly into the result. `tiling`: chooses convolutions for `use_winograd`. `attention`: with fusion, tells
-    which attentions become one node. `tied`: whether a product and a look-up share an embedding.
+    Without `fusion`, the baseline for the gain of fusion, every operator of the model becomes a kernel, also batch
+    normalization; only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written
+    directly into the result. `tiling`: chooses convolutions for `use_winograd`. `attention`: with `fusion`, tells which
+    attentions become one node. `tied`: whether a product and a look-up share an embedding.
     """
     rows = (
         REMOVE_DEAD,
@@ -78,7 +78,7 @@ def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None
 
 
 def _crop_windows(graph: Graph, _: Vectors) -> Graph:
-    """The graph without taps that read only padding, which few convolutions have (`crop_windows.crop_windows`)."""
+    """The graph after `crop_windows.crop_windows`, which is imported only if a convolution has taps to remove."""
     for node in graph.nodes:
         operator = node.operator
         if not isinstance(operator, Convolution) or operator.transposed:

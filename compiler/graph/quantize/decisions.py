@@ -91,14 +91,14 @@ class Calibrated:
         integers: its inputs and its output are rounded in either case.
         """
         floats = decisions.floats
-        while idle := self._idle(plan := self.plan_of(replace(decisions, floats=floats)), floats):
+        while idle := self._without_effect(plan := self.plan_of(replace(decisions, floats=floats)), floats):
             floats -= idle
         used = {self.plan.scale_of[name] for name in plan.scale_of}
         return Decisions(
             floats=floats, symmetric=decisions.symmetric & used, per_tensor=decisions.per_tensor - floats
         )
 
-    def _idle(self, plan: Plan, floats: Collection[str]) -> set[str]:
+    def _without_effect(self, plan: Plan, floats: Collection[str]) -> set[str]:
         """Names of those layers in `floats` that have no weights and whose producers and readers all compute on
         integers.
         """

@@ -74,5 +74,5 @@ class Error:
 
 
 def is_vector(array: np.ndarray) -> bool:
-    """Whether an array holds one vector of several values for each sample: (N, K), or with more dimensions of 1."""
+    """Whether an array holds one vector of several values for each sample: (N, K) or, for example, (N, K, 1, 1)."""
     return array.ndim >= 2 and array.shape[1] > 1 and array.size == array.shape[0] * array.shape[1]

@@ -1,8 +1,8 @@
 """Rewrites of a float model that leave fewer tensors to quantize; each changes the model in place, but not its
 function.
 
-Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes its
-pads; a mean over all rows and columns becomes a GlobalAveragePool.
+Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes pads
+of the convolution; a mean over all rows and columns becomes a GlobalAveragePool.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def weight_axis(node: OnnxNode) -> int:
 
 
 def skip_identities(model: FloatModel) -> None:
-    """Removes Identity nodes, and Dropout nodes whose mask is not read; nodes that read their output read their input
-    instead.
+    """Removes Identity nodes, and Dropout nodes whose mask is not read; nodes that read the output of a removed node
+    read the removed node's input instead.
     """
     inside = {
         name for node in model.nodes for name in set(names_read(node)) - set(node.input)
@@ -65,7 +65,7 @@ def _only_scales_in_training(model: FloatModel, node: onnx.NodeProto) -> bool:
 
 
 def fold_pads(model: FloatModel) -> None:
-    """Folds a Pad with zeros of spatial dimensions into the pads of the Conv that is its only reader."""
+    """Folds a Pad that adds zeros to spatial dimensions into the pads of the Conv that is the Pad's only reader."""
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         before = producers.get(node.input[0]) if node.op_type == "Conv" else None
@@ -266,7 +266,7 @@ def _take_over(
 
 
 def _set_attributes(proto: onnx.NodeProto, **values: object) -> None:
-    """Replaces attributes of a node; None removes one."""
+    """Sets attributes of a node; the value None removes an attribute."""
     kept = [attribute for attribute in proto.attribute if attribute.name not in values]
     kept += [helper.make_attribute(name, value) for name, value in values.items() if value is not None]
     del proto.attribute[:]

@@ -1,18 +1,19 @@
 """The plan of quantization: the nodes that compute on integers, and the tensors that share one scale.
 
 Products with constant weights (Conv, ConvTranspose, Gemm, MatMul) always compute on integers. Operators of `POINTWISE`,
-`POOLS` and `SAME_SCALE` do if all their operands are quantized already, or are inputs of the model. So the nodes around
-a float operator (a normalization written as sums and powers, the product behind a sigmoid) stay float too.
+`POOLS` and `SAME_SCALE` compute on integers if all their operands are quantized already, or are inputs of the model. So
+the nodes around a float operator (a normalization written as sums and powers, the product behind a sigmoid) stay float
+too.
 
 A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
 Runtime's static quantizer.
 
 With `whole` (for accelerators with the extensions for transformers) functions of one tensor, `ROWS` (Softmax and
-normalizations), `REDUCTIONS`, `MOVED` and products of two activations compute on integers too, so that what follows
-a resized or reduced tensor does not stay float. A float tensor that a product reads is then
-quantized for all its readers, so that embeddings, which are looked up by ids, do not keep the sums of all layers float.
-A function written as several nodes, such as x times sigmoid, and a normalization (`norms`) are quantized at their
-result only. Scores to which a mask is added stay float.
+normalizations), `REDUCTIONS`, `MOVED` and products of two activations compute on integers too, so that the nodes after
+a resized or reduced tensor do not stay float. A float tensor that a product reads is then quantized for all its
+readers; otherwise embeddings (rows that ids select) would keep the sums of all layers float. A function written as
+several nodes, such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to
+which a mask is added stay float.
 
 The caller may keep layers float, with the clamps that are fused with them. Their results are treated as inputs of the
 model: a reader on integers quantizes them.
@@ -45,17 +46,23 @@ ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(
     ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Expand"]
 )
-"""Operators that only move values: on a tensor that is not quantized they stay float, whatever reads the result."""
+"""Operators that only move values. On float tensors they stay float, even if the reader of their result computes on
+integers.
+"""
 SAME_SCALE = VIEWS | frozenset(
     ["MaxPool", "GlobalMaxPool", "Concat", "Pad", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth"]
 )
 """Operators whose outputs hold values of their inputs: all of them share one scale."""
 MOVED = frozenset(["Resize", "ReduceMax", "ReduceMin", "GatherND", "GatherElements"])
-"""Further operators of whole networks whose outputs hold values of their inputs, or values between them."""
+"""Operators that compute on integers only with `whole`. Their outputs hold values of the inputs, or values between
+them.
+"""
 REDUCTIONS = frozenset(
     ["ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "InstanceNormalization", "PRelu", "Div"]
 )
-"""Operators of whole networks that read one tensor and constants, with a scale of their own."""
+"""Operators that compute on integers only with `whole`. They read one tensor and constants; the result has its own
+scale.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +70,10 @@ class Plan:
     """A plan of quantization. Nodes are identified by the name of their first output.
 
     `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
-    compute on quantized tensors. `fused` maps outputs that are never quantized, because a clamp or the rest of a
-    function follows, to the output of the node that follows. `layers`: the nodes, except those of `SAME_SCALE` and
-    parts of other layers, with the tensor in which their result is quantized. `operands`: the inputs of each node that
-    are quantized as activations. `weighted`: the nodes with constant weights.
+    compute on quantized tensors. `fused`: for each output that is never quantized because a clamp or the rest of a
+    function follows, the output of the following node. `layers`: pairs of a quantized node and the tensor at which its
+    result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`: the inputs
+    of each node that are quantized as activations. `weighted`: the nodes with constant weights.
     """
 
     nodes: frozenset[str]
@@ -86,8 +93,8 @@ class Plan:
         return node.output[0] in self.weighted
 
     def behind_clamps(self, name: str) -> str:
-        """The tensor at which the result `name` is quantized: the result of all clamps and functions that are fused
-        with its node.
+        """The tensor at which the result `name` is quantized: the result of the last clamp or function that is fused
+        with the node of `name`, or `name` itself.
         """
         while name in self.fused:
             name = self.fused[name]
@@ -226,8 +233,8 @@ def computed_beside(model: FloatModel) -> frozenset[str]:
 
 
 def masked_sums(model: FloatModel) -> frozenset[str]:
-    """Names of the masked scores: Adds that only Softmax reads, with a computed addend that depends on no product, or
-    with a constant tensor whose least element is at most -`HIDDEN`.
+    """Names of the masked scores: results of Adds that only Softmax reads, where one operand is a mask. A mask is a
+    computed tensor that depends on no product, or a constant tensor whose least element is at most -`HIDDEN`.
 
     Masked scores stay float with their Softmax; accelerators with the extension `rows` compute Softmax and mask
     together.
@@ -262,10 +269,11 @@ def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
 
 
 def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, str]) -> str | None:
-    """The one tensor of which a node's result is an element-wise function, with scalar constants; None for other nodes.
+    """The tensor x if a node's result is an element-wise function of x and scalar constants; None for other nodes.
 
-    `roots` maps results of earlier functions with a single reader to their tensors, so that functions compose. An
-    operator of `MERGED_INTO_FUNCTIONS` counts as a function only if it reads the result of another function.
+    `roots` maps the result of each earlier function with a single reader to the function's x, so that functions
+    compose. An operator of `MERGED_INTO_FUNCTIONS` counts as a function only if it reads the result of another
+    function.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS | MERGED_INTO_FUNCTIONS:
         return None
@@ -284,7 +292,11 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole:
     """Whether a node can compute on integers: its operands `data` are float32, its parameters are constants, and its
     operator is supported (some operators only with `whole`).
     """
-    if proto.domain not in ("", "ai.onnx") or not data or any(proto.output[index] for index in _masks(proto)):
+    if (
+        proto.domain not in ("", "ai.onnx")
+        or not data
+        or any(proto.output[index] for index in _valueless_outputs(proto))
+    ):
         return False
     if all(name in model.constants for name in data):
         return False
@@ -305,7 +317,7 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole:
     return proto.op_type in known and all(name in model.constants for name in parameters)
 
 
-def _masks(proto: onnx.NodeProto) -> range:
+def _valueless_outputs(proto: onnx.NodeProto) -> range:
     """Indices of outputs that contain no values of the input: the indices of a MaxPool, the mask of a Dropout."""
     return range(1, len(proto.output)) if proto.op_type in ("MaxPool", "Dropout") else range(0)
 

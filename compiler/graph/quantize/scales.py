@@ -56,7 +56,7 @@ def weight_scales(
     input_scale: float = 1.0,
     round_scale: RoundScale = nearest,
 ) -> NDArray[np.float32]:
-    """float32 scales of `weight` along `axis`, shape (channels,); with None one scale for all of it, shape ().
+    """float32 scales of `weight` along `axis`, shape (channels,); without an axis one scale for all weights, shape ().
 
     The largest magnitude becomes 127. Channels of zeros get the largest scale of all channels, so that their bias has
     the same resolution; a scale is large enough that the channel's bias in units of `input_scale` * scale is at most

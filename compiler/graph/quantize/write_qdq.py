@@ -115,14 +115,14 @@ class _Writer:
             array = self.model.constants.get(name)
             if array is None:
                 self.dequantized[name] = self.graph.quantize_dequantize(
-                    self._free(name), self.quantizations[name], source=name
+                    self._unused_name(name), self.quantizations[name], source=name
                 )
             else:
                 quantization = self.quantizations[name]
                 stored = quantize(array, quantization.scale, quantization.stored_zero_point)
                 integers = (stored.astype(np.int16) + quantization.offset).astype(quantization.dtype)
                 self.dequantized[name] = self.graph.dequantized(
-                    self._free(name), integers, np.asarray(quantization.scale), quantization.zero_point
+                    self._unused_name(name), integers, np.asarray(quantization.scale), quantization.zero_point
                 )
         return self.dequantized[name]
 
@@ -131,10 +131,10 @@ class _Writer:
         DequantizeLinear's result takes the output's name.
         """
         if name in self.model.outputs:
-            before = self._free(f"{name}_QuantizeLinear_Input")
+            before = self._unused_name(f"{name}_QuantizeLinear_Input")
             self._rename(name, before)
             self.dequantized[name] = self.graph.quantize_dequantize(
-                self._free(name), self.quantizations[name], source=before, output=name
+                self._unused_name(name), self.quantizations[name], source=before, output=name
             )
         else:
             self._operand(name)
@@ -176,7 +176,9 @@ class _Writer:
         key = (weight_name, axis, scale.tobytes())
         if key not in self._weights:
             integers = quantize_weights(weight, scale, axis)
-            self._weights[key] = self.graph.dequantized(self._free(weight_name), integers, scale, axis=axis)
+            self._weights[key] = self.graph.dequantized(
+                self._unused_name(weight_name), integers, scale, axis=axis
+            )
         copy.input[1] = self._weights[key]
         if bias is None:
             return
@@ -186,15 +188,15 @@ class _Writer:
         key = (bias_name, None, step.tobytes())
         if key not in self._weights:
             self._weights[key] = self.graph.dequantized(
-                self._free(bias_name),
+                self._unused_name(bias_name),
                 quantize_bias(bias, step),
                 step,
                 axis=None if axis is None else 0,
             )
         copy.input[2] = self._weights[key]
 
-    def _free(self, name: str) -> str:
-        """`name`, with a number appended if it is taken, or if a name that `OnnxGraph` derives from it is."""
+    def _unused_name(self, name: str) -> str:
+        """`name`, with a number appended if `name`, or a name that `OnnxGraph` derives from `name`, is taken."""
         suffixes = (
             "",
             "_scale",

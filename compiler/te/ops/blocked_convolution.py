@@ -25,9 +25,9 @@ from .sums import Epilogue, Loops, padded_input, summed
 class FloatSums:
     """A convolution with sums in float32; positions outside the input read as 0.
 
-    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] if there is a bias, and R,
-    of Y's shape, if there is an operand. Y is zero in the lanes of a last block that have no filter, whatever the
-    parameters contain there.
+    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] if `epilogue` adds a bias,
+    and R, of Y's shape, if `epilogue` adds an operand. Y is zero in the lanes of a last block that have no filter,
+    whatever the parameters contain there.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
@@ -67,7 +67,7 @@ def blocked_convolution(
     NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement "conv", loops conv.n,
     conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around the
     statement "post" follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all names
-    ("conv.0.1", "conv.0.1.n", "n.0.1"). For an input of one position without pads, the `product` with ONNX's W as
+    ("conv.0.1", "conv.0.1.n", "n.0.1"); if its input has one position and no pads, the `product` with ONNX's W as
     [channels, filters * KH * KW] is the better program: it computes no useless taps. Raises ValueError if the window
     does not fit, or nothing is left between the pads.
     """
@@ -106,8 +106,8 @@ def blocked_depthwise(
 
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], those of
     `sums` (B [CB * block], P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as in `blocked_convolution`,
-    with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises ValueError for a
-    channel that has not one filter of its own, or if the window does not fit.
+    with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises ValueError unless
+    each channel is a group with one filter, or if the window does not fit.
     """
     if not shape.groups == shape.channels == shape.filters:
         raise ValueError(

@@ -20,9 +20,10 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
 
     Parameters X [batch, blocks of channels, height, width, block], Y [n * n, blocks, tiles, block]; both are zero
     beyond the channels. Tiles of m x m outputs are numbered row by row over all images. In loops n, c, y (rows of
-    tiles), statements "rows" (loops x, j) combine rows of X into `half` [n, columns, block], whose pads "left" and
-    "right" set to zero; then statements "columns" (loops i, t, l) combine columns of `half` into Y. There is a
-    statement for each row of B^T. Raises ValueError unless `suits_winograd`, or if the window does not fit.
+    tiles), statements "left" and "right" set the padding columns of `half` [n, columns, block] to zero, and statements
+    "rows" (loops x, j) combine rows of X into the other columns; then statements "columns" (loops i, t, l) combine
+    columns of `half` into Y. "rows" and "columns" are a statement for each row of B^T. Raises ValueError unless
+    `suits_winograd`, or if the window does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
@@ -71,10 +72,11 @@ def blocked_outputs(
 ) -> Program:
     """The outputs of a convolution from the products of its tiles: epilogue(A^T p A) for each tile's n x n products p.
 
-    Parameters X [n * n, blocks of filters, tiles, block], B [blocks * block] with a bias, R like Y with an operand, Y
-    [batch, blocks, OH, OW, block], zero beyond the filters. In loops n, f, y, t (a tile), statements "rows" (loops q,
-    j) write combinations of rows to `half` [m, n, block], "columns" (loops r, k) combinations of columns to `result`
-    [m, m, block]; "store" (loops dy, dx, l) writes Y. Raises ValueError for m without matrices (`winograd.OUTPUTS`).
+    Parameters X [n * n, blocks of filters, tiles, block], B [blocks * block] if the epilogue adds a bias, R, of Y's
+    shape, if it adds an operand, Y [batch, blocks, OH, OW, block], zero beyond the filters. In loops n, f, y, t (a
+    tile), statements "rows" (loops q, j) write combinations of rows of X to `half` [m, n, block], and statements
+    "columns" (loops r, k) combinations of columns of `half` to `result` [m, m, block]; "store" (loops dy, dx, l) writes
+    Y. Raises ValueError for m without matrices (`winograd.OUTPUTS`).
     """
     epilogue = epilogue or Epilogue()
     n, matrix = m + WINOGRAD_TAPS - 1, transforms(m).outputs

@@ -72,8 +72,8 @@ class Placement:
 
     `area`: the only rows and columns of the output that are computed. `spread`: strides between the area's outputs in Y
     (requires `area`). `resident`: X is in the chain memory (on-chip memory that keeps a layer's output for later
-    layers), with its pads. `margins`: Y is in the chain memory, with (top, left, bottom, right) pads around it; with R
-    all must be 0, since R and Y have the same layout. `apart`: vectors from one position to the next in X, Y and R.
+    layers), with its pads. `margins`: Y is in the chain memory, with (top, left, bottom, right) pads around it, all 0
+    if there is an R, which has Y's layout. `apart`: distance in vectors from one position to the next in X, Y and R.
     `planes`: R has a single position for each plane of Y. `turned`: P and R differ between columns but not between
     filters; P is int32[columns, 2, co], and R has a single block of filters. Raises ValueError for margins around an
     area.
@@ -301,12 +301,12 @@ class Outputs:
         of a window of sums in `accumulator`, applies `post` and stores one output vector.
 
         The `window` (None: single sums) of output (y, x) starts at row y * strides[0] and column x * strides[1] of the
-        accumulator; its pads and dilations play no part. If a block has several output vectors, an innermost loop "s"
-        runs over the vectors of a position; o counts blocks, and the accumulator may have a dimension for these vectors
-        behind that of blocks. The first `filters` (None: all) vectors of a position, counted over all blocks, are
-        stored; the others do not change. With `neighbours` above 1 x counts groups of `neighbours` columns, and a loop
-        "xi" inside of it the columns of a group, for which the accumulator has a dimension behind the one of groups;
-        windows are then single sums. If only an area of Y is computed, y and x count from its corner.
+        accumulator; its pads and dilations play no part. If a block has several output vectors, o counts blocks, and an
+        innermost loop "s" runs over the vectors of a position; the accumulator may have a dimension for s after the
+        dimension for o. The first `filters` (None: all) vectors of a position, counted over all blocks, are stored; the
+        others do not change. With `neighbours` above 1, windows are single sums, x counts groups of `neighbours`
+        columns, and a loop "xi" inside of x runs over the columns of a group; the accumulator has a dimension for xi
+        after the dimension for x. If only an area of Y is computed, y and x count from the area's first row and column.
         """
         window = Window(kernel=(1, 1)) if window is None else window
         outputs = self.blocks.outputs
@@ -336,7 +336,7 @@ class Outputs:
         return nest(loops, point)
 
     def _element(self, buffer: Buffer, neighbours: int) -> Callable[[Expr, Expr], Load]:
-        """Function from lane (b, j) to that element of the vector of `buffer` (Y or R) that `finish`'s loops select."""
+        """The function (b, j) -> element (b, j) of the vector of `buffer` (Y or R) at the loops of `finish`."""
         n, o, y, x, xi, s = _LOOPS
         spread, outputs = self.placement.spread, self.blocks.outputs
         top, left, _, _ = self.extent if spread is None else (0, 0, 0, 0)
@@ -353,7 +353,7 @@ class Outputs:
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
-    """Numbers of output vectors at one (row, column): those with a filter, and all that activation blocks can hold."""
+    """Numbers of output vectors at one (row, column): vectors with a filter, and that number rounded up to blocks."""
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
 
@@ -386,8 +386,8 @@ class Ring:
 
     @staticmethod
     def of(pool: Window | None, rows: int, columns: int) -> Ring:
-        """The area of results and pads that a pool reads (None: results without pads), for `rows` x `columns`
-        convolution results, without results that no window reads.
+        """The area that the windows of `pool` read: pads around `rows` x `columns` convolution results, of which the
+        last ones are left out if no window reads them. If `pool` is None: all results, without pads.
         """
         if pool is None:
             return Ring(shape=(rows, columns), top=0, left=0, rows=rows, columns=columns)

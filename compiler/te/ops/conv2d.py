@@ -28,9 +28,9 @@ from .convolution import Convolution
 class Factors:
     """The factors of a convolution's products, where they are not simply activations and constant weights.
 
-    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci], with `tiles` tiles for each block of channels, of
-    which the first OB are used. `zero_points` are subtracted from X and W. `last_columns`: for the last block of
-    channels only that many of the kernel's first columns are multiplied (None: all).
+    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]; for each block of channels the first OB of the
+    `tiles` tiles are used, one for each block of filters. `zero_points` are subtracted from X and W. `last_columns`: in
+    the last block of channels, only the first `last_columns` columns of the kernel are multiplied (None: all).
     """
 
     tiles: int | None = None

@@ -22,12 +22,13 @@ class Filters:
     """The weights of a depthwise convolution, one filter a channel, and the window positions that are multiplied at
     once.
 
-    By default W is int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of tile t // co, T =
-    ceil(KH * KW / co); lanes of a row are channels. If `shared`, W is int8[1, 1, co, ci], whose row 0 serves every
-    position of every channel block (an average pool's ones).
+    By default W is int8[CB, T, co, ci], T = ceil(KH * KW / co): row t % co of tile t // co holds the weights of the
+    window's position t = kh * KW + kw, one for each of ci channels. If `shared`, W is int8[1, 1, co, ci], whose row 0
+    holds the weights of every position of every channel block (an average pool's ones).
 
     With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over groups and t inside a
-    group: row (kh * count + g) * TAPS + t holds the weight of column g * step + t. If `shared`, W has only kh = 0.
+    group: row (kh * count + g) * TAPS + t holds the weights of column g * step + t. If `shared`, W has only the rows of
+    kh = 0, which serve every kh.
 
     With a `sweep` too (operations that multiply several rows of the window at once), W is int8[CB, T, max(ci, co),
     min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`.
@@ -39,8 +40,8 @@ class Filters:
     sweep_rows: int = 0
 
     def rows_apart(self, rows: int) -> int:
-        """Number of kernel rows for which weights are stored, if all `rows` kernel rows have equal weights: 1, which
-        all share, but `rows` with a sweep (operations that multiply several kernel rows at once).
+        """Number of kernel rows whose weights are stored, if all `rows` kernel rows have equal weights: 1, or `rows`
+        with a sweep (operations that multiply several kernel rows at once).
         """
         return 1 if self.sweep is None else rows
 
@@ -63,9 +64,9 @@ def depthwise_conv2d(
 
     Parameters as in `conv2d` but for W, which `filters` describe; `placement` as in `conv2d`.
 
-    If co is r times ci, r rows of weights belong to one position of the window. If co is a part of ci, the sums have a
-    further dimension (loop q) behind the blocks, for the parts. Raises ValueError if there is not one filter a channel,
-    or if a window does not fit.
+    If co is r times ci, r rows of weights belong to one position of the window. If ci is r times co, a block of
+    channels is r vectors of co sums: the sums have a dimension for these vectors (loop q) after the blocks. Raises
+    ValueError if there is not one filter a channel, or if a window does not fit.
     """
     if not convolution.groups == convolution.channels == convolution.filters:
         raise ValueError("a depthwise convolution has one filter a channel")
@@ -152,8 +153,8 @@ def depthwise_conv2d(
 
 
 def _in_vectors(blocks: Blocks, window: Window) -> Window:
-    """The window with its columns counted in input vectors, `blocks.inputs` to a column of pixels. If that is more than
-    one, the kernel is widened to include the gaps of its dilated columns.
+    """`window` with columns counted in input vectors: a column of pixels is `blocks.inputs` vectors. If this number is
+    above 1, the result has no dilated columns; its kernel is wider and includes the gaps between them.
     """
     wide, (top, left, bottom, right) = blocks.inputs, window.pads
     if wide == 1:

@@ -55,13 +55,14 @@ def float_pool(
     counted: Pads = (0, 0, 0, 0),
     name: str = "pool",
 ) -> Program:
-    """Y = the greatest value or the average of each window, in float32; NaN in a window is its greatest value.
+    """Y = the greatest value or the average of each window, in float32; the greatest value is NaN if one value is.
 
     Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
     outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci. Positions
     outside X are ignored; a window entirely outside X (pads and dilations can cause one) has the maximum -inf. Averages
-    divide by the number of the window's positions inside X enlarged by `counted` (top, left, bottom, right): the
-    model's pads for ONNX's count_include_pad, else zeros. If this number is 0, the average is NaN. Intermediates:
+    divide by the number of window positions that are in X or in a border of `counted` (top, left, bottom, right) rows
+    and columns around X: the model's pads for ONNX's count_include_pad, else zeros. If the number is 0, the average is
+    NaN. Intermediates:
     `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y, pool.x, pool.j,
     pool.kh, pool.kw); loops n, y, x, j around the statement "post" follow. Raises ValueError if the window does not
     fit.
@@ -93,8 +94,8 @@ def pooled(
 ) -> Program:
     """Y = `finish`(sum or maximum over a window of X, row of Y, column of Y). Sums and maxima are in `dtype`.
 
-    X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside` is one more parameter. Intermediates
-    and loops are as in `float_pool`.
+    X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside`: a further parameter of the program.
+    Intermediates and loops are as in `float_pool`.
     """
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)

@@ -25,8 +25,8 @@ class Depth:
     """The order of a sum over channels and taps: channel blocks of `block`, tap rows, tap columns, channels of a block.
 
     A step is `block` products with one tap, whose input position is computed once for all of them. Channel blocks are
-    outermost, so that all taps of a block read the same input from a cache, and so that a step beyond the last one
-    reads channels outside of X.
+    outermost for two reasons: all taps of a block read the same input from a cache; and steps beyond the last one, in
+    a loop whose extent is rounded up, read channels outside of X, which are zeros.
     """
 
     channels: int

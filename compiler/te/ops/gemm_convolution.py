@@ -134,7 +134,7 @@ def phase_products(shape: Convolution, block: int = 1) -> tuple[PhaseProduct, ..
 def gemm_convolution(
     shape: Convolution, *, block: int = 1, epilogue: Epilogue | None = None, name: str | None = None
 ) -> Program:
-    """Y = epilogue(sum over the window and the group's channels of W * X) in float32; X reads 0 outside.
+    """Y = epilogue(sum over the window and the group's channels of W * X) in float32; outside X are zeros.
 
     Parameters, in this order, with C and M the channels and filters of a group: X [batch, groups, C, height, width], or
     [batch, groups, C, height * width] if pointwise and not transposed; W{tag} for each of `phase_products` that has

@@ -26,7 +26,7 @@ def int8_table(*, size: int, name: str = "int8_table") -> Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A tensor in blocks of channels: `blocks` blocks of `block` channels."""
+    """An input of a kernel that joins channels: a tensor in `blocks` blocks of `block` channels."""
 
     blocks: int
     block: int
@@ -47,7 +47,8 @@ class Run:
 def whole_runs(
     sources: Sequence[Pair], channels: Sequence[int], blocks: Sequence[int], block: int
 ) -> tuple[Run, ...] | None:
-    """The moves of whole blocks that make an output in blocks of `block`; None if the output needs parts of blocks.
+    """The moves of whole blocks that make an output in blocks of `block`; None if an output block is not one whole
+    block of a part (an input).
 
     Output channel c is channel `sources`[c][1] of part `sources`[c][0]. `channels`, `blocks`: number of channels and
     block size of each part. The lanes beyond the channels of a last block are zero in all tensors.
@@ -76,7 +77,7 @@ def int8_blocks(
     runs: Sequence[Run],
     name: str = "int8_blocks",
 ) -> Program:
-    """Y = the blocks of the parts that `runs` name, for images of `plane` positions.
+    """Y = the blocks of the inputs `parts` that `runs` select, for images of `plane` positions.
 
     Parameters uint8 X0, X1, … [batch, blocks of the part, plane * block] and Y [batch, blocks of all runs, plane *
     block]. Loops n.i, o.i, d.i around the statement "move.i" for run i.

@@ -31,8 +31,8 @@ def int8_average_pool(
 ) -> Program:
     """Y = requantize(bias + sum over the window, S[y, x]), with a scale for each output position.
 
-    Parameters X, S float32 [OH, OW], Y; X, Y and the statements are as in `int8_max_pool`. X reads `pad_value`, a uint8
-    activation, outside. `bias` is int32; `post` has the zero point and limits of the result.
+    Parameters X, S float32 [OH, OW], Y; X, Y and the statements are as in `int8_max_pool`. Positions outside X read as
+    `pad_value`, a uint8 activation. `bias` is int32; `post` has the zero point and limits of the result.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
     scales = Buffer(name="S", shape=window.outputs(*shape[1:3]), dtype=DType.FLOAT32)

@@ -19,11 +19,12 @@ Shape = tuple[int, ...]
 def int8_positions(
     parts: Sequence[Shape], result: Shape, *, fill: int, name: str = "int8_positions"
 ) -> Program:
-    """Y[n, o, p] = position I[n * positions + p] of the parts, or `fill`, a uint8 activation, see `graph.Positions`.
+    """Y[n, o, p] = channel block o of the inputs at position I[n * P + p], or `fill`; see `graph.Positions`.
 
-    `parts` and `result` are shapes [batch, blocks, height, width, block]. Parameters uint8 X0, X1, ... and Y, all with
-    height and width merged, and before Y int64 I [batch * positions of Y]: an index into the positions of all images of
-    all parts, one part after the other, or -1 for `fill`. Loops n, o, p, j around the statement "move".
+    `parts` (the inputs) and `result` (Y) are shapes [batch, blocks, height, width, block]; P is height * width of Y.
+    Parameters uint8 X0, X1, ... and Y, all with height and width merged, and before Y int64 I [batch * P]: an index
+    into the positions of all images of X0, then of X1 and so on, or -1 for `fill`, a uint8 activation. Loops n, o, p,
+    j around the statement "move".
     """
     batch, blocks, oh, ow, block = result
     places = oh * ow

@@ -33,7 +33,7 @@ def patch_conv2d(
     W is int8[OB, KB, co, ci], its byte k = kh * KW * C + kw * C + c in vector k // ci. Intermediates: `patches`
     (statement "patch", loops patch.n, patch.b, patch.y, patch.x; image n is row n % B of batch block n // B) and `acc`
     (statement "conv", reduction loops conv.t where an output reads several patches, conv.kb, conv.k). Where columns
-    share patches, conv.x and x count patches, conv.xi and xi the columns of one, and `acc` has a dimension for these.
+    share patches, conv.x and x count patches, conv.xi and xi the columns of a patch, for which `acc` has a dimension.
     `pool` as for `conv2d`. Raises ValueError for dilations, a window that does not fit, or columns that share patches
     with a pool behind them.
     """

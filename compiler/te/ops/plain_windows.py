@@ -80,7 +80,7 @@ def plain_transposed(
     *,
     name: str = "plain_transposed",
 ) -> Program:
-    """Y[n, g, o, i * stride + k * dilation - before…] sums all X[n, g, c, i…] * W[g, c, o, k…]; 0 without any.
+    """Y[n, g, o, p…] = sum of X[n, g, c, i…] * W[g, c, o, k…] over c, i, k with p = i * stride + k * dilation - before.
 
     Parameters X [batch, groups, channels of a group, *sizes], W [groups, *weight] with `weight` (channels of a group,
     filters of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Intermediate `whole`: Y before the

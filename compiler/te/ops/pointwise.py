@@ -70,7 +70,7 @@ def elementwise(
     T int8[256]. Parameters and intermediate are otherwise those of `max_pool`.
 
     With bias 0, scale 1 and zero point 0 requantization does not change X. `strides` selects every n-th row and column
-    of X, `placement.area` a part of the selected ones; else `placement` is as for `max_pool`.
+    of X, `placement.area` a part of the selected positions; else `placement` is as for `max_pool`.
     """
     window = Window(kernel=(1, 1), strides=strides)
     return _widened(name, blocks, sizes, window, pad_value=0, post=post, pool="max", placement=placement)

@@ -61,11 +61,11 @@ def product(
 ) -> Program:
     """Y = epilogue(X @ W) for every matrix of a batch; batch dimensions broadcast as by numpy's matmul.
 
-    Parameters X and W as in `Matrices`, B [columns] with a bias, R like Y with an operand, Y [*BY, rows, columns]. BY,
-    (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the shapes `beside`, which broadcast against
-    the result's batch; a product without a batch has no such dimensions. Intermediate: `sum` like Y in the type of the
-    sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j around the statement
-    "post" follow. The epilogue is computed in float32 if Y is a float.
+    Parameters X and W as in `Matrices`, B [columns] if the epilogue adds a bias, R, of Y's shape, if it adds an
+    operand, Y [*BY, rows, columns]. BY, (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the
+    shapes `beside`, which broadcast against the result's batch (empty if all these are). Intermediate: `sum`
+    like Y in the type of the sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j
+    around the statement "post" follow. The epilogue is computed in float32 if Y is a float.
 
     With `staged`, the sum's statement and loops are called "gemm" and it reads copies `a` of X and `b` of W: in their
     own layout ("as they lie"), or ("by depth") `b` is always [*BW, depth, columns] (of a transposed W in loops b.b0, …,
@@ -131,10 +131,10 @@ def tensor_product(
 ) -> Program:
     """A `product` for tensor cores, staged in the layout of its factors, with exact products and wide sums.
 
-    Factors are of type `dtype` (those of W of `weight_dtype` if given). Float factors are summed in float32 (float32
-    ones are first rounded to tf32, see `round_factors`), integers in int32, which wraps. `output` is the type of Y: by
-    default the type of the sums; or a float type, rounded to nearest; or int32 for sums of integers without epilogue.
-    Raises ValueError for a combination of types and epilogue that is not supported.
+    Factors are of type `dtype` (for W: `weight_dtype`, if given). Products of floats are summed in float32 (float32
+    factors are first rounded to tf32, see `round_factors`), products of integers in int32, which wraps. `output` is the
+    type of Y: by default the type of the sums; or a float type, rounded to nearest; or int32 for sums of integers
+    without epilogue. Raises ValueError for a combination of types and epilogue that is not supported.
     """
     weight_dtype = weight_dtype or dtype
     total = DType.INT32 if dtype.is_integer else DType.FLOAT32

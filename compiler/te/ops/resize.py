@@ -19,8 +19,8 @@ Rounding = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisTable:
-    """For each output along an axis the index of its `first` input element (int64) and the `weight` of the next one
-    (float32).
+    """For each output along an axis the index of its `first` input element (int64) and the `weight` of the next
+    input element (float32).
     """
 
     first: np.ndarray

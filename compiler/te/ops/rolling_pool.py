@@ -73,10 +73,10 @@ def patch_conv2d_pool(
     `patches` as in `patch_conv2d`, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r
     + top) % ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least
     int32. Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o,
-    conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
+    conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over a patch's columns.
 
-    If `patches.ring` is not None, patches are in a ring of that many rows too, and conv.y gathers the one row that it
-    needs beyond the rows of the step before (statement "patch"); rows of the first step are gathered before ("ahead").
+    If `patches.ring` is not None, patches are in a ring of that many rows too: statement "ahead" gathers the first
+    `layout.reach` rows of patches before loop ty, and statement "patch" one further row in each iteration of conv.y.
     """
     blocks, convolution, patch_rows = patches.blocks, patches.convolution, patches.ring
     batch, filters = convolution.batch, convolution.filters
@@ -165,7 +165,7 @@ def _members(group: Var, blocks: int, most: int) -> Expr:
 def _fill(
     acc: Buffer, name: str, rows: tuple[int, int], filters: int, columns: tuple[int, int], width: int
 ) -> Stmt | None:
-    """Fills ring rows and columns from first to last (exclusive) with the least int32, for every filter block."""
+    """Fills ring `rows` and `columns`, each as (first, end), with the least int32, for every filter block."""
     if rows[0] >= rows[1] or columns[0] >= columns[1]:
         return None
     y, o, x, b, j = (Var(f"{name}.{v}") for v in ("y", "o", "x", "b", "j"))
@@ -175,7 +175,7 @@ def _fill(
 
 
 def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) -> Stmt:
-    """Fills the rows of the last window below the last convolution row: `stride` - `added` ring rows from `first`."""
+    """Fills `stride` - `added` ring rows from `first` on with the least int32: rows below the last convolution row."""
     y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
     fill = Assign.to("border.bottom", acc[(first + y) % ring.rows, x, b, j], Const(INT32_MIN, DType.INT32))
     extents = (stride - added, ring.filters * ring.width, *acc.shape[2:])

@@ -62,9 +62,9 @@ def gather_nd(
 ) -> Program:
     """Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b; ONNX's GatherND.
 
-    Parameters X of `shape`, its batch dimensions merged into one, its axes without an index into another; I int64
-    [batch, rows, depth], Y [batch, rows, rest]. Negative indices count from the end; an index outside an axis reads the
-    element at the nearer end. Raises ValueError for shapes that do not match.
+    Parameters X of `shape`, with the batch dimensions merged into one, and the axes without an index into one more; I
+    int64 [batch, rows, depth], Y [batch, rows, rest]. Negative indices count from the end; an index outside an axis
+    reads the element at the nearer end. Raises ValueError for shapes that do not match.
     """
     depth = indices[-1]
     if batch + depth > len(shape) or shape[:batch] != indices[:batch] or batch >= len(indices):

@@ -47,7 +47,9 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     width, height = y.shape[-1], y.shape[axis]
 
     def place(row: Expr, column: Expr) -> dict[str, Expr]:
-        """Loop values at an element of the tile: `row` along the output's last axis, `column` along the input's."""
+        """The value of each loop's variable, by name, at an element of the tile: `row` along the output's last axis,
+        `column` along the input's last axis.
+        """
         at: dict[str, Expr] = {loop.name: loop.var for loop in chain}
         at[chain[-1].name] = along * SIDE + row
         at[chain[axis].name] = across * SIDE + column

@@ -108,13 +108,13 @@ def winograd_conv2d(
 ) -> Program:
     """Y = epilogue(convolution of X with 3 x 3 taps) in float32 by tiles of m x m outputs.
 
-    Parameters X [batch, channels, height, width], W [n * n, channels, filters] (`transformed_weights`), B [filters]
-    with a bias, R like Y with an operand, Y [batch, filters, OH, OW]. P: number of tiles of all images, rounded up to a
-    multiple of `ALIGNED`. Stages: loops input.c, input.p transform a tile of the input (copy "tile", statements
-    "input.rows", "input.columns") into `transformed` [n * n, channels, P]; the stages of `GatheredProduct` compute
-    `products` [n * n, filters, P]; loops output.f, output.p transform a tile's products ("output.load", "output.rows",
-    "output.columns"), and loops y, x around the statement "store" write Y. Raises ValueError for another m than in
-    `OUTPUTS`, unless `suits_winograd`, or if the window does not fit.
+    Parameters X [batch, channels, height, width], W [n * n, channels, filters] (`transformed_weights`), B [filters] if
+    the epilogue adds a bias, R, of Y's shape, if it adds an operand, Y [batch, filters, OH, OW]. P: number of tiles of
+    all images, rounded up to a multiple of `ALIGNED`. Stages: loops input.c, input.p transform a tile of the input
+    (copy "tile", statements "input.rows", "input.columns") into `transformed` [n * n, channels, P]; the stages of
+    `GatheredProduct` compute `products` [n * n, filters, P]; loops output.f, output.p transform a tile's products
+    ("output.load", "output.rows", "output.columns"), and loops y, x around the statement "store" write Y. Raises
+    ValueError for another m than in `OUTPUTS`, unless `suits_winograd`, or if the window does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")

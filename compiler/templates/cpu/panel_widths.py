@@ -1,8 +1,8 @@
 """Sharing of packed weights among products with different numbers of rows, for networks compiled for many lengths.
 
 A product's weights are packed in panels as wide as a tile, and the best tile depends on the number of rows. Among tiles
-that are nearly as fast as the best, one is chosen whose width is that of panels in which the weights are already packed
-for another length.
+that are nearly as fast as the best, a tile is chosen that is as wide as panels in which the weights are already packed
+for a product with another number of rows.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """The loops over a part's terms that have one iteration. No condition contains their variables, so both the nest
-    that starts sums and the nest that adds terms have them.
+    """The loops in `own` (over the terms of one partial sum) that have a single iteration. No condition contains their
+    variables, so that both the nest that initializes sums and the nest that adds terms contain these loops.
     """
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 

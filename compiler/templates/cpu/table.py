@@ -1,7 +1,7 @@
 """The table of templates for processors. An entry imports its template only when a network has a workload for it.
 
-Schedules are for networks, with one thread or many. Without knob values they use the template's defaults for many
-threads; a template's `choice` is the default for one thread, with which candidates are compared.
+Schedules are for networks, with one thread or many. A schedule without knob values uses the template's default for many
+threads. A template's `choice` is its default for one thread; a tuner compares candidates with this default.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ operators without a name of their own.
 class SketchCpu:
     """A workload for any tensor expression, scheduled by sketch rules (rules that generate schedules).
 
-    Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
-    ahead, in the order of the parameters.
+    The expression's parameters are float32; it writes only the last parameter. `constants`: names of parameters that
+    may be packed ahead, in the order of the parameters.
     """
 
     template: Literal["sketch_cpu"] = "sketch_cpu"

@@ -48,8 +48,8 @@ def array_space(
     """The knob space of a layer on the array.
 
     `levels`: innermost loop levels at which data and weights may be filled. `cost`: the template's cost model.
-    `chunks`: axes that cut the reduction. The space's lower bound in cycles is the larger of `products` (array
-    operations) and the bus beats loaded (`loaded`) and stored.
+    `chunks`: axes that cut the reduction. The space's lower bound in cycles is the larger of `products` (number of
+    array operations) and the bus beats of loads (`loaded`) and stores together.
     """
     return tile_space(
         config,
@@ -81,8 +81,8 @@ def window_fill(
     blocks: np.ndarray,
     reads_all_blocks: bool,
 ) -> BufferFill:
-    """The fills of the input scratchpad with padded images. If it is filled for each chunk of the reduction, a fill has
-    only the inputs of the chunk's part of the window.
+    """The fills of the input scratchpad with padded images. Where each chunk of the reduction has a fill of its own,
+    the fill has only the inputs for the chunk's part of the window.
 
     `blocks`: input blocks of a fill. `reads_all_blocks`: every tile of output blocks reads all input blocks. Size and
     traffic are 0 if the inputs are in the chain memory (on-chip memory for tensors between layers).

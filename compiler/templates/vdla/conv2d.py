@@ -63,7 +63,7 @@ def _weight_tiles(shape: LayerShape) -> int:
 
 
 def _whole_products(workload: Workload, shape: LayerShape) -> float:
-    """Number of products (input vector x weight tile) in the layer; one that takes several operations counts once."""
+    """Number of products (input vector x weight tile) in the layer; a product in several operations counts once."""
     last = workload.last_vectors
     missing = 0 if last is None else shape.taps - last
     return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
@@ -77,9 +77,9 @@ def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Average and largest number of array operations that multiply a vector by a weight tile. It is more than one on
-    machines that fold, whose array has fewer columns than a tile. If the weights are activations, every part of a tile
-    takes an operation.
+    """Average and largest number of array operations for the product of a vector and a weight tile: above 1 on machines
+    that fold, whose array has fewer columns than a tile. Parts of a tile without weights take no operation, unless the
+    weights are activations.
     """
     if workload.own_weights or config.tile_parts == 1:
         return float(config.tile_parts), config.tile_parts

@@ -193,10 +193,10 @@ def store_cycles(
 ) -> np.ndarray:
     """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
-    The result is the largest of three: `reads`, the bus, and the latency of bursts. Each row of a tile narrower than
-    the output is a burst, and so is each position of a block whose vectors are not all stored. Each instruction also
-    takes `store_latency`; the next instructions overlap with it unless they have operands: instructions with operands
-    wait for each other, and each for its first operand.
+    The result is the largest of three: `reads`, the bus, and the latency of bursts; plus cycles for each instruction.
+    Each row of a tile narrower than the output is a burst, and so is each position of a block whose vectors are not all
+    stored. Instructions with operands add their whole latency, because each waits for the end of the one before it and
+    for its first operand; other instructions overlap and add a few cycles.
     """
     memory, beyond = config.memory, vector_store_latency(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]

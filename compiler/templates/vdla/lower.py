@@ -175,7 +175,7 @@ def choose_points(
 
     Kernels whose knobs may come from tuning records use the node's `settings`. Other kernels use the values of the same
     node in `measured` (`node_points`), else the template's default, computed once for equal workloads, with at most
-    `virtual_threads` copies of a buffer. Raises UnfitNodeError.
+    `virtual_threads` copies of a buffer. Raises UnfitNodeError for a node whose smallest tile does not fit.
     """
 
     @cache

@@ -1,10 +1,10 @@
 """A product (1x1 convolution) and the normalization of its result as one program: while the array sums a tile of
 positions, the store unit normalizes an earlier tile.
 
-A tile's sums are stored as int8 in DRAM, where other nodes also read them. One iteration of the pipelined loop
-later they are loaded into the input scratchpad and multiplied by the unit matrix into accumulators: row statistics must
-read the stored int8 values. In the third iteration they are normalized, so that no unit waits for another one within an
-iteration. Weights are loaded once: before all tiles, or chunk by chunk with the first tile.
+A tile's sums are stored as int8 in DRAM, where other nodes also read them. In the next iteration of the pipelined loop
+the stored values are loaded into the input scratchpad and multiplied by the unit matrix into accumulators, because row
+statistics must be of the stored int8 values. In the third iteration these accumulators are normalized. So no unit waits
+for another one within an iteration. Weights are loaded once: before all tiles, or chunk by chunk with the first tile.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def loads_ahead(config: Config, rows: Any) -> Any:
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """Number of a tile's `chunks` whose inputs are loaded before the stored sums of the previous iteration of the
-    pipelined loop are loaded back, because these take time to arrive in DRAM.
+    """Number of a tile's `chunks` whose inputs an iteration of the pipelined loop loads first. The sums of the previous
+    tile are loaded back only after these chunks, because stored sums take time to arrive in DRAM.
     """
     return np.maximum(1, chunks * 3 // 4)
 

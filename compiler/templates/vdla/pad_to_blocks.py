@@ -164,8 +164,8 @@ def _channel(group: Group, side: int) -> int:
 def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
     """The int8 value in the spare lanes (lanes without a channel) of the last block of tensor `name`; None if unknown.
 
-    It follows from the node that produces the tensor: weights, biases and the row terms of softmax and normalizations
-    are 0 in spare lanes.
+    The value follows from the node that produces the tensor: weights, biases and the row terms of softmax and
+    normalizations are 0 in spare lanes.
     """
     maker = rewrite.makers.get(name)
     match None if maker is None else maker.operator:

@@ -71,11 +71,11 @@ def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
 def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
-    """The patch layout for computing the output row by row, `columns` outputs at a time and `filters` blocks of filters
-    at a time; and the number of rows in the ring buffer of patches. None instead of a number: there is no ring, each
-    window is a patch of its own, and the patches of a piece of a row are loaded when it is computed.
+    """(patch layout, number of rows in the ring buffer of patches) for computing the output row by row, `columns`
+    outputs and `filters` blocks of filters at a time.
 
-    Patches that several outputs share need a ring of whole rows.
+    Patches that several outputs share need a ring of whole rows. Without shared patches there is no ring (None): each
+    window is a patch of its own, and the patches of `columns` outputs are loaded when these outputs are computed.
     """
     shape = LayerShape.of(config, workload)
     groups = ceil_div(shape.output_blocks * shape.vectors, filters)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """The workload of one kernel of a max-pool, which computes one output vector of each block of channels. On machines
-    whose blocks have several output vectors, the pool takes as many kernels.
+    """The workload of one kernel of a max-pool, which computes one output vector of each block of channels. A max-pool
+    takes one kernel for each output vector of a block.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def position_kernels(config: Config, legalized: Legalized, node: Node, operator: Positions) -> list[Kernel]:
-    """Kernels that copy rectangles of positions with equal steps, until each image's output is covered; the first
-    channel copied begins a block.
+    """Kernels that copy rectangles of positions with equal steps; together they cover the output of each image. The
+    copied channels (`operator.channels`) must begin at a block boundary.
 
     Raises NodeError for several images on a machine with `batch` > 1, where the vectors of images alternate in memory,
     and for too many kernels.
@@ -116,8 +116,8 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """Converts a rectangle of positions into one copy. If its steps are no strides of rows and columns in a plane, each
-    of its rows becomes a copy.
+    """Converts a rectangle of positions into one copy or, if one copy cannot have the rectangle's steps (`_spread`),
+    into one copy for each of its rows.
 
     `start`: first source position in the source's plane; `planes`: positions of an output and of a source plane.
     """

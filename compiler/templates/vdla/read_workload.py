@@ -18,7 +18,7 @@ from .workload import CHAINED, UNRECORDED, Workload
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
     """The workload described by `value`, an output of `Workload.to_dict`.
 
-    Raises WorkloadError for any other value, and for the workloads for which `checked` raises it.
+    Raises WorkloadError for any other value, and for a workload that `checked` rejects.
     """
     names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, *UNRECORDED)]
     if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):

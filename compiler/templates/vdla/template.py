@@ -153,9 +153,9 @@ class Kernel:
     to its program's parameters. Its knobs depend on `workload` alone.
 
     `source`: the tensor expression, or the arguments to build it when needed. `recorded`: tuning records of the
-    workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: if
-    equal kernels run one after another, the workload of one kernel with all of their images; as the equal kernels
-    overlap in time, they use the knobs of this workload.
+    workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: for
+    one of several equal kernels, each for one image: the workload of a single kernel for all of these images. Equal
+    kernels overlap in time, so they use the knobs of that workload.
     """
 
     workload: Workload

@@ -31,7 +31,7 @@ CAPACITIES = frozenset(
     }
 )
 """Names of the memories whose limit on a tile is monotonic: the smallest use is that of a tile of one element, with
-fills in the innermost loop and one copy of each buffer. If that does not fit, no point of the space does.
+fills in the innermost loop and one copy of each buffer. If this tile does not fit, no point of the space fits.
 """
 
 
@@ -142,8 +142,8 @@ def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
     """The knobs of one point, whose loops over tiles are `tiles`; levels that the template lacks default to the
     innermost.
 
-    A window equal to the `kernel` becomes None. Of several levels with the same effect the same one is always taken
-    (`Tiles.effective`), so that points of equal effect yield the same program.
+    A window equal to the `kernel` becomes None. Levels with the same effect become the same level (`Tiles.effective`),
+    so that points of equal effect yield the same program.
     """
     levels = one_point({name: values.get(name, CHUNK) for name in ("data_level", "weights_level")})
     effective = tiles.effective(levels["data_level"], levels["weights_level"])

@@ -19,8 +19,8 @@ TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
 """Levels at which a buffer is filled: every chunk of the reduction, or every iteration of one of three tile loops."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
-"""Limits on the number of instructions of a candidate program: absolute, for each scratchpad fill that every program
-needs, and for each store that every program needs. The largest of the three applies (`most_instructions`).
+"""A candidate program may have as many instructions as the largest of: MOST_INSTRUCTIONS, LONGER for each scratchpad
+fill, and EACH_STORE for each store, that every program of the layer needs (`most_instructions`).
 """
 ALWAYS = 6
 """Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""
@@ -41,8 +41,8 @@ def _once_outermost_table(images: bool) -> np.ndarray:
     """For each order of loops and each set of loops that run once (as bits): the order with these loops moved
     outermost. An int table [order, set]; orders are indices of TILE_ORDERS.
 
-    With several `images`, the loop over images is inside of a first loop over output blocks, and the loops over
-    positions stay inside both.
+    With several `images`, the loop over images is between a first loop over output blocks and the loops over positions:
+    orders that begin with "o" then still begin with "o".
     """
 
     def arranged(text: str, once: int) -> str:
@@ -178,7 +178,7 @@ class Tiles:
 
 
 def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
-    """The orders (indices of TILE_ORDERS) with loops that run once moved outermost, canonically sorted."""
+    """The orders (indices of TILE_ORDERS) with loops that run once moved outermost, in the order of LETTERS."""
     once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
     return _ONCE_OUTERMOST[images > 1][order, once]
 

@@ -212,10 +212,10 @@ class LayerShape:
     """Sizes of a layer with a window, counted in a machine's blocks: `images` blocks of the batch, blocks of input and
     output channels, rows and columns of positions.
 
-    A position of an output block has `vectors` output vectors, some of which have no filters in the last block:
-    `filters` vectors of a position, over all blocks, are computed. `leading`: pads at the top and left. `operand`: the
-    store pipeline reads a second tensor shaped like the output. `kept`: the output goes to the chain memory (on-chip
-    memory that keeps a layer's output for the next layer).
+    A position of an output block has `vectors` output vectors; in the last block some vectors may have no filters.
+    `filters`: number of vectors with filters at a position, over all blocks; only these are computed. `leading`: pads
+    at the top and left. `operand`: the store pipeline reads a second tensor shaped like the output. `kept`: the output
+    goes to the chain memory (on-chip memory that keeps a layer's output for the next layer).
     """
 
     images: int

@@ -45,8 +45,8 @@ class Backend(Closing, ABC):
         """
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
-        """The results of `points` (candidates by their knob values), in the order of `points`. Raises the errors of
-        `finished`.
+        """The results of `points` (candidates by their knob values), in the order of `points`. Raises UserError and
+        BackendError, as `finished` does.
         """
         results = dict(self.finished(description, points))
         return [results[index] for index in range(len(points))]

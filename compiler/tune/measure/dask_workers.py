@@ -69,9 +69,9 @@ class MissingExtraError(UserError):
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:
     """Measures a chunk of trials on a worker; request and answer are JSON objects.
 
-    Request: {"package", "module", "task", "files", "points", "timeout"}. Answer: {"results": [...], "seconds": of all
-    results}; {"package", "host", "pid"} if the worker has another version of the package; {"missing": names} if the
-    task reads files that the worker lacks.
+    Request: {"package", "module", "task", "files", "points", "timeout"}. Answer: {"results": [...], "seconds": time of
+    all results together}; {"package", "host", "pid"} if the worker has another version of the package; {"missing":
+    names} if the task reads files that the worker lacks.
     """
     parts = json.loads(request)
     if parts["package"] != package_identity():
@@ -166,8 +166,8 @@ class DaskWorkers(Backend):
                 future.release()
 
     def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
-        """Sends the question `name` to the scheduler; returns its answer, by worker. Raises BackendError if the
-        scheduler does not answer.
+        """Calls the scheduler's remote function `name`; returns its answer, a dictionary by worker. Raises BackendError
+        if the scheduler does not answer.
         """
         if self._client.status != "running":
             raise self._lost(batch)

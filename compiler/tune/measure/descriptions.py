@@ -61,7 +61,7 @@ def describe(target: Target, workload: Workload) -> dict[str, Any]:
 
 def modules_of(machines: Iterable[Config]) -> list[str]:
     """Names of the modules that define the custom instructions of `machines`, for a description's "imports". Raises
-    TaskError for an instruction that is defined in the script that runs, which other processes cannot import.
+    TaskError for an instruction that the running script itself defines: other processes cannot import it.
     """
     instructions = [item for machine in machines for item in machine.instructions]
     for item in instructions:
@@ -144,7 +144,7 @@ def _load_gpu(description: Description, kind: str) -> Measure:
 def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
     """The function that compiles candidates of a task on a GPU; `compile`: the compiler (None: that of the GPU's kind).
 
-    Raises the errors of `load`.
+    Raises UserError for an invalid description.
     """
     from .trial_cuda import compile_candidate
 
@@ -161,7 +161,7 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
 def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
     """The function that times candidates of a task on a GPU; `trials` opens a GPU by number.
 
-    Raises the errors of `load`.
+    Raises UserError for an invalid description.
     """
     match description:
         case {"device": int(ordinal), "folder": str(folder), **task} if task.keys() == _PARTS:

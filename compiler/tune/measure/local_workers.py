@@ -135,7 +135,9 @@ class LocalWorkers(Backend):
                     seat.expect(index)
 
     def _results(self, batch: _Batch) -> Iterator[tuple[int, Result]]:
-        """Waits for an answer, the end of a process or a time-out; yields the results that follow from it."""
+        """Waits for an answer, the end of a process or a time-out; yields (index, result) of each trial that this
+        completes.
+        """
         now = time.monotonic()
         busy = [seat for seat in self._seats if seat.owes]
         wait = min([PATIENCE, *(self._deadline(seat) - now for seat in busy)])

@@ -40,8 +40,8 @@ class NetworkTrials:
         self.workloads, self.key = network.workloads, network.key
 
     def place(self, node: str) -> dict[str, Any]:
-        """JSON description of the node `node` as a layer of this network: the key of its records in tuning logs of
-        trials that simulate the whole network.
+        """The workload in tuning records of trials that change `node` and simulate the whole network: the node's
+        workload, extended by the node's name and the network's key (JSON object).
         """
         return place_of(self.workloads[node], self.key, node)
 
@@ -55,9 +55,9 @@ class NetworkTrials:
 
     @property
     def bound_cycles(self) -> float:
-        """Lower bound on the network's cycles: the sum of its nodes' bounds. A node's bound is the lower bound of its
-        knob space (cycles for the array operations of whole blocks, and for the bytes that every program moves) or,
-        without such a space, its roofline.
+        """Lower bound on the network's cycles: the sum of its nodes' bounds. The bound of a node with knobs is the
+        floor of its knob space (cycles for the array operations of whole blocks, and for the bytes that every program
+        moves); the bound of another node is its roofline.
         """
         graph, config = self._network.legalized.graph, self._network.config
         return sum(
@@ -79,8 +79,8 @@ class NetworkTrials:
         return program, simulate(program.config, program.instructions, program.image, data=False)
 
     def alone(self, node: str, values: Values | None) -> float:
-        """The cycles of the kernel of `node`, run alone and simulated for timing only: of that kernel to which the
-        node's tuning records apply. Infinite for knobs that do not work.
+        """Simulated cycles of one kernel of `node` without the rest of the network: the kernel to which the node's
+        tuning records apply. Infinite if the kernel cannot be compiled or run with these knobs.
 
         `values`: the knobs (None: the template's default). The lowered kernel is cached for the network.
         """
@@ -92,8 +92,8 @@ class NetworkTrials:
             return math.inf
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
-        """The network's cycles with `settings`, except that `node` has the knobs `values`; a failed trial if they do
-        not work.
+        """The network's cycles with `settings`, except that `node` has the knobs `values`; a failed trial if the
+        network cannot be compiled or run with them.
         """
         started = time.thread_time()
         changed = {name: item for name, item in settings.items() if name != node}

@@ -78,7 +78,9 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
 
 
 def target_from_dict(values: dict[str, Any]) -> CpuTarget:
-    """The CpuTarget of a JSON object from `dataclasses.asdict`. Raises ValueError for any other object."""
+    """The CpuTarget with the fields `values`, a JSON object made by `dataclasses.asdict`. Raises ValueError for any
+    other object.
+    """
     if values.keys() != {field.name for field in fields(CpuTarget)}:
         raise ValueError("this is no description of a processor")
     level1, level2 = values["cache_bytes"]
@@ -94,7 +96,9 @@ def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def _time(bound: BoundKernel, budget: float) -> float:
-    """The median of the thread CPU seconds of one run; the run that checked the results is not counted."""
+    """The median of the thread CPU seconds of one run; `budget`: seconds for all runs together. The run that checked
+    the results is not counted.
+    """
     begin = time.thread_time()
     bound()
     once = max(time.thread_time() - begin, 1e-7)

@@ -108,7 +108,8 @@ class DeviceTrials:
         self._failed: str | None = None
 
     def task(self, target: GpuTarget, workload: CudaWorkload, folder: Path) -> Measure:
-        """The function that checks and times the workload's candidates in `folder`; the reference is computed first.
+        """The function that checks and times the workload's candidates in `folder`; the reference results are computed
+        first.
 
         Raises DeviceError for a device that cannot run code for `target`.
         """
@@ -134,7 +135,9 @@ class DeviceTrials:
         folder: Path,
         values: Values | None,
     ) -> Result:
-        """Checks and times a candidate; the cost of the result is the median seconds of a run."""
+        """Checks and times the candidate `values` in `folder`: its results for `arrays` are compared with `reference`
+        (`results_obstacle`, with `tolerance`). The cost of the result is the median seconds of a run.
+        """
         if self._failed is not None:
             # A device stays broken for the whole process; the parent starts a new process.
             raise SystemExit(f"the device failed before: {self._failed}")
@@ -184,8 +187,8 @@ def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
 
 
 def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
-    """The target, of a kind of GPU, that a JSON object from `dataclasses.asdict` describes. Raises ValueError for any
-    other object.
+    """The target of this kind of GPU with the fields `values`, a JSON object made by `dataclasses.asdict`. Raises
+    ValueError for any other object.
     """
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:

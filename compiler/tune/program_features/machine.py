@@ -191,7 +191,9 @@ def _register(
 
 
 def _add(total: list[int], config: Config, moved: Runs) -> None:
-    """Adds the bytes, beats and runs of `moved` to `total`; every run is counted from its first bus word."""
+    """Adds the bytes, bus beats and runs of `moved` to the three numbers in `total`. A run takes a beat for each bus
+    word that contains some of its bytes.
+    """
     start, runs, length, pitch = moved
     bus = config.memory.bus_bytes
     number = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)

@@ -199,7 +199,7 @@ def touched_elements(
 
 
 def run_length(region: Region, extents: Mapping[str, int]) -> int:
-    """Number of contiguous elements, in the memory layout of its buffer, that one run of `region` has; `extents`:
+    """Length, in elements, of the contiguous runs of which `region` consists in its row-major buffer. `extents`:
     iterations of the loops whose variables occur in the region's sizes.
     """
     run = 1

@@ -192,8 +192,8 @@ def _batch(
     trials at their indices; None if the recorded trials cannot be part of this batch.
 
     Batches are always whole, so that a longer run begins like a shorter one. Only the `last` batch with recorded trials
-    may be incomplete: if an earlier batch is, lines of the file of records were lost, and its missing trials may be
-    recorded under other numbers. `seed` and `turn` seed the random proposals.
+    may be incomplete. A trial that is missing from an earlier batch means that lines of the file of records were lost,
+    and that the trial may be recorded under another number. `seed` and `turn` seed the random proposals.
     """
     known = {index: tuned.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:

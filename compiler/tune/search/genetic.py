@@ -60,7 +60,9 @@ class GeneticSearch:
         return np.concatenate([*found, random_new(space, generator, missing, taken)])
 
     def _parents(self, history: History, born: int) -> np.ndarray:
-        """The last complete generation and the elites before it, the best first."""
+        """The last complete generation and the elites before it, the best first. `born`: number of trials in all
+        complete generations.
+        """
         ranks = np.argsort(history.costs[:born], kind="stable")
         last = ranks[ranks >= born - self.population]
         elites = ranks[ranks < born - self.population][: self.elites]

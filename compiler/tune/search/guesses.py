@@ -19,10 +19,10 @@ from .walks import Evolution, walk_starts
 RANDOM = 2
 """Number of random trials at the start of a search: with fewer there would be nothing to compare."""
 SHARE = 0.125
-"""Share of a batch that follows the estimate once there is a model."""
+"""Share of a batch that is chosen by the template's cost estimate once there is a trained model."""
 STARTS = 1024
-"""Number of starting points of the walk that looks for points with low estimates. It is large, since there may be no
-path of legal points from a start to a good point.
+"""Number of starting points of the walk that looks for points with low cost estimates. It is large, since there may be
+no path of legal points from a start to a good point.
 """
 DIVERSITY = 1.0
 """Weight of the points' distances from each other, against their scores, when this file selects points with
@@ -33,7 +33,8 @@ DIVERSITY = 1.0
 def first_points(
     space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
 ) -> np.ndarray:
-    """The first `count` points [count, axes] of a search: RANDOM random ones, then points with low estimates.
+    """The first `count` points [count, axes] of a search: RANDOM random ones, then points to which the template gives
+    low cost estimates. `measured`: the points of `history`.
 
     Without an estimate all points are random. Returns fewer only if there are no more new points.
     """
@@ -47,8 +48,8 @@ def first_points(
 
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
-    """Number of points in a batch of `count` that follow the template's estimate although there is a trained model; 0
-    if the template has no estimate.
+    """Number of points in a batch of `count` that the template's cost estimate chooses although there is a trained
+    model; 0 if the template has no estimate. `measured`: the points of `history`.
     """
     if not measured.estimated:
         return 0
@@ -64,7 +65,8 @@ def best_guesses(
     count: int,
     candidates: Candidates | None = None,
 ) -> Candidates:
-    """Up to `count` new points with low estimates, different from each other and from the points `known`.
+    """Up to `count` new points with low cost estimates of the template, different from each other and from the points
+    `known`.
 
     Once there are measurements, they are chosen from `candidates`, the points that a walk guided by the cost model has
     visited. Before that, or without `candidates`, a walk guided by the estimate from `STARTS` points finds them.
@@ -89,11 +91,11 @@ def with_guesses(
     guesses: int,
     count: int,
 ) -> np.ndarray:
-    """A batch of `count` points [count, axes]: points `chosen` by the model, `guesses` points with low estimates, and
-    random ones.
+    """A batch of `count` points [count, axes]: points `chosen` by the model, `guesses` points with low cost estimates
+    of the template, and random ones.
 
-    Returns fewer only if there are no more new points. `candidates`: all points that the walk guided by the model
-    visited.
+    Returns fewer only if there are no more new points. `measured`: the points of `history`. `candidates`: all points
+    that the walk guided by the model visited.
     """
     known = join([measured, chosen])
     guessed = best_guesses(space, history, known, generator, guesses, candidates)

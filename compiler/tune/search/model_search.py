@@ -89,7 +89,9 @@ def _ranked(
 
 
 def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
-    """The history as a group of training samples; empty while fewer than two trials have succeeded."""
+    """The history as a group of training samples; empty while fewer than two trials have succeeded. `features`: float64
+    [n, f], of the history's n points.
+    """
     if np.isfinite(history.costs).sum() < 2:
         return ()
     return (Samples(features=features, costs=history.costs),)

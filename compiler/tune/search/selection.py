@@ -7,8 +7,8 @@ import numpy as np
 SHORTLIST = 512
 """Number of best-scored points among which a batch is selected."""
 FAR = 2.0
-"""Largest distance between two points: larger distances count as this one. The distance is a sum over axes with at most
-1 for each axis, so it reaches 2 if two axes differ by a factor of two.
+"""Limit of the distance between two points. A distance is the sum of the differences along the axes, each at most 1,
+which is a factor of two; so the limit is reached if two axes differ by a factor of two or more.
 """
 
 
@@ -17,10 +17,11 @@ def select_diverse(
 ) -> np.ndarray:
     """Indices [min(count, n)] of points at `places`, float64 [n, axes], chosen one by one for score and distance.
 
-    The distance is to the nearest point already chosen or at `measured` [m, axes]: the sum over axes of the logarithms
-    of the values' ratios, 1 at most each and FAR in all, relative to FAR. A distance of 1 is worth `diversity` standard
-    deviations of the best points' scores. (AutoTVM, Chen et al., NeurIPS 2018, section 3.3, counts different values
-    instead; but a point near a measured one costs about the same, independent of the model's prediction.)
+    The distance is to the nearest point already chosen or at `measured` [m, axes]. Places are base-2 logarithms of the
+    axes' values; the distance is the sum over axes of their differences, each at most 1, limited to FAR and divided by
+    FAR. A distance of 1 is worth `diversity` standard deviations of the best points' scores. (AutoTVM, Chen et al.,
+    NeurIPS 2018, section 3.3, counts different values instead; but a point near a measured one costs about the same,
+    independent of the model's prediction.)
     """
     order = np.argsort(-scores, kind="stable")[:SHORTLIST]
     if not len(order):

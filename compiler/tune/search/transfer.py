@@ -31,10 +31,10 @@ def samples_from(
 ) -> tuple[Samples, ...]:
     """Groups of samples from records of the same template on the same target, without records of `workload` itself.
 
-    Records of other targets, illegal points and groups with fewer than two legal points are skipped, and so are
-    workloads whose knobs differ from those of `workload`, because their features have another meaning. Records of
-    different versions of the compiler are different groups. With `read_of`, which returns the reader of a workload's
-    program features, features are those of `short_list.joined`.
+    Records of other targets, illegal points and groups with fewer than two legal points are skipped. Workloads whose
+    knobs differ from those of `workload` are skipped too: their features have another meaning. Records of different
+    versions of the compiler are different groups. With `read_of`, which returns the reader of a workload's program
+    features, features are those of `short_list.joined`.
     """
     own = Task(workload=workload.to_dict(), target=target.described)
     axes = [axis.name for axis in templates.space(target, workload).axes]

@@ -117,7 +117,7 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
     """Maps generated Verilog, flattened to one module first, so that optimization works across modules. This takes many
-    times as long as `map_verilog`, and the cache has no results that two designs share.
+    times as long as `map_verilog`, because no mapped module of another design can be taken from the cache.
     """
     text = whole(top, verilog)
     mapped = map_modules({top: text}, library, flatten=True, report=report)[top]

@@ -124,8 +124,8 @@ def _side_by_side(table: _Table, words: int, width: int, each: int) -> MacroFigu
 
 
 def _at(axis: tuple[int, ...], values: tuple[float, ...], x: float) -> float:
-    """Value at `x` by interpolation, linear in logarithms, between the two points around `x`; below the first point, by
-    extrapolation from the first two.
+    """Value at `x` of the curve through the points (`axis`, `values`): linear in logarithms between the two points
+    around `x`; below the first point, by extrapolation from the first two.
     """
     right = next((i for i, edge in enumerate(axis) if edge >= x), len(axis) - 1)
     right = max(right, 1)

@@ -282,12 +282,12 @@ def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
 
 
 def _unit(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
-    """The unit of the cell at path `where`, by the modules along the path."""
+    """The unit of the cell at path `where` in module `top`. `names`: result of `_instance_units`."""
     return unit_of_path(plain_path(_module_at(where, top, names).partition(".")[2]))
 
 
 def _module_at(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
-    """The module that contains the instance at path `where`."""
+    """The module that contains the instance at path `where` in module `top`. `names`: result of `_instance_units`."""
     current = top
     for part in where.split("/")[:-1]:
         inner = names.get((current, part))

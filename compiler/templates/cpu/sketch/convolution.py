@@ -1,14 +1,14 @@
 """The default knobs of convolutions: the least cost, found in two steps.
 
-The first step chooses the register tile of output positions x filters with the least arithmetic, the second the blocks
-of output positions with the least cycles of arithmetic, of moving operands and of copying inputs. Both steps are done
-with sums in registers and, if tiles wait for their operands, with sums in memory.
+The first step chooses the register tile (output positions x filters) with the least arithmetic. The second step chooses
+the blocks of output positions with the fewest cycles for arithmetic, for moving operands and for copying inputs. Both
+steps are done with sums in registers and, if tiles wait for their operands, with sums in memory.
 
 A candidate of the second step is a number of tiles in a block of rows, or of columns if there is one row; with sums in
 memory also a number of tiles in a block of filters. With sums in registers, the sums of a tile are finished before the
 next tile, so that each tile reads all weights of a panel (packed weights of the tile's filters). With sums in memory, a
-part of the weights stays in the first-level cache for all tiles of a block, at the price of a load and a store of every
-sum for each part.
+part of the weights stays in the first-level cache for all tiles of a block, but every sum is loaded and stored once for
+each part.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class _Plan:
 
 
 def roles_of(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> Roles | None:
-    """The roles of a sum's loops if the sum is a convolution; None for other sums. In a convolution, the vectorized
-    loop `lane` moves only one of the two factors, the weights. `positions`: the loops over output positions.
+    """The roles of a sum's loops if the sum is a convolution; None for other sums. In a convolution, only one of the
+    two factors, the weights, depends on the vectorized loop `lane`. `positions`: the loops over output positions.
     """
     wide = [read for read in summed.reads if lane.inner in read.loops()]
     narrow = [read for read in summed.reads if lane.inner not in read.loops()]
@@ -290,7 +290,7 @@ def _plan_blocks(
 
 
 def _counts(sketches: Sketches, summed: Sum, axle: Axle | None, tile: Mapping[str, int]) -> np.ndarray:
-    """Candidate numbers of tiles in a block along a loop, ascending; the last one is all of them."""
+    """Candidate numbers of tiles in a block along a loop, ascending; the last candidate is the number of all tiles."""
     if axle is None:
         return np.ones(1, np.int64)
     knob = f"block.{summed.axles.index(axle)}"

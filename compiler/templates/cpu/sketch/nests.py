@@ -36,9 +36,9 @@ class Nest:
 
     `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none). `across`: the loop
     along which the source of a move is contiguous, while the destination is contiguous along the first loop of
-    `vectors` ("": none); such a move is a transposition. `square`: iterations of `across` whose elements stay adjacent.
-    `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads elements that it wrote
-    before.
+    `vectors` ("": none); such a move is a transposition. `square`: largest number of successive iterations of `across`
+    that may be transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest
+    reads elements that it wrote before.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Nest:
 
 
 class NestFinder:
-    """Finds the nests of a program. `around`: loops that contain several sums or nests. `chains`: for each outermost
-    one of these loops, the loops of its perfect nest, as (name, iterations).
+    """Finds the nests of a program. `around`: loops that contain several sums or nests. `chains`: for each loop of
+    `around` that is in no other loop, the loop itself and the loops nested directly inside, as (name, iterations).
     """
 
     def __init__(self, program: Program) -> None:
@@ -172,8 +172,8 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """For a nest that copies and transposes: the loop along which its source is contiguous, the side of the squares
-    that are transposed in registers, and whether vectors run along that loop.
+    """(loop along which the source is contiguous, largest side of squares that are transposed in registers, whether
+    vectors run along that loop) for a nest that copies and transposes a tensor.
 
     None if the source is contiguous along `column` too, or along no other loop of at least LEAST_SQUARE iterations.
     """

@@ -1,5 +1,5 @@
-"""The default knobs of sums that are no convolutions with a factor of weights alone: pools, depthwise convolutions,
-products and plain sums.
+"""The default knobs of all sums that `convolution.roles_of` does not take for convolutions: pools, depthwise
+convolutions, products and plain sums.
 """
 
 from __future__ import annotations

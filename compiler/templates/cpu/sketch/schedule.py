@@ -246,8 +246,8 @@ def _sum_up(
     lane: str,
     order: Sequence[str],
 ) -> tuple[str, ...]:
-    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops. Returns the sum's own
-    loops over tiles, which sums in memory have, in the order of the consumer's loops `order`.
+    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops. Returns the
+    loops over tiles that the sum itself has (if sums are in memory), in the order of the consumer's loops `order`.
     """
     n = sketches.lanes(summed.bits)
     of_vector = knobs.vector.inner

@@ -185,8 +185,8 @@ def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
 
 
 def taps_first(summed: Sum) -> tuple[str, ...]:
-    """The reduction loops, those over the taps of a window (which index a dimension together with a loop over output
-    positions) outermost.
+    """The reduction loops, outermost first: loops over the taps of a window (each indexes a dimension together with a
+    loop over output positions), then other loops, then loops of one iteration.
     """
     terms = {t.name for t in summed.terms}
     read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
@@ -316,7 +316,7 @@ def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:
 
 
 def even(size: int, piece: int) -> int:
-    """Size of the parts if `size` is cut into as many parts as pieces of size `piece` would be needed: the least such
-    size, so that all parts are almost equal.
+    """Size of the largest part if `size` is cut into almost equal parts, as few as parts of at most `piece` can be:
+    even(9, 4) is 3, for 3 parts.
     """
     return ceil(size / ceil(size / piece))

@@ -72,8 +72,8 @@ class Sum:
     outermost first, and `others`.
 
     `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
-    `producers`: statements that are the only writers of allocations which the sum reads, and may be computed in its
-    loops; with the name of the buffer that each writes.
+    `producers`: for each statement, by name, that may be computed in the loops of the sum: the name of the allocation
+    that it writes. The sum reads this allocation, and no other statement writes it.
     """
 
     name: str
@@ -261,9 +261,9 @@ def padded_read(program: Program, summed: Sum) -> tuple[Read, Copy] | None:
 
 
 def dot_loop(target: CpuTarget, summed: Sum, lane: Axle) -> str:
-    """The reduction loop of which the instruction adds `DOT_DEPTH` iterations at a time, for all iterations of `lane`
-    at once; "" if the instruction does not fit the sum. One factor must be uint8 data, equal for all lanes, the other
-    one int8 weights, and both contiguous along the loop.
+    """The reduction loop of which a dot product instruction adds `DOT_DEPTH` iterations at a time, for all iterations
+    of `lane` at once; "" if the instruction does not fit the sum. One factor must be uint8 data, equal for all lanes,
+    the other one int8 weights, and both contiguous along the loop.
     """
     long = [term for term in summed.terms if term.size > 1]
     if not target.dot_product or not long or lane.size > min(DOT_LANES, lanes_of(target, summed.bits)):

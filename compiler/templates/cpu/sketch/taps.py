@@ -107,8 +107,8 @@ def skip_dead_taps(
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """Splits and partial sums cut the reduction loop `term` into several loops. Returns the names of those that are the
-    innermost reduction loop around a sum of products.
+    """Names of the loops into which splits and partial sums cut the reduction loop `term`, but only of loops that are
+    the innermost reduction loop around a sum of products.
     """
     found: list[str] = []
     for loop in loops(s.program):

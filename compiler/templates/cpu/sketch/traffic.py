@@ -104,7 +104,7 @@ def _moved_bytes(
 
 
 def _kept(bytes_: np.ndarray, room: float) -> np.ndarray:
-    """The share of `bytes_` that stays in a cache of `room` bytes until they are read again; none of twice as many."""
+    """The share of `bytes_` that a cache of `room` bytes keeps until the next read: 1 up to `room`, 0 from 2 * room."""
     return np.clip(2 - bytes_ / room, 0, 1)
 
 
@@ -149,12 +149,12 @@ def paging_cycles(data: Read, panel: np.ndarray, tile: Lengths) -> np.ndarray:
 
 def waits(target: CpuTarget, summed: Sum, read: Read, tile: Mapping[str, int], lanes: int) -> bool:
     """Whether prefetching the weights `read` saves time. `tile`: iterations of each loop of the consumer (the nest that
-    reads the sum) inside a tile, and of reduction loops in a partial sum, if a block of tiles reads the weights of one
-    partial sum before the next; `lanes`: sums in a vector.
+    reads the sum) inside a tile; if a block of tiles reads the weights of one partial sum before the next, also the
+    iterations of reduction loops in a partial sum. `lanes`: sums in a vector.
 
-    It does for a panel (packed weights of one tile), or part of one, that exceeds the first-level cache and is reloaded
-    for each tile (3 to 10% faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a
-    smaller panel from beyond the second-level cache that few output pixels use.
+    True if each tile reloads weights that exceed the first-level cache: a panel (packed weights of one tile), or the
+    part of it for a partial sum (3 to 10% faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden
+    Cove). Also true for weights from beyond the second-level cache that few output pixels use.
     """
     length = {a.inner: np.array([tile[a.name]]) for a in summed.axles}
     length |= {t.name: np.array([tile.get(t.name, t.size)]) for t in (*summed.terms, *summed.beside)}

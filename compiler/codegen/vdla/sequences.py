@@ -1,0 +1,79 @@
+"""Sequences of ALU instructions of an intrinsic that a user declares: their text, and their checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vdla.isa.alu import alu_codes
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ...ir.printer import format_buffer
+from ...ir.stmt import IntrinsicDeclaration
+from ...ir.types import DType
+
+LANGUAGE = "vdla"
+"""Language name under which a user's intrinsic gives its code for the accelerator, a sequence of ALU instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorOperation:
+    """One ALU instruction on accumulator vectors: the first operand of an intrinsic = operation(first operand, right).
+
+    `right` is the `immediate` or, if there is none, the operand with index `source`.
+    """
+
+    opcode: int
+    source: int = 0
+    immediate: int | None = None
+
+
+def parse_sequence(declaration: IntrinsicDeclaration, config: Config) -> tuple[VectorOperation, ...]:
+    """The instructions of an intrinsic on the machine `config`: a line for each, "OPERATION TARGET, RIGHT".
+
+    OPERATION is the name of an ALU operation of the machine, TARGET the name of the intrinsic's first operand, RIGHT
+    the name of an operand or an integer within the operation's immediates. Raises UserError for operands that are no
+    accumulator vectors, for an intrinsic without a sequence, and for the first line that is no such instruction.
+    """
+    where, target = f"intrinsic {declaration.name}", declaration.parameters[0].name
+    vector = (config.batch, config.block_out)
+    for buffer in declaration.parameters:
+        if (buffer.shape, buffer.dtype, buffer.scope) != (vector, DType.INT32, "acc"):
+            raise UserError(
+                f"{where}: the ALU of {config.name} computes on vectors int32[{vector[0]}, {vector[1]}] @ acc, not on "
+                f"{format_buffer(buffer)}; change shape, dtype, scope or the machine"
+            )
+    lines = [line.strip() for line in dict(declaration.code).get(LANGUAGE, "").splitlines()]
+    operations = [_operation(where, line, declaration, config) for line in lines if line]
+    if not operations:
+        raise UserError(
+            f"{where}: there are no instructions for the accelerator; declare it with code for {LANGUAGE!r}, such as "
+            f'"MAX {target}, 0"'
+        )
+    return tuple(operations)
+
+
+def _operation(where: str, line: str, declaration: IntrinsicDeclaration, config: Config) -> VectorOperation:
+    names = [buffer.name for buffer in declaration.parameters]
+    name, _, rest = line.partition(" ")
+    target, comma, right = (part.strip() for part in rest.partition(","))
+    code = next((item for item in alu_codes(config) if item.name == name), None)
+    if code is None:
+        known = ", ".join(item.name for item in alu_codes(config))
+        raise UserError(
+            f'{where}: "{line}": {config.name} has no ALU operation {name!r}; its operations are {known}'
+        )
+    if target != names[0] or not comma:
+        raise UserError(f'{where}: "{line}": the ALU overwrites {names[0]}; write "{name} {names[0]}, RIGHT"')
+    if right in names:
+        return VectorOperation(code.value, source=names.index(right))
+    try:
+        immediate = int(right, 0)
+    except ValueError:
+        raise UserError(
+            f'{where}: "{line}": {right!r} is neither an operand ({", ".join(names)}) nor an integer'
+        ) from None
+    low, high = code.operation.immediates
+    if not low <= immediate <= high:
+        raise UserError(f'{where}: "{line}": the immediate {immediate} is not within {low} .. {high}')
+    return VectorOperation(code.value, immediate=immediate)

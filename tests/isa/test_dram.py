@@ -1,0 +1,85 @@
+"""Parts and controllers of DRAM, compared with LiteDRAM's tables."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import pytest
+from litedram import modules
+from litedram.phy.model import get_sdram_phy_settings
+
+from vdla.isa.dram import KINDS, PARTS, controller, part_of
+from vdla.isa.errors import ConfigError
+
+CLOCKS = (50, 100, 125, 150, 200, 250, 300)
+RATES = {"SDR": "1:1", "DDR2": "1:2", "DDR3": "1:4", "DDR4": "1:4"}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_is_litedrams(name: str) -> None:
+    part, theirs = PARTS[name], getattr(modules, name)
+    assert (part.kind, part.banks, part.rows, part.columns) == (
+        theirs.memtype,
+        theirs.nbanks if hasattr(theirs, "nbanks") else theirs.ngroups * theirs.ngroupbanks,
+        theirs.nrows,
+        theirs.ncols,
+    )
+    assert {grade or "default" for grade in part.times} == set(theirs.speedgrade_timings) - (
+        {"default"} if len(theirs.speedgrade_timings) > 1 else set()
+    )
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_clocks_are_litedrams(name: str) -> None:
+    compared = 0
+    for mhz in CLOCKS:
+        for grade in PARTS[name].times:
+            try:
+                phy = get_sdram_phy_settings(PARTS[name].kind, 16, mhz * 1e6)
+            except ValueError:
+                with pytest.raises(ConfigError, match="is too fast; give"):
+                    controller(name, clock_mhz=mhz, grade=grade)
+                continue
+            kind = getattr(modules, name)(mhz * 1e6, RATES[PARTS[name].kind], speedgrade=grade or None)
+            times = {k: v for k, v in vars(kind.timing_settings).items() if k.startswith("t")}
+            write = ceil(phy.cwl / phy.nphases)
+            ours = controller(name, clock_mhz=mhz, grade=grade)
+            expected = {
+                f"t_{key[1:].lower()}": -1 if value is None else value for key, value in times.items()
+            }
+            expected["t_wtp"] = expected.pop("t_wr") + write + expected["t_ccd"]
+            expected["t_wtr"] += write + expected["t_ccd"]
+            assert {key: getattr(ours, key) for key in expected} == expected
+            assert (ours.read_latency, ours.write_latency) == (phy.read_latency + 1, phy.write_latency + 1)
+            assert (ours.turnaround, ours.phases) == (phy.read_latency - 1, phy.nphases)
+            compared += 1
+    assert compared >= 3
+
+
+def test_words_are_native_to_the_part() -> None:
+    """The bus transfers in a clock what the part does: 16 bytes for a DDR3 of 16 lines at 1:4."""
+    assert controller("MT41K128M16", clock_mhz=100).word_bytes == 16
+    assert controller("MT41K128M16", clock_mhz=100, width=32).word_bytes == 32
+    assert controller("MT48LC16M16", clock_mhz=100).word_bytes == 2
+    assert controller("MT41K128M16", clock_mhz=100).column_bits == 7
+    assert set(KINDS) == {part.kind for part in PARTS.values()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "MT41K128M17"}, "there is no DRAM part 'MT41K128M17'; give one of IS42S16160, MT48LC4M16"),
+        ({"name": "MT41K128M16", "width": 24}, "has 16 data lines; 24 are not 1, 2, 4 or 8 chips"),
+        ({"name": "MT41K128M16", "grade": "900"}, "no speed grade '900'; its grades are '800', '1066'"),
+        ({"name": "MT41K128M16", "clock_mhz": 400}, "at 400 MHz is too fast; give 233 MHz at most"),
+        (
+            {"name": "MT48LC16M16", "clock_mhz": 5},
+            "at 5 MHz is too slow for its refresh; give 13 MHz or more",
+        ),
+    ],
+)
+def test_wrong_parts_are_refused(arguments: dict[str, object], message: str) -> None:
+    given = {"clock_mhz": 100.0, **arguments}
+    with pytest.raises(ConfigError, match=message):
+        controller(str(given.pop("name")), **given)  # type: ignore[arg-type]
+    assert part_of("MT41K128M16").kind == "DDR3"

@@ -1,0 +1,113 @@
+"""The DRAM's timing against LiteDRAM's RTL in Verilator."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from vdla.hw.harness.dram import streams as harness
+from vdla.hw.harness.dram.streams import Design, run_on_litedram
+from vdla.isa.dram import Controller
+from vdla.isa.dram_streams import S_EARLIEST, S_WORD, S_WORDS, T_ACCEPTED, T_END, T_FIRST, Streams
+from vdla.sim.dram_streams import run_streams
+from vdla.util.errors import UserError
+from vdla.verify.dram import compare, controller_of, streams_of
+
+DDR3 = Design("MT41K128M16", 100.0, 16, "800", masters=2)
+SDR = Design("MT48LC4M16", 100.0, 32)
+DESIGNS = (
+    Design("MT41K256M16", 100.0, 8 * 4, "1600"),
+    Design("MT47H64M16", 125.0, 16, masters=2),
+    Design("MT48LC16M16", 100.0, 16, masters=2),
+    Design("MT40A1G8", 250.0, 8, "2400", masters=2),
+)
+
+
+@pytest.fixture(scope="module")
+def ddr3() -> tuple[list[Streams], list[NDArray[np.int64]]]:
+    """Streams of two masters, and their cycles in the RTL, whose checker of timings found nothing."""
+    streams = streams_of(DDR3, 24, 300, seed=1)
+    found, violations = run_on_litedram(DDR3, streams)
+    assert not violations
+    return streams, found
+
+
+def test_two_masters_on_ddr3_take_the_cycles_of_the_rtl(
+    ddr3: tuple[list[Streams], list[NDArray[np.int64]]],
+) -> None:
+    numbers = controller_of(DDR3)
+    for streams, rtl in zip(*ddr3, strict=True):
+        np.testing.assert_array_equal(run_streams(numbers, streams), rtl)
+        assert (rtl[..., T_END] > rtl[..., T_ACCEPTED]).all()
+
+
+def test_a_master_on_sdr_takes_the_cycles_of_the_rtl() -> None:
+    found = compare(SDR, streams_of(SDR, 16, 200, seed=1))
+    assert found.cycles > 40_000
+    assert not found.differences, found.differences[0]
+    assert not found.violations
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+def test_random_streams_on_other_parts(design: Design) -> None:
+    found = compare(design, streams_of(design, 40, 2000, seed=3))
+    assert not found.differences, found.differences[0]
+
+
+FIELDS = [item.name for item in dataclasses.fields(Controller)]
+UNUSED = {
+    "word_bytes": "is for users of the controller",
+    "write_fifo": "is never full with eight bursts in flight",
+    "t_zqcs": "calibrations are a second apart",
+    "zqcs_period": "calibrations are a second apart",
+    "t_rc": "is shorter than t_ras and t_rp together",
+    "t_faw": "two masters open two banks at a time",
+}
+
+
+@pytest.mark.parametrize("field", [name for name in FIELDS if name not in UNUSED])
+def test_a_fault_in_any_number_is_noticed(
+    field: str, ddr3: tuple[list[Streams], list[NDArray[np.int64]]]
+) -> None:
+    """Each number of the controller one too large; twice the banks; a part with the clock of its controller."""
+    exact = controller_of(DDR3)
+    wrong = {"banks": 2 * exact.banks, "phases": 1}.get(field, getattr(exact, field) + 1)
+    changed = dataclasses.replace(exact, **{field: wrong})
+    assert any((run_streams(changed, streams) != rtl).any() for streams, rtl in zip(*ddr3, strict=True))
+
+
+def test_the_first_difference_is_named(ddr3: tuple[list[Streams], list[NDArray[np.int64]]]) -> None:
+    slower = dataclasses.replace(controller_of(DDR3), t_rcd=4)
+    found = compare(DDR3, ddr3[0][:2], slower)
+    assert re.match(
+        r"stream 0, master \d, burst \d+: accepted, .* of the RTL, .* of the model", str(found.differences[0])
+    )
+
+
+def test_row_hits_misses_and_conflicts() -> None:
+    """Reads of one word, 100 cycles apart: of an open row, of closed rows, and of a bank with another open row."""
+    numbers = controller_of(DDR3)
+    row = 1 << numbers.column_bits
+    words = np.array([2 * row, 0, 1, row, numbers.banks * row])
+    requests = np.zeros((1, 5, 5), np.int64)
+    requests[0, :, S_WORD], requests[0, :, S_WORDS], requests[0, :, S_EARLIEST] = words, 1, np.arange(5) * 100
+    times = run_streams(numbers, Streams(requests=requests, stalls=np.zeros(1, np.int64)))[0]
+    # The first read also moves the bridge's grant from writes to reads.
+    closed, hit, other_bank, conflict = (times[:, T_FIRST] - np.arange(5) * 100)[1:].tolist()
+    assert closed - hit > numbers.t_rcd
+    assert other_bank == closed
+    assert conflict == closed + numbers.t_rp
+    assert (times[:, T_END] == times[:, T_FIRST]).all()
+
+
+def test_missing_packages_and_unknown_parts_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"LiteDRAM makes no controller: .*MT41K128M17"):
+        harness.litedram_verilog(Design("MT41K128M17", 100.0, 16))
+    monkeypatch.setattr(harness, "PACKAGES", ("litedram", "no-such-package"))
+    with pytest.raises(UserError, match=r'needs the package no-such-package: pip install "vdla\[dram\]"'):
+        harness.litedram_verilog(DDR3)

@@ -1,0 +1,118 @@
+"""Compares the DRAM's timing with LiteDRAM's RTL on random streams of AXI bursts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vdla.hw.harness.dram.streams import Design, run_on_litedram
+from vdla.isa.dram import PARTS, Controller, controller
+from vdla.isa.dram_streams import S_EARLIEST, S_GAP, S_WORD, S_WORDS, S_WRITE, T_ACCEPTED, Streams
+from vdla.sim.dram_streams import run_streams
+
+LONGEST = 128
+"""Most words of a burst here; AXI allows 256."""
+_ADDRESSES = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The earliest burst of a stream whose cycles differ: its stream, master and index, and the cycles in the RTL and
+    in the model (T_ACCEPTED, T_FIRST, T_END).
+    """
+
+    stream: int
+    master: int
+    burst: int
+    rtl: tuple[int, ...]
+    model: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"stream {self.stream}, master {self.master}, burst {self.burst}: accepted, first word and end in cycles "
+            f"{self.rtl} of the RTL, {self.model} of the model"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Result of comparing `streams`: the cycles that the RTL ran, the streams that differ, and the lines of LiteDRAM's
+    checker of timings.
+    """
+
+    streams: int
+    cycles: int
+    differences: tuple[Difference, ...]
+    violations: tuple[str, ...]
+
+
+def random_streams(controller: Controller, words: int, masters: int, bursts: int, seed: int) -> Streams:
+    """Streams of `bursts` bursts of each master in a memory of `words` bus words.
+
+    Drawn for each master: the share of writes (none, all or some), lengths, an order of addresses (linear, strided,
+    random, near each other, two linear ones), cycles without requests, pauses between words of writes, stalls.
+    """
+    rng = np.random.default_rng(seed)
+    requests = np.zeros((masters, bursts, 5), np.int64)
+    row = 1 << controller.column_bits
+    around = row * controller.banks
+    for one in requests:
+        one[:, S_WRITE] = rng.random(bursts) < rng.choice([0.0, 1.0, 0.1, 0.3, 0.5, 0.8])
+        choices = ([1, 2, 4], [8], [16, 32, 64], [1, 3, 7, 64, LONGEST], [4])
+        lengths = rng.choice(choices[rng.integers(len(choices))], bursts)
+        following = np.cumsum(lengths) - lengths
+        stride = rng.choice([8, 28, LONGEST, row // 2, row, 2 * row, around, around + row])
+        orders = (
+            following,
+            np.arange(bursts) * stride,
+            rng.integers(0, words, bursts),
+            rng.integers(0, 3 * around, bursts),
+            np.where(rng.random(bursts) < 0.5, following, words // 2 + following),
+        )
+        one[:, S_WORD] = orders[rng.integers(len(orders))] % (words - LONGEST)
+        one[:, S_WORDS] = lengths
+        if rng.random() < 0.5:
+            one[:, S_EARLIEST] = np.cumsum(rng.integers(0, rng.choice([2, 20, 200]), bursts))
+        if rng.random() < 0.5:
+            one[:, S_GAP] = rng.integers(0, 3, bursts)
+    stalls = rng.integers(0, rng.choice([1, 6]), masters)
+    return Streams(
+        requests=requests,
+        stalls=stalls,
+        reads=int(rng.choice([1, 2, 8, 16])),
+        writes=int(rng.choice([1, 4, 8])),
+    )
+
+
+def controller_of(design: Design) -> Controller:
+    """The numbers of a design's controller. Raises ConfigError."""
+    return controller(design.part, clock_mhz=design.clock_mhz, width=design.width, grade=design.grade or None)
+
+
+def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Streams]:
+    """`count` random streams for a design, with the seeds `seed`, `seed` + 1 ..."""
+    numbers = controller_of(design)
+    words = min(
+        PARTS[design.part].rows * numbers.banks << numbers.column_bits, _ADDRESSES // numbers.word_bytes
+    )
+    return [random_streams(numbers, words, design.masters, bursts, seed + i) for i in range(count)]
+
+
+def compare(design: Design, streams: Sequence[Streams], model: Controller | None = None) -> Comparison:
+    """Runs streams on LiteDRAM's RTL and on the model, by default with the controller's numbers of the design. Raises
+    UserError for a missing tool.
+    """
+    numbers = controller_of(design) if model is None else model
+    found, violations = run_on_litedram(design, streams)
+    differences = []
+    for number, (stream, rtl) in enumerate(zip(streams, found, strict=True)):
+        modelled = run_streams(numbers, stream)
+        wrong = np.argwhere((rtl != modelled).any(axis=2))
+        if wrong.size:
+            master, burst = min(wrong.tolist(), key=lambda place: rtl[place[0], place[1], T_ACCEPTED])
+            cycles = tuple(rtl[master, burst].tolist()), tuple(modelled[master, burst].tolist())
+            differences.append(Difference(number, master, burst, *cycles))
+    cycles = sum(int(times.max()) for times in found)
+    return Comparison(len(streams), cycles, tuple(differences), tuple(violations))
