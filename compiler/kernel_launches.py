@@ -92,7 +92,7 @@ def make_launches(
                 constants=constants.of(
                     kernel.lowered.key, kernel.schedule.trace, kernel.lowered.constants, shapes
                 ),
-                method=maker.method(kernel),
+                method="" if maker.method is None else maker.method(kernel),
             )
         )
         if told is not None:
