@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 from .codegen.cpu.kernel import Kernel, build
 from .codegen.cpu.machine import CpuTarget, host_target
@@ -31,19 +32,22 @@ from .graph.graph import Graph, Node
 from .graph_rules import GraphRules
 from .ir.printer import format_node
 from .ir.stmt import Program
-from .kernel_forms import Dump, Form, LoweredNetwork, Maker
+from .kernel_forms import BuiltKernel, Dump, Form, LoweredNetwork, Maker
 from .runtime.cpu_network import CpuNetwork
 from .runtime.cuda_code import CompiledModule, CudaNetworkCode
+from .runtime.gpu_text import network_text
 from .runtime.gpus import kind_of
 from .runtime.launch import Launch
 from .runtime.network_archive import NetworkCode
-from .runtime.readable import joined
 from .templates.columns import Values
 from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
 from .templates.gpu.lowered import LoweredCudaNode
 from .templates.gpu.table import GPU
 from .templates.gpu.workload import CudaWorkload
 from .templates.registry import Registry
+
+if TYPE_CHECKING:
+    from .te.ops.attention import Attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,14 @@ class GpuLowering:
         neighbouring elements along the width; integer tensors are `channels_last`.
         """
         block = _channels_last if self.target.dialect.exact_integers else None
-        return GraphRules(lanes=1, channel_block=block, check=_check)
+        # Products on tensor cores take weights that are packed ahead.
+        tied = not self.target.tensor_float
+        return GraphRules(lanes=1, channel_block=block, attention=self._attention, tied=tied, check=_check)
+
+    def _attention(self, sizes: Attention) -> bool:
+        from .templates.gpu.attention import fits
+
+        return fits(self.target, sizes)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
         """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""
@@ -162,10 +173,33 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
                 kernel=lambda kernel, node: modules.setdefault(kernel.name, kernel).name,
                 wait=lambda kernel: kernel.cubin.result(),
                 dumped=lambda kernel, dump: dump(language, kernel.module.source),
+                method=_methods(target),
                 link=link,
             )
 
     return Form(lowering=GpuLowering(target), making=making)
+
+
+def _methods(target: GpuTarget) -> Callable[[BuiltKernel[GpuTarget, Any]], str]:
+    """The function that describes how a kernel computes its node: the template and the values of its knobs, for
+    kernels without knobs the name of their schedule.
+    """
+    known: dict[str, str] = {}
+
+    def method(kernel: BuiltKernel[GpuTarget, Any]) -> str:
+        key, workload = kernel.lowered.key, kernel.lowered.workload
+        if key not in known:
+            if workload is None:
+                known[key] = key.rpartition(" ")[0]
+            else:
+                template = GPU.named(workload.template)
+                values = kernel.values or template.default(target, workload)
+                known[key] = ", ".join(
+                    [f"template {template.name}", *(f"{name} {value}" for name, value in values.items())]
+                )
+        return known[key]
+
+    return method
 
 
 def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
@@ -192,18 +226,24 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
 
     @contextmanager
     def making() -> Iterator[Maker[GpuTarget, Kernel, Kernel, CpuNetwork]]:
-        prepared: list[tuple[str, Program]] = []
+        prepared: dict[int, tuple[str, Program]] = {}
 
         def make(program: Program, name: str, dump: Dump | None) -> Kernel:
-            prepared.append((name, prepare(program, target, dump=dump)))
+            kernel_form = prepare(program, target, dump=dump)
             # Without `sum_in_blocks`: sums keep the GPU kernel's order, and so its rounding errors.
-            return build(emulate(prepared[-1][1]), host, blocks=False)
-
-        def text() -> str:
-            """The kernels in the language of their GPU."""
-            return joined(language, [(name, lower(p, target, name=name).source) for name, p in prepared])
+            kernel = build(emulate(kernel_form), host, blocks=False)
+            prepared[id(kernel)] = name, kernel_form
+            return kernel
 
         def link(network: LoweredNetwork, launches: tuple[Launch[Kernel], ...]) -> CpuNetwork:
+            def text() -> str:
+                """The kernels in the language of their GPU."""
+                modules = [(name, lower(p, target, name=name)) for name, p in prepared.values()]
+                named: list[Launch[str]] = [
+                    replace(cast("Any", launch), kernel=prepared[id(launch.kernel)][0]) for launch in launches
+                ]
+                return network_text(language, network.graph, modules, named)
+
             made = cpu_network(network, launches, host)
             made.of_gpu = {language: text}
             return made
@@ -212,6 +252,7 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
             make=make,
             parameters=lambda kernel: kernel.program.parameters,
             kernel=lambda kernel, node: kernel,
+            method=_methods(target),
             dumped=lambda kernel, dump: dump("emulated", format_node(kernel.program) + "\n"),
             link=link,
         )

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .graph.floating.use_winograd import Tiling
 from .graph.graph import Graph
+
+if TYPE_CHECKING:
+    from .graph.floating.fuse_attention import Fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,14 +21,18 @@ class GraphRules:
     `lanes`: float32 elements of a vector. `channel_block`: function from the number of channels of an integer tensor to
     the number of channels in a block of its memory layout; None: models that are quantized throughout are computed in
     floats too. `join`: whether inputs of concatenations are written directly into the result. `tiling`: function that
-    chooses the convolutions that use Winograd's algorithm. `recurrent`: the operators among LSTM, GRU and RNN whose
-    steps the target computes in one kernel. `check` gets the model's label and its graph, and raises ModelError if the
-    target has no code for it (None: the target has code for every graph).
+    chooses the convolutions that use Winograd's algorithm. `attention`: function that tells for which sizes of
+    attention the target has one kernel (None: for none). `tied`: whether products also read weights that are stored
+    transposed. `recurrent`: the operators among LSTM, GRU and RNN whose steps the target computes in one kernel.
+    `check` gets the model's label and its graph, and raises ModelError if the target has no code for it (None: the
+    target has code for every graph).
     """
 
     lanes: int
     channel_block: Callable[[int], int] | None = None
     join: bool = False
     tiling: Tiling | None = None
+    attention: Fits | None = None
+    tied: bool = False
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
     check: Callable[[str, Graph], None] | None = None

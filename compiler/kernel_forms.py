@@ -102,6 +102,7 @@ class Maker(Generic[Target, CompiledT, KernelT, Network]):
     - `placed` copies a constant into the shape of its parameter, by default aligned to a cache line.
     - `dumped` writes the dumps that exist only after `wait`.
     - `refused` returns the error to raise for (model's label, node's name, error of `make`).
+    - `method` returns the text `Launch.method` of a kernel (None: no text shows it).
     - `built`: a cache of kernels by key, which earlier networks may have filled.
     - `link` makes the network from all launches.
     """
@@ -114,6 +115,7 @@ class Maker(Generic[Target, CompiledT, KernelT, Network]):
     placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy
     dumped: Callable[[CompiledT, Dump], object] | None = None
     refused: Callable[[str, str, Exception], Exception] = lambda label, node, error: error
+    method: Callable[[BuiltKernel[Target, CompiledT]], str] | None = None
     built: dict[str, BuiltKernel[Target, CompiledT]] = field(default_factory=dict)
 
 

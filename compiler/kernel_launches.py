@@ -92,6 +92,7 @@ def make_launches(
                 constants=constants.of(
                     kernel.lowered.key, kernel.schedule.trace, kernel.lowered.constants, shapes
                 ),
+                method="" if maker.method is None else maker.method(kernel),
             )
         )
         if told is not None:
@@ -218,8 +219,8 @@ class LaunchConstants:
     """The constant arrays that the launches of one network read. `placed` copies a packed array into the shape and
     alignment of its parameter.
 
-    Launches that read equal bytes of one type and shape share one array: a weight that every step of a recurrent layer
-    reads stays in the cache from one step to the next, and is stored once.
+    Launches that read equal bytes of one type share one array, or views of it in several shapes: a weight that every
+    step of a recurrent layer reads stays in the cache from one step to the next, and is stored once.
     """
 
     def __init__(self, placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> None:
@@ -227,7 +228,7 @@ class LaunchConstants:
         # Packed arrays by the kernel's key, the parameter, and the array's address and strides. The value keeps the
         # original array alive, so that no other array gets its address.
         self._packed: dict[tuple[str, str, int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
-        self._equal: dict[tuple[str, tuple[int, ...], bytes], list[np.ndarray]] = {}
+        self._equal: dict[tuple[str, int, bytes], list[np.ndarray]] = {}
 
     def of(
         self,
@@ -251,9 +252,9 @@ class LaunchConstants:
     def _shared(self, packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         raw = np.ascontiguousarray(packed).reshape(-1).view(np.uint8)
         head = hashlib.sha256(raw[:_HEAD].data).digest()
-        alike = self._equal.setdefault((packed.dtype.str, shape, head), [])
+        alike = self._equal.setdefault((packed.dtype.str, raw.size, head), [])
         for other in alike:
             if np.array_equal(other.reshape(-1).view(np.uint8), raw):
-                return other
+                return other if other.shape == shape else other.reshape(shape)
         alike.append(self._placed(packed, shape))
         return alike[-1]

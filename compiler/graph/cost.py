@@ -26,6 +26,7 @@ from .operators import (
     AveragePool,
     Convolution,
     Dense,
+    DotProductAttention,
     Elementwise,
     LstmSteps,
     MatrixProduct,
@@ -92,10 +93,15 @@ def count_operations(graph: Graph, node: Node) -> int:
             return 2 * GATES[cell] * size * graph.tensors[node.output].shape[-1]
         case MatrixProduct():
             return 2 * size * graph.tensors[node.inputs[0]].shape[-1]
+        case DotProductAttention():
+            from .floating.fuse_attention import sizes_of
+
+            sizes = sizes_of(graph, node)
+            return 2 * prod(sizes.batch) * sizes.rows * sizes.keys * (sizes.depth + sizes.columns)
         case Convolution():
             return 2 * size * prod(graph.tensors[node.inputs[1]].shape[1:])
         case Dense():
-            return 2 * size * graph.tensors[node.inputs[1]].shape[0]
+            return 2 * size * graph.tensors[node.inputs[0]].shape[1]
         case Int8Convolution():
             return 2 * count_macs(graph, node)
         case Int8Elementwise():

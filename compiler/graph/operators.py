@@ -67,9 +67,12 @@ class WinogradOutputs:
 class Dense:
     """A product with a constant matrix. Inputs: data (rows, depth), constant weight (depth, columns) and, by
     `epilogue`, a constant bias (columns,) and an operand in the output's shape. Output (rows, columns).
+
+    A `transposed` weight is (columns, depth): an embedding that another node reads, too.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +163,24 @@ class MatrixProduct:
     """The product of two computed matrices. Inputs: (..., rows, depth) and (..., depth, columns), whose leading
     dimensions broadcast. Output (..., rows, columns).
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotProductAttention:
+    """softmax(scores(Q K^T)) V. Inputs: Q (..., rows, depth), K (..., keys, depth), V (..., keys, columns), whose
+    leading dimensions broadcast, and the operands of `scores`. Output (..., rows, columns).
+
+    `axes`: for Q, K, V and the output, how they are stored: dimension d is axis `axes`[i][d] of the tensor. `repeats`:
+    for K and V, the number of neighbouring heads (last leading dimension of the output) that share a matrix. `scores`:
+    the expression of a score before softmax, with `te.scalars.ELEMENT` for an element of Q K^T, and `argument(i)` for
+    input i (3 or more). `ahead`: keys from row + `ahead` + 1 on have weight 0 in a row, by a causal mask that is
+    constant (None: any key may have another weight).
+    """
+
+    axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    repeats: tuple[int, int]
+    scores: Expr
+    ahead: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,9 +287,9 @@ class Relayout:
 
 Operator = (
     Convolution | WinogradTiles | WinogradOutputs | Dense | BatchNormalization | Elementwise | MaxPool
-    | AveragePool | Resize | Softmax | Normalization | Reduction | CumulativeSum | MatrixProduct | LstmSteps
-    | RecurrentSteps | Permute | Concatenate | Join | Remap | Gather | GatherElements | Computed | Reshape
-    | Relayout
+    | AveragePool | Resize | Softmax | Normalization | Reduction | CumulativeSum | MatrixProduct
+    | DotProductAttention | LstmSteps | RecurrentSteps | Permute | Concatenate | Join | Remap | Gather
+    | GatherElements | Computed | Reshape | Relayout
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from vdla.util.printable import printable
 
+from ..ir.expr import Operand
 from ..ir.expression_printer import format_expr
 from .graph import Graph, Node, Tensor
 from .operators import Elementwise, operator_class
@@ -64,6 +65,8 @@ def _value(value: object) -> str:
             return str(value.item()) if value.size == 1 else f"{value.dtype}{list(value.shape)}"
         case np.generic():
             return str(value)
+        case Operand():
+            return format_expr(value)  # type: ignore[arg-type]
         case tuple():
             return f"({', '.join(map(_value, value))}{',' * (len(value) == 1)})"
     if is_dataclass(value) and not isinstance(value, type):

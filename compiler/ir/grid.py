@@ -3,7 +3,8 @@ a thread.
 
 A thread's private memory may be allocated around loops over threads if every access is indexed by the threads'
 variables: sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only its
-own element of them.
+own element of them. One kind of operation reads registers of other threads: a shuffle, whose operand is the whole
+distributed dimension (`exchanging_lanes`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence, Set
 
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Const, Expr, Var
-from .stmt import AXES, Alloc, Assign, Copy, For, Intrinsic, Node, Reduce, Region
+from .stmt import AXES, Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq
 from .visit import children, expressions, free_vars, loads_in
 
 FRAGMENT = "fragment"
@@ -27,6 +28,16 @@ def owners(scope: str) -> tuple[str, ...]:
     if scope == "shared":
         return _BLOCK
     return _THREAD if scope in ("local", "register") or scope.startswith(FRAGMENT) else ()
+
+
+def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
+    """The number of threads along x that exchange registers in an operation: the size of its operand, if this is its
+    only one and holds one register of each thread; 0 for other operations.
+    """
+    if len(declaration.parameters) != 1 or declaration.code:
+        return 0
+    (operand,) = declaration.parameters
+    return operand.shape[-1] if operand.scope == "register" else 0
 
 
 def distribution(alloc: Alloc) -> tuple[str | None, ...]:
@@ -101,6 +112,8 @@ def _axis(start: Expr, extent: Expr, loops: tuple[For, ...]) -> str | None:
 
 
 _ZERO, _ONE = Const(0), Const(1)
+_LANE = Var("lane'")
+"""Variable for a thread along x in a shuffle, which is in no loop over them; no loop has this name."""
 
 
 _Access = tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]
@@ -118,6 +131,14 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
             found.setdefault(buffer.name, []).append((loops, indices, (_ONE,) * len(indices)))
         case Copy(destination=destination, source=source):
             boxes = (destination, source)
+        case Intrinsic(declaration=declaration, operands=(box,)) if lanes := exchanging_lanes(declaration):
+            if box.starts[-1] == _ZERO and box.buffer.shape[-1] == lanes:
+                # Each thread accesses its own element.
+                lane = For(var=_LANE, extent=Const(lanes), body=Seq(statements=()), kind="thread.x")
+                at, ones = (*box.starts[:-1], _LANE), (_ONE,) * len(box.starts)
+                found.setdefault(box.buffer.name, []).append(((*loops, lane), at, ones))
+            else:
+                boxes = (box,)
         case Intrinsic(operands=operands):
             boxes = operands
     for box in boxes:

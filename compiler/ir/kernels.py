@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Const, Expr
-from .grid import distribution_obstacle, owners
+from .grid import distribution_obstacle, exchanging_lanes, owners
 from .printer import summarize
 from .regions import operand_access
 from .stmt import Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Program, Reduce, Stmt, Wait
@@ -67,8 +67,12 @@ class Phase:
 
     @property
     def lanes(self) -> int:
-        """Number of threads along x that execute the phase's statements together: 1, a warp or a warpgroup."""
+        """Number of threads along x that execute the phase's statements together: 1, some of a warp, a warp or a
+        warpgroup.
+        """
         uses = [n for n in walk(self.body) if isinstance(n, Intrinsic)] if self.collective else []
+        if uses and (lanes := min(exchanging_lanes(use.declaration) for use in uses)) > 0:
+            return lanes
         group = any(r.buffer.scope == WARPGROUP_FRAGMENT for use in uses for r in use.operands)
         return WARPGROUP if group else WARP if uses else 1
 

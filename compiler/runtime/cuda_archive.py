@@ -1,7 +1,7 @@
 """A network compiled for a GPU as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels and their launches, constants
-kernels.cu          the kernels as CUDA C++, for people: the compiled source, module after module
+kernels.cu          the kernels as CUDA C++, for people: functions once, then each kernel after a description
 cubins.bin          the modules' cubins, one after the other, at offsets given by the description
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
 sha256              checksum of all members, so that damage is detected before any code runs
@@ -33,6 +33,7 @@ from .archive import (
 from .archive_fields import Field
 from .cuda_code import CompiledModule, CudaNetworkCode
 from .cuda_launches import describe_kernel_launches, described_kernel_launches
+from .gpu_text import network_text
 from .network_description import (
     ConstantPool,
     describe_launches,
@@ -71,13 +72,11 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
     """
     kind = kind or CUBINS
     constants = ConstantPool()
-    sources: list[str] = []
     cubins = bytearray()
     modules: list[dict[str, Any]] = []
     for compiled in network.modules:
         modules.append(_describe_module(compiled, len(cubins)))
         cubins += compiled.cubin
-        sources.append(f"// {compiled.name}\n\n{compiled.module.source.rstrip()}\n")
     description = {
         "format": FORMAT,
         "target": asdict(network.target),
@@ -88,7 +87,12 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
         "constants": constants.entries,
     }
     read_own(description, lambda document: _network(document, constants.arrays, bytes(cubins), kind))
-    files: dict[str, Content] = {} if kind.text is None else {kind.text: "\n\n".join(sources).encode()}
+    files: dict[str, Content] = {}
+    if kind.text is not None:
+        text = network_text(
+            "cuda", network.graph, [(m.name, m.module) for m in network.modules], network.launches
+        )
+        files[kind.text] = text.encode()
     write_archive(path, description, {**files, kind.code: bytes(cubins), CONSTANTS: constants.parts})
 
 

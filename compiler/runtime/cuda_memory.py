@@ -24,7 +24,8 @@ STAGING_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Byte offsets in a network's device memory: of each constant by the id of its array, and of the working memory.
+    """Byte offsets in a network's device memory: of each constant by the address of its array on the host, and of the
+    working memory. Arrays of one address share their memory on the device, too.
 
     The arena is at offset 0.
     """
@@ -38,13 +39,27 @@ class Places:
         """The offsets for a network: arena, constants and working memory one behind the other, aligned."""
         end = _aligned(code.plan.bytes)
         constants: dict[int, int] = {}
-        for launch in code.launches:
-            for array in launch.constants.values():
-                if id(array) not in constants:
-                    constants[id(array)] = end
-                    end = _aligned(end + array.nbytes)
+        for key, array in _constants(code).items():
+            constants[key] = end
+            end = _aligned(end + array.nbytes)
         workspace = max((compiled.module.workspace_bytes for compiled in code.modules), default=0)
         return Places(constants=constants, workspace=end, size=max(ALIGNMENT, _aligned(end + workspace)))
+
+
+def address_of(array: np.ndarray) -> int:
+    """The key of a constant in `Places.constants`."""
+    return array.ctypes.data
+
+
+def _constants(code: CudaNetworkCode) -> dict[int, np.ndarray]:
+    """The constants of all launches by address; of several at one address the longest."""
+    found: dict[int, np.ndarray] = {}
+    for launch in code.launches:
+        for array in launch.constants.values():
+            key = address_of(array)
+            if key not in found or found[key].nbytes < array.nbytes:
+                found[key] = array
+    return found
 
 
 def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
@@ -63,7 +78,7 @@ def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int
 
 def upload_constants(device: Device, code: CudaNetworkCode, places: Places, base: int) -> None:
     """Copies all constants to their offsets from the address `base`, through a temporary page-locked buffer."""
-    arrays = {id(a): a for launch in code.launches for a in launch.constants.values()}
+    arrays = _constants(code)
     largest = max((array.nbytes for array in arrays.values()), default=0)
     if not largest:
         return

@@ -22,7 +22,8 @@ from ..codegen.cuda.machine import GpuTarget
 from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, DeviceCall, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import kernel_calls, shared_bytes_of
-from .cuda_memory import Places, fill_with_ones, host_slots, upload_constants
+from .cuda_memory import Places, address_of, fill_with_ones, host_slots, upload_constants
+from .gpu_text import network_text
 from .network_inputs import GraphNetwork, check_inputs
 from .readable import Texts
 
@@ -165,7 +166,13 @@ class CudaNetwork(GraphNetwork):
     def texts(self) -> Texts:
         """The text of the kernels in the language of the target: "cuda", "opencl" or "wgsl"."""
         kind = self.target.described["kind"]
-        return {kind: lambda: self.text_of(kind, [(m.name, m.module.source) for m in self.code.modules])}
+        return {kind: self._text}
+
+    def _text(self) -> str:
+        modules = [(m.name, m.module) for m in self.code.modules]
+        if all(module.source for _, module in modules):
+            return network_text(self.target.described["kind"], self.code.graph, modules, self.code.launches)
+        raise self.without_text(self.target.described["kind"])
 
     def _profiled(self, number: int, repeat: int) -> DeviceTime:
         launch, calls = self.code.launches[number], self._calls[number]
@@ -213,7 +220,7 @@ class CudaNetwork(GraphNetwork):
         calls: list[list[DeviceCall]] = []
         for launch in self.code.launches:
             addresses = {p: base + self.code.plan.offsets[t] for p, t in launch.tensors.items()}
-            addresses.update({p: base + places.constants[id(a)] for p, a in launch.constants.items()})
+            addresses.update({p: base + places.constants[address_of(a)] for p, a in launch.constants.items()})
             module = by_name[launch.kernel].module
             calls.append(list(kernel_calls(module, addresses, base + places.workspace)))
         return calls

@@ -17,7 +17,8 @@ class Launch(Generic[KernelT]):
     or module.
 
     `tensors`: names of the network's tensors by parameter; `constants`: arrays by parameter, packed for the kernel.
-    `members`: names of the ONNX nodes that the kernel computes; `operations`: its floating-point operations.
+    `members`: names of the ONNX nodes that the kernel computes; `operations`: its floating-point operations. `method`:
+    how the kernel computes them, for readers of its text: template and knobs ("" if unknown; archives do not hold it).
     """
 
     name: str
@@ -27,3 +28,4 @@ class Launch(Generic[KernelT]):
     kernel: KernelT
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
+    method: str = ""

@@ -91,7 +91,11 @@ class CompiledKernels(Readable):
         listed = list(parts)
         if all(text for _, text in listed):
             return joined(kind, listed)
-        raise UserError(
+        raise self.without_text(kind)
+
+    def without_text(self, kind: str) -> UserError:
+        """The error for a network whose file has no text."""
+        return UserError(
             f"{self._executable.name}: comes from a file, which holds machine code alone; compile the model with "
             f'vdla.compile to get its source "{kind}"'
         )

@@ -46,10 +46,11 @@ def apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Abs
 
 
 def residues(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` that alone determine the remainders of all indices modulo some number, so that
-    different iterations touch different elements.
+    """The loops among `varying` that determine the remainders of all indices modulo some number, up to smaller terms
+    that all indices have, so that different iterations touch different elements.
 
-    8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x.
+    8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x. For the same
+    reason 64*k + 32*y + x and 256 + 32*y + x for y < 2 and x < 32 differ for different values of y.
     """
     shifts: list[LinearForm] = []
     for form in forms:
@@ -70,16 +71,29 @@ def residues(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: 
         if any(form.terms.get(atom) != step for form in shifts[1:]):
             continue
         held = interval(atom, ranges)
-        rests = [[(a, c) for a, c in f.terms.items() if a != atom and a not in common] for f in shifts]
+        smaller = {
+            a: c
+            for a, c in shifts[0].terms.items()
+            if abs(c) < abs(step) and a not in common and all(form.terms.get(a) == c for form in shifts)
+        }
+        inside = form_interval(LinearForm(smaller, 0), ranges)
+        rests = [
+            [(a, c) for a, c in f.terms.items() if a != atom and a not in common and a not in smaller]
+            for f in shifts
+        ]
         if (
             held.low is None
             or held.high is None
+            or inside.low is None
+            or inside.high is None
+            or any(atom.name in free_vars(a) for a in smaller)
             or any(atom.name in free_vars(a) for r in rests for a, _ in r)
         ):
             continue
         differences = [form.constant - shifts[0].constant for form in shifts]
         modulus = gcd(*differences, *[c for rest in rests for _, c in rest])
-        reached = abs(step) * (held.high - held.low) + extent
-        if abs(step) >= extent and (modulus == 0 or reached <= modulus):
+        width = extent + inside.high - inside.low
+        reached = abs(step) * (held.high - held.low) + width
+        if abs(step) >= width and (modulus == 0 or reached <= modulus):
             found.add(atom.name)
     return found

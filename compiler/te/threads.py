@@ -1,7 +1,9 @@
-"""Rows distributed over the threads of a GPU's block, in explicit stages: partial results, then a tree in shared
-memory.
+"""Rows distributed over the threads of a GPU's block, in explicit stages: partial results of the threads, then their
+sum or maximum.
 
-Every stage is a nest of two loops "stage.x" and "stage.y", which become the x and y axes of the block's threads.
+Every stage is a nest of loops "stage.x" and "stage.y" (and "stage.z"), which become the axes of the block's threads.
+Threads combine their results in a tree in shared memory or, on GPUs with shuffles, in registers: first the threads of a
+warp (`all_lanes`), then, for rows of several warps, the warps through shared memory.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..ir.expr import Buffer, Const, Expr, Var, minimum
+from ..ir.expr import Buffer, Const, Expr, Load, Var, minimum
+from ..ir.kernels import WARP
 from ..ir.stmt import Alloc, Assign, Reduce, Stmt, allocated, nest, seq
 from ..ir.types import DType
 from .blocks import ceil_div
@@ -17,6 +20,19 @@ from .rows import Operator
 
 BRANCHES = 8
 """Number of partial results that one step of a tree combines: three steps, each with a barrier, reduce 512 threads."""
+LANES = ".lanes"
+"""End of the name of the allocation in `all_lanes`, which a schedule may replace by shuffles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A thread of a block: the row's index in the block, the lane (number of the thread among the row's threads), and
+    the thread's indices in buffers of registers with the shape `Threads.register_shape`.
+    """
+
+    row: Expr
+    lane: Expr
+    own: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +40,8 @@ class Threads:
     """`rows` of `size` elements, with `group` rows for each block and `lanes` threads (a power of two) for each row.
 
     Neighbouring threads (axis x) have neighbouring elements of a row or, with `columns`, the same element of
-    neighbouring rows. Element p of a row belongs to thread p % lanes.
+    neighbouring rows. Element p of a row belongs to thread p % lanes. With `shuffles` the threads of a row combine
+    their results in registers; axis x is then a warp at most, and the warps of a row are axis y.
     """
 
     rows: int
@@ -32,6 +49,7 @@ class Threads:
     group: int
     lanes: int
     columns: bool = False
+    shuffles: bool = False
 
     @property
     def blocks(self) -> int:
@@ -43,19 +61,44 @@ class Threads:
         """Largest number of elements of a thread."""
         return ceil_div(self.size, self.lanes)
 
-    def stage(
-        self, name: str, block: Expr, body: Callable[[Expr, Expr], Stmt], lanes: int | None = None
-    ) -> Stmt:
+    @property
+    def warps(self) -> int:
+        """Number of warps of a row whose threads combine their results by shuffles; 1 without shuffles."""
+        return max(1, self.lanes // WARP) if self.shuffles else 1
+
+    @property
+    def register_shape(self) -> tuple[int, ...]:
+        """The shape of a buffer with one register of each thread: [row, lane], or [row, warp, lane of the warp]."""
+        return (self.group, self.warps, WARP) if self.warps > 1 else (self.group, self.lanes)
+
+    def stage(self, name: str, block: Expr, body: Callable[[Place], Stmt], lanes: int | None = None) -> Stmt:
         """A nest of thread loops that runs `body` for each row of a block and each thread (lane) of the row; with
         `lanes` only on the first `lanes` threads of each row.
         """
+        if self.warps > 1:
+            warps, width = (ceil_div(lanes, WARP), min(lanes, WARP)) if lanes else (self.warps, WARP)
+            row, warp, lane = (Var(f"{name}.{axis}") for axis in "zyx")
+            place = Place(row=row, lane=warp * WARP + lane, own=(row, warp, lane))
+            return nest([(row, self._rest(block)), (warp, warps), (lane, width)], body(place))
         axes = "xy" if self.columns else "yx"
         row, lane = (Var(f"{name}.{axis}") for axis in axes)
-        rest = Const(self.group)
+        around: list[tuple[Var, Expr]] = [(row, self._rest(block)), (lane, Const(lanes or self.lanes))]
+        place = Place(row=row, lane=lane, own=(row, lane))
+        return nest(around[::-1] if self.columns else around, body(place))
+
+    def stage_of_warps(self, name: str, block: Expr, body: Callable[[tuple[Var, ...]], Stmt]) -> Stmt:
+        """A nest of thread loops that runs `body` once for the threads of each row, or of each warp of a row; `body`
+        gets the leading indices of these threads in buffers of registers.
+        """
+        axes = "zy" if self.warps > 1 else "y"
+        at = tuple([Var(f"{name}.{axis}") for axis in axes])
+        return nest(list(zip(at, (self._rest(block), Const(self.warps)), strict=False)), body(at))
+
+    def _rest(self, block: Expr) -> Expr:
+        """Number of rows of a block."""
         if self.rows % self.group:
-            rest = minimum(self.group, self.rows - block * self.group)
-        around: list[tuple[Var, Expr]] = [(row, rest), (lane, Const(lanes or self.lanes))]
-        return nest(around[::-1] if self.columns else around, body(row, lane))
+            return minimum(self.group, self.rows - block * self.group)
+        return Const(self.group)
 
     def each(
         self,
@@ -92,12 +135,11 @@ class Threads:
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="shared")
 
     def kept(self, name: str) -> Buffer:
-        """A buffer of all elements of the block's rows, each in a register of its thread: [row, lane (thread of the
-        row), step (element of the thread)].
+        """A buffer of all elements of the block's rows, each in a register of its thread: `register_shape`, and as last
+        dimension the step (element of the thread).
         """
-        return Buffer(
-            name=name, shape=(self.group, self.lanes, self.steps), dtype=DType.FLOAT32, scope="register"
-        )
+        shape = (*self.register_shape, self.steps)
+        return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="register")
 
     def at(self, buffer: Buffer, row: Expr, lane: Expr) -> tuple[Expr, ...]:
         """The indices of a thread's value in a buffer made by `shared`."""
@@ -120,22 +162,30 @@ class Sharing:
     kept: bool = False
     chunks: int = 1
 
-    def threads(self, rows: int, size: int) -> Threads:
-        """The threads for `rows` of `size` elements."""
-        return Threads(rows=rows, size=size, group=self.group, lanes=self.lanes, columns=self.columns)
+    def threads(self, rows: int, size: int, *, shuffles: bool = False) -> Threads:
+        """The threads for `rows` of `size` elements; `shuffles`: whether the target has shuffles. Threads of
+        interleaved rows do not use them, since the threads of a row are not neighbours, and neither do numbers of
+        threads that are no power of two.
+        """
+        return Threads(
+            rows=rows,
+            size=size,
+            group=self.group,
+            lanes=self.lanes,
+            columns=self.columns,
+            shuffles=shuffles and not self.columns and self.lanes & (self.lanes - 1) == 0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """An element and its thread: the row's index in the block, the lane (thread of the row), the step (number of the
-    thread's element), and the element's index in the row.
+    """An element of a row: its thread, the step (number of the thread's element), and the element's index in the row.
 
     `suffix`: for names of statements, since a row's last elements may have statements of their own.
     """
 
     suffix: str
-    row: Expr
-    lane: Expr
+    place: Place
     step: Expr
     position: Expr
 
@@ -148,14 +198,39 @@ class Fold:
     stages: tuple[Stmt, ...]
     buffers: tuple[Buffer, ...]
 
-    def result(self, row: Expr) -> Expr:
-        """The result of the row with index `row` in the block."""
+    def result(self, place: Place) -> Expr:
+        """The result of a thread's row, for this thread to read."""
         last = self.buffers[-1]
-        return last[self.threads.at(last, row, Const(0))]
+        if self.threads.shuffles:
+            return last[place.own]
+        return last[self.threads.at(last, place.row, Const(0))]
 
     def around(self, rest: Stmt) -> Stmt:
         """The reduction's stages followed by `rest`, which may use the results."""
         return allocated(self.buffers, seq(*self.stages, rest))
+
+
+def all_lanes(name: str, op: Operator, buffer: Buffer, first: tuple[Expr, ...]) -> Stmt:
+    """Replaces each of the elements `first`[0], `first`[1], ... of a buffer's last dimension by the sum or maximum of
+    them all: one element for each lane of a warp. `first`: the indices of the other dimensions.
+
+    The statements are `name`.init, `name` and `name`.all.
+    """
+    lanes = buffer.shape[-1]
+    total = Buffer(name=f"{name}{LANES}", shape=(1,), dtype=DType.FLOAT32, scope="register")
+    lane, to, zero = Var(f"{name}.l"), Var(f"{name}.to"), (Const(0),)
+    return Alloc(
+        buffer=total,
+        body=seq(
+            Assign.to(f"{name}.init", total[zero], _start(op)),
+            nest([(lane, lanes)], Reduce.into(name, op, total[zero], buffer[(*first, lane)])),
+            nest([(to, lanes)], Assign.to(f"{name}.all", buffer[(*first, to)], total[0])),
+        ),
+    )
+
+
+def _start(op: Operator) -> Const:
+    return Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
 
 
 def fold(
@@ -169,15 +244,17 @@ def fold(
     most: Expr | None = None,
 ) -> Fold:
     """Reduces each row of a block: first to the sum or maximum of each thread's elements, then over `BRANCHES` threads
-    at a time.
+    at a time or, with shuffles, over the threads of a warp and over the warps.
 
     `value` gives, for an element, statements to run first and the value to reduce. `unroll`: whether the loop over a
     thread's elements is unrolled. `most`: number of elements of a row, if it may be less than the threads' `size`. The
     names of the statements are `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and
-    `name`.n.kept, where n is the number of threads of a row that still have partial results.
+    `name`.n.kept, where n is the number of threads of a row that still have partial results. With shuffles they are
+    `name`, `name`.init and `name`.tail, `name`.warp (`all_lanes`), `name`.warp.kept, and `name`.warps(.init).
     """
-    start = Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
-    zero = (Const(0),)
+    if threads.shuffles:
+        return _shuffled_fold(threads, block, name, op, value, unroll=unroll, most=most)
+    start, zero = _start(op), (Const(0),)
 
     def own(suffix: str) -> Buffer:
         return Buffer(name=f"{name}{suffix}.own", shape=(1,), dtype=DType.FLOAT32, scope="register")
@@ -185,18 +262,12 @@ def fold(
     total = own("")
     partial = threads.shared(f"{name}.{threads.lanes}", threads.lanes)
 
-    def elements(row: Expr, lane: Expr) -> Stmt:
-        def one(suffix: str, step: Expr, position: Expr) -> Stmt:
-            first, operand = value(Element(suffix=suffix, row=row, lane=lane, step=step, position=position))
-            reduce = Reduce.into(f"{name}{suffix}", op, total[zero], operand)
-            return seq(*first, reduce)
-
-        body = seq(
-            Assign.to(f"{name}.init", total[zero], start),
-            threads.each(name, lane, one, unroll=unroll, most=most),
-            Assign.to(f"{name}.kept", partial[threads.at(partial, row, lane)], total[0]),
+    def elements(place: Place) -> Stmt:
+        own_elements = _folded_elements(
+            threads, name, op, value, place, total[zero], unroll=unroll, most=most
         )
-        return Alloc(buffer=total, body=body)
+        kept = partial[threads.at(partial, place.row, place.lane)]
+        return Alloc(buffer=total, body=seq(own_elements, Assign.to(f"{name}.kept", kept, total[0])))
 
     stages = [threads.stage(name, block, elements)]
     buffers = [partial]
@@ -208,8 +279,7 @@ def fold(
         joined = own(f".{left}")
 
         def join(
-            row: Expr,
-            lane: Expr,
+            place: Place,
             stage: str = stage,
             left: int = left,
             branches: int = branches,
@@ -218,7 +288,7 @@ def fold(
             joined: Buffer = joined,
         ) -> Stmt:
             h = Var(f"{stage}.h")
-            other = source[threads.at(source, row, lane + h * left)]
+            other = source[threads.at(source, place.row, place.lane + h * left)]
             return Alloc(
                 buffer=joined,
                 body=seq(
@@ -228,10 +298,73 @@ def fold(
                         Reduce.into(stage, op, joined[zero], other),
                         kind="unroll",
                     ),
-                    Assign.to(f"{stage}.kept", target[threads.at(target, row, lane)], joined[0]),
+                    Assign.to(f"{stage}.kept", target[threads.at(target, place.row, place.lane)], joined[0]),
                 ),
             )
 
         stages.append(threads.stage(stage, block, join, left))
         buffers.append(target)
     return Fold(threads=threads, stages=tuple(stages), buffers=tuple(buffers))
+
+
+def _folded_elements(
+    threads: Threads,
+    name: str,
+    op: Operator,
+    value: Callable[[Element], tuple[tuple[Stmt, ...], Expr]],
+    place: Place,
+    total: Load,
+    *,
+    unroll: bool,
+    most: Expr | None,
+) -> Stmt:
+    """The statements that set `total` to the sum or maximum of the elements of one thread (see `fold`)."""
+
+    def one(suffix: str, step: Expr, position: Expr) -> Stmt:
+        first, operand = value(Element(suffix=suffix, place=place, step=step, position=position))
+        return seq(*first, Reduce.into(f"{name}{suffix}", op, total, operand))
+
+    return seq(
+        Assign.to(f"{name}.init", total, _start(op)),
+        threads.each(name, place.lane, one, unroll=unroll, most=most),
+    )
+
+
+def _shuffled_fold(
+    threads: Threads,
+    block: Expr,
+    name: str,
+    op: Operator,
+    value: Callable[[Element], tuple[tuple[Stmt, ...], Expr]],
+    *,
+    unroll: bool,
+    most: Expr | None,
+) -> Fold:
+    """`fold` with shuffles: no barrier for rows of one warp, and one for rows of several warps."""
+    own = Buffer(name=f"{name}.own", shape=threads.register_shape, dtype=DType.FLOAT32, scope="register")
+    warps = threads.warps
+    partial = Buffer(name=f"{name}.warps", shape=(threads.group, warps), dtype=DType.FLOAT32, scope="shared")
+
+    def elements(place: Place) -> Stmt:
+        return _folded_elements(threads, name, op, value, place, own[place.own], unroll=unroll, most=most)
+
+    def of_warp(at: tuple[Var, ...]) -> Stmt:
+        joined = all_lanes(f"{name}.warp", op, own, at)
+        if warps == 1:
+            return joined
+        return seq(joined, Assign.to(f"{name}.warp.kept", partial[at], own[(*at, Const(0))]))
+
+    def of_row(place: Place) -> Stmt:
+        h, total = Var(f"{name}.warps.h"), own[place.own]
+        join = Reduce.into(f"{name}.warps", op, total, partial[place.row, h])
+        return seq(
+            Assign.to(f"{name}.warps.init", total, _start(op)), nest([(h, warps)], join, kind="unroll")
+        )
+
+    stages = [threads.stage(name, block, elements)]
+    if threads.lanes > 1:
+        stages.append(threads.stage_of_warps(f"{name}.warp", block, of_warp))
+    if warps > 1:
+        stages.append(threads.stage(f"{name}.warps", block, of_row))
+    buffers = (partial, own) if warps > 1 else (own,)
+    return Fold(threads=threads, stages=tuple(stages), buffers=buffers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +19,30 @@ from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import sample_inputs
+from vdla.codesign.models.transformers import (
+    BertSizes,
+    Gpt2Sizes,
+    LlamaSizes,
+    bert,
+    gpt2,
+    gpt2_decode,
+    llama,
+    llama_decode,
+)
 from vdla.compiler import gpu_stages
 from vdla.compiler.backends.registry import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cuda.cubin_cache import cached_cubin
 from vdla.compiler.codegen.cuda.errors import CompileError
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.gpu_stages import gpu_ahead, gpu_emulated, gpu_emulated_ahead
+from vdla.compiler.graph.operators import DotProductAttention
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_kernel, compile_kernels
 from vdla.compiler.runtime import cuda_archive
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
+from vdla.compiler.runtime.cuda_memory import Places
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.te.ops.product import Matrices, tensor_product
@@ -156,6 +170,125 @@ def test_a_shipped_model_emulated():
     assert relative_error(got["output"], float64_outputs(exported, feeds)["output"]) < 1e-5
 
 
+_GPT2 = Gpt2Sizes(layers=2, width=16, heads=2, vocabulary=24)
+_LLAMA = LlamaSizes(layers=2, width=32, heads=4, groups=2, inner=32, vocabulary=24)
+TRANSFORMERS = {
+    "bert": lambda: bert(0, 2, 9, BertSizes(layers=2, width=16, heads=2, inner=32, vocabulary=24)),
+    "gpt2": lambda: gpt2(0, 1, 9, _GPT2),
+    "gpt2_decode": lambda: gpt2_decode(0, 1, 9, _GPT2),
+    "llama": lambda: llama(0, 1, 9, _LLAMA),
+    "llama_decode": lambda: llama_decode(0, 1, 9, _LLAMA),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_attention_is_one_kernel_a_layer(name: str):
+    """An added mask (BERT), a causal one (GPT-2), heads that share keys and values (Llama), a step with a cache."""
+    exported = TRANSFORMERS[name]()
+    data, rng = exported.SerializeToString(), np.random.default_rng(1)
+    feeds: dict[str, np.ndarray] = {}
+    for entry in exported.graph.input:
+        shape = [d.dim_value for d in entry.type.tensor_type.shape.dim]
+        if entry.type.tensor_type.elem_type == TensorProto.FLOAT:
+            feeds[entry.name] = rng.standard_normal(shape, dtype=np.float32)
+        else:
+            feeds[entry.name] = rng.integers(0, 2, shape)
+    if "attention_mask" in feeds:
+        feeds["attention_mask"][:, :2] = 1
+    with compile_kernels(data, gpu_emulated(TARGET)) as network:
+        got = network.run(feeds)
+        operators = [launch.operator for launch in network.launches]
+    assert operators.count("DotProductAttention") == 2
+    assert not {"MatrixProduct", "Softmax"} & set(operators)
+    # Permutations around attention are part of it; GPT-2 and Llama also return keys and values, Llama turns them.
+    assert operators.count("Permute") <= {"bert": 0, "gpt2": 4, "llama": 6}.get(name, 0)
+    for output, values in runtime(data, feeds).items():
+        assert relative_error(got[output], values) < 1e-5
+
+
+LEAST = float(np.finfo(np.float32).min)
+_SEEN = np.tri(40, dtype=np.bool_)
+MASKS = {
+    "causal": (_SEEN, "Where", 0),
+    "causal, by hidden keys": (~_SEEN, "Where, hidden", 0),
+    "causal, added": (np.where(_SEEN, 0, LEAST).astype(np.float32), "Add", 0),
+    "three keys ahead": (np.tri(40, k=3, dtype=np.bool_), "Where", 3),
+    "a row that sees nothing": (_SEEN & (np.arange(40) != 7)[:, None], "Where", None),
+    "a small number added": (np.where(_SEEN, 0, -2).astype(np.float32), "Add", None),
+    "the last keys alone": (_SEEN[::-1].copy(), "Where", None),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_causal_masks_skip_keys(name: str):
+    mask, operator, ahead = MASKS[name]
+    net = FloatNetwork(1, 2, 40, 8)
+    query = net.last
+    keys = net.add("Transpose", inputs=[query], perm=[0, 1, 3, 2])
+    net.add("MatMul", inputs=[query, keys])
+    hidden = net.constant(np.float32(LEAST))
+    if operator == "Add":
+        net.add("Add", inputs=[net.last, net.constant(mask)])
+    else:
+        sides = [hidden, net.last] if operator == "Where, hidden" else [net.last, hidden]
+        net.add("Where", inputs=[net.constant(mask), *sides])
+    net.add("Softmax", axis=-1)
+    net.add("MatMul", inputs=[net.last, query])
+    net.shape = (1, 2, 40, 8)
+    data, feeds = net.model(), {"x": sample((1, 2, 40, 8))}
+    with compile_kernels(data, gpu_emulated(TARGET)) as network:
+        operators = [node.operator for node in network.graph.nodes]
+        assert [o.ahead for o in operators if isinstance(o, DotProductAttention)] == [ahead]
+        (got,) = network.run(feeds).values()
+    assert relative_error(got, next(iter(runtime(data, feeds).values()))) < 1e-5
+
+
+@pytest.mark.parametrize("tokens", [5, 20], ids=["few rows", "tiles"])
+def test_an_embedding_used_twice_is_stored_once(texts, tmp_path: Path, tokens: int):
+    """GPT-2's logits are products with its embeddings, as exported: a transposed weight."""
+    sizes = Gpt2Sizes(layers=1, width=16, heads=2, vocabulary=500)
+    data = gpt2(0, 1, tokens, sizes).SerializeToString()
+    embedding = 500 * 16 * 4
+    path = tmp_path / "net.tar"
+    code = compile_kernels(data, gpu_ahead(TARGET))
+    save_cuda_network(path, code)
+    # All other constants together are smaller than the embedding.
+    assert embedding < len(members(path)["constants.bin"]) < 2 * embedding
+    loaded = load_cuda_network(path)
+    for network in (code, loaded):
+        on_device = Places.of(network).workspace - network.plan.bytes
+        assert embedding < on_device < 2 * embedding
+    feeds = {"input_ids": np.random.default_rng(0).integers(0, 500, (1, tokens))}
+    with CudaNetwork(code, HostDevice()) as network:
+        got = network.run(feeds)
+    for output, values in runtime(data, feeds).items():
+        assert relative_error(got[output], values) < 1e-5
+
+
+@pytest.mark.parametrize("change", ["an output", "a second reader", "another axis", "an operator behind"])
+def test_attention_that_is_not_whole(change: str):
+    """Scores that something else reads stay a tensor; operators behind the second product stay right."""
+    net = FloatNetwork(1, 2, 5, 8)
+    query = net.last
+    keys = net.add("Transpose", inputs=[query], perm=[0, 1, 3, 2])
+    product = net.add("MatMul", inputs=[query, keys])
+    shares = net.add("Softmax", inputs=[product], axis=2 if change == "another axis" else -1)
+    outputs = {"an output": {shares: (1, 2, 5, 5)}, "a second reader": {}}.get(change, {})
+    net.add("MatMul", inputs=[shares, query])
+    if change == "a second reader":
+        net.add("Concat", inputs=[net.last, product], axis=-1)
+    if change == "an operator behind":
+        net.add("Mul", inputs=[net.last, net.constant(np.arange(8, dtype=np.float32))])
+    net.shape = (1, 2, 5, 13 if change == "a second reader" else 8)
+    data, feeds = net.model(**outputs), {"x": sample((1, 2, 5, 8))}
+    with compile_kernels(data, gpu_emulated(TARGET)) as network:
+        got = network.run(feeds)
+        operators = [launch.operator for launch in network.launches]
+    assert operators.count("DotProductAttention") == (change == "an operator behind")
+    for output, values in runtime(data, feeds).items():
+        assert relative_error(got[output], values) < 1e-5
+
+
 def test_quantized_models_round_as_their_pairs_say():
     feeds = {"x": sample((2, 8))}
     with compile_kernels(rounded_network(), gpu_emulated(TARGET)) as network:
@@ -255,9 +388,28 @@ def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
             np.testing.assert_array_equal(theirs.constants[name], array)
     assert loaded.plan == code.plan
     text = members(path)["kernels.cu"].decode()
-    assert all(m.module.source.rstrip() in text for m in code.modules)
+    assert all(m.module.kernels.rstrip() in text for m in code.modules)
     save_cuda_network(tmp_path / "again.tar", code)
     assert (tmp_path / "again.tar").read_bytes() == path.read_bytes()
+
+
+def test_the_text_of_an_archive_reads_as_a_file(path: Path):
+    """Functions stand there once, each kernel has a description, lines are short, and NVRTC compiles the whole file."""
+    text = members(path)["kernels.cu"].decode()
+    assert max(map(len, text.splitlines())) < 120
+    described = re.findall(r"// (\w+): (\w+).*\n//   computes: (.+)\n", text)
+    code = compile_kernels(model(), gpu_ahead(TARGET))
+    assert [name for name, _, _ in described] == [module.name for module in code.modules]
+    assert {operator for _, operator, _ in described} == {launch.operator for launch in code.launches}
+    first = code.launches[0]
+    assert first.members[0] in described[0][2]
+    launch = code.modules[0].module.launches[0]
+    grid, block = (" x ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
+    assert f"//   launch:   grid {grid}, block {block}" in text
+    assert re.search(r"//   method:   template conv\w+_cuda, \w+ \d+", text)
+    functions = re.findall(r"__forceinline__ \w+ (\w+)\(", text)
+    assert functions and len(functions) == len(set(functions))
+    assert cached_cubin(text, TARGET.arch).startswith(b"\x7fELF")
 
 
 def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):

@@ -148,7 +148,7 @@ def test_sums_of_a_thread(operator: Any) -> None:
     x = few_large(*shape) + equal_terms(1)
     target = parse_target("cuda")
     rows = RowOperator(operator=operator, shape=shape, axes=(len(shape) - 1,), epsilon=1e-5)
-    program = rows.program(Knobs(group=1, lanes=2))
+    program = rows.program(target, Knobs(group=1, lanes=2))
     arrays = {p.name: np.ones(p.shape, np.float32) for p in program.parameters} | {
         "X": x.reshape(program.parameters[0].shape)
     }

@@ -26,6 +26,7 @@ REGISTERS_PER_BLOCK = 64 * KIB
 
 
 Capability = Literal[
+    "shuffles",
     "mma",
     "wgmma",
     "int8 dot products",
@@ -33,9 +34,10 @@ Capability = Literal[
     "bulk copies",
     "overlapping kernels",
 ]
-"""A capability that only some GPUs have: matrix products by a warp ("mma") or by four warps ("wgmma"), sums of four
-products of int8, copies into shared memory for which one thread ("asynchronous") or a whole block ("bulk") waits later,
-and kernels that start early and wait for the preceding kernel ("overlapping").
+"""A capability that only some GPUs have: reads of another thread's register within a warp ("shuffles"), matrix products
+by a warp ("mma") or by four warps ("wgmma"), sums of four products of int8, copies into shared memory for which one
+thread ("asynchronous") or a whole block ("bulk") waits later, and kernels that start early and wait for the preceding
+kernel ("overlapping").
 """
 
 
@@ -77,9 +79,9 @@ class Architecture:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """The capabilities of the architecture (PTX ISA: "mma", "dp4a", "cp.async" from sm_80 on;
+        """The capabilities of the architecture (PTX ISA: "shfl.sync", "mma", "dp4a", "cp.async" from sm_80 on;
         "cp.async.bulk.tensor" and "griddepcontrol" from sm_90 on; "wgmma" on sm_90a only)."""
-        found: set[Capability] = {"mma", "int8 dot products", "asynchronous copies"}
+        found: set[Capability] = {"shuffles", "mma", "int8 dot products", "asynchronous copies"}
         if self.capability >= (9, 0):
             found |= {"bulk copies", "overlapping kernels"}
         if self.exact:

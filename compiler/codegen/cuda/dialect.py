@@ -257,11 +257,11 @@ class Dialect:
         """The names in a kernel's text that other kernels of the same source must not use."""
         return frozenset()
 
-    def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> str:
+    def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> list[str]:
         """The definitions of the functions `used` by kernels with these `texts`. Raises KeyError for unknown names."""
         if unknown := used - self.functions.keys():
             raise KeyError(sorted(unknown)[0])
-        return "\n".join(text for name, text in self.functions.items() if name in used)
+        return [text for name, text in self.functions.items() if name in used]
 
     def _parameter(self, array: Parameter) -> str:
         pointer = self.pointer(self.type_of(array.dtype), "global", const=not array.changed)

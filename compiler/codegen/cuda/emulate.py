@@ -10,6 +10,9 @@ the destination.
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
+A shuffle, which reads registers of all threads along x, waits for these threads and for no others: the work before and
+after it is in loops over thread.x of its own, inside the loops over the other threads.
+
 The rewriting keeps the work after the last barrier of one iteration and the work before the first barrier of the next
 one between the same barriers, as on a GPU. It is not done for a loop that contains another loop with barriers, nor for
 two loops with barriers in sequence: these are treated as if a barrier separated their iterations.
@@ -37,7 +40,16 @@ from ...ir.kernels import (
 from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
 from ...ir.verify import VerifyError, verify
-from ...ir.visit import map_children, map_expressions, substitute, substitute_expr, walk
+from ...ir.visit import (
+    children,
+    expressions,
+    loads_in,
+    map_children,
+    map_expressions,
+    substitute,
+    substitute_expr,
+    walk,
+)
 from ...passes.inline_intrinsics import inline_intrinsics
 from .barrier_intervals import (
     BarrierInterval,
@@ -108,6 +120,8 @@ class _Block:
         self.threads = threads_of(kernel)
         self.axes = [axis for axis in reversed(THREAD_AXES) if self.threads[axis] > 1]
         self.allocated: list[Buffer] = []
+        # Buffers with a register of each thread along x.
+        self.of_lanes: set[str] = set()
         self.shadows = Shadows(kernel, names, self.threads, self.axes)
 
     def run(self) -> Stmt:
@@ -142,7 +156,10 @@ class _Block:
                 body = self.hoist(node.body, around)
                 if shared_between_threads(buffer):
                     return body
-                return seq(self.undefined(buffer, distribution(node)), body)
+                axes = distribution(node)
+                if any(a == "thread.x" and n > 1 for a, n in zip(axes, buffer.shape, strict=True)):
+                    self.of_lanes.add(buffer.name)
+                return seq(self.undefined(buffer, axes), body)
             case _:
                 return map_children(node, lambda child: self.hoist(child, around))
 
@@ -225,14 +242,64 @@ class _Block:
             return seq(_guarded(kept[0][0], self.alone(kept[0][1][0])), *behind)
         if not kept:
             return seq(*behind)
+        meet = any(self.exchanges(item) for _, items in kept for item in items)
         loops: list[tuple[Var, int]] = []
         places: dict[str, Expr] = {}
         for axis in self.axes:
+            if meet and axis == "thread.x":
+                continue
             var = self.names.var(axis)
             loops.append((var, self.threads[axis]))
             places[axis] = self.order(var, self.threads[axis])
-        body = seq(*(_guarded(guard, seq(*(self.thread(s, places) for s in items))) for guard, items in kept))
+        inside = self.lanes if meet else self.each
+        body = seq(*(_guarded(guard, inside(items, places)) for guard, items in kept))
         return seq(nest(loops, body), *behind)
+
+    def exchanges(self, node: Stmt) -> bool:
+        """Whether a statement at block level contains a shuffle: a phase that reads registers of many threads."""
+        if isinstance(node, For) and is_thread_loop(node):
+            phase = phase_at(node)
+            if any(loop.kind == "thread.x" for loop in phase.threads):
+                return False
+            reads = {
+                load.buffer.name for n in walk(phase.body) for e in expressions(n) for load in loads_in(e)
+            }
+            return not reads.isdisjoint(self.of_lanes)
+        return any(self.exchanges(child) for child in children(node))
+
+    def each(self, items: list[Stmt], places: Mapping[str, Expr]) -> Stmt:
+        """The parts of block-level statements that the thread with coordinates `places` executes."""
+        return seq(*(self.thread(item, places) for item in items))
+
+    def lanes(self, items: list[Stmt], places: Mapping[str, Expr]) -> Stmt:
+        """The parts of block-level statements that all threads along x execute; `places`: their other coordinates.
+
+        Between two shuffles each of these threads executes its parts, out of order.
+        """
+        done: list[Stmt] = []
+        alone: list[Stmt] = []
+
+        def flush() -> None:
+            if alone:
+                var = self.names.var("thread.x")
+                at = {**places, "thread.x": self.order(var, self.threads["thread.x"])}
+                done.append(nest([(var, self.threads["thread.x"])], self.each(alone, at)))
+                alone.clear()
+
+        for item in items:
+            if not self.exchanges(item):
+                alone.append(item)
+                continue
+            flush()
+            if isinstance(item, For) and is_thread_loop(item):
+                done.append(self.thread(item, {**places, "thread.x": _ZERO}))
+            elif isinstance(item, For):
+                body = item.body.statements if isinstance(item.body, Seq) else (item.body,)
+                done.append(replace(item, kind="serial", body=self.lanes(list(body), places)))
+            else:
+                done.append(map_children(item, lambda child: self.lanes([child], places)))
+        flush()
+        return seq(*done)
 
     def split_waits(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
         """Splits `items` into statements to run thread by thread, and waits for asynchronous copies that may instead

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.types import DType
 from ...te.scalars import DOUBLES
-from . import bulk_copies, mma_functions, wgmma_emit
+from . import bulk_copies, mma_functions, shuffles, wgmma_emit
 from .dialect import Dialect
 from .errors import LoweringError
 from .text import PRODUCT, Text, call
@@ -111,6 +111,7 @@ FUNCTIONS = {
     "floor_modulo": _FLOOR_MODULO,
     "sigmoid": _SIGMOID,
     "round_tf32": _ROUND_TF32,
+    **shuffles.FUNCTIONS,
     **mma_functions.FUNCTIONS,
     **wgmma_emit.FUNCTIONS,
     **bulk_copies.FUNCTIONS,

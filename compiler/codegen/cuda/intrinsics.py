@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer, Const, Var, cast
+from ...ir.grid import exchanging_lanes
 from ...ir.printer import format_region, summarize
 from ...ir.regions import operand_access
 from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, Region, nest
 from ...ir.types import DType
-from . import mma, mma_emit, mma_fragments, wgmma, wgmma_emit
+from . import mma, mma_emit, mma_fragments, shuffles, wgmma, wgmma_emit
 from .architectures import Capability
 from .errors import LoweringError
 from .text import Text
@@ -51,7 +52,7 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
     """All instructions of this target by name: an argument of `schedule.replay`."""
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
-    declarations += [*mma.declarations(), *wgmma.declarations()]
+    declarations += [*shuffles.declarations(), *mma.declarations(), *wgmma.declarations()]
     return {d.name: d for d in declarations}
 
 
@@ -71,6 +72,8 @@ def capability_of(declaration: IntrinsicDeclaration) -> Capability | None:
         return None
     if lanes_of(declaration) == 1:
         return "int8 dot products"
+    if exchanging_lanes(declaration):
+        return "shuffles"
     return "wgmma" if lanes_of(declaration) == mma_fragments.WARPGROUP else "mma"
 
 
@@ -78,6 +81,8 @@ def lanes_of(declaration: IntrinsicDeclaration) -> int:
     """The number of threads along x that execute an instruction together."""
     if declaration.name.startswith("dot_s8_") or declaration.code:
         return 1
+    if lanes := exchanging_lanes(declaration):
+        return lanes
     group = any(parameter.scope == mma_fragments.MATRIX_D for parameter in declaration.parameters)
     return mma_fragments.WARPGROUP if group else mma_fragments.WARP
 
@@ -153,6 +158,7 @@ def _word(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) 
 
 _EMISSIONS: Mapping[str, Emission] = {
     "dot_s8_": _emit_dot,
+    "warp_": shuffles.emit_shuffle,
     "mma_": mma_emit.emit_mma,
     "wgmma_": wgmma_emit.emit_wgmma,
     "ldmatrix_": mma_emit.emit_ldmatrix,

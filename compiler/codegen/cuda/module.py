@@ -24,7 +24,7 @@ from .machine import GpuTarget
 from .shared_memory import SharedPlan, plan_shared
 from .statements import THREAD, KernelEmitter
 from .storage import ALIGNMENT, buffer_bytes, in_device_memory
-from .text import Names, Source
+from .text import Names, Source, wrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class CudaModule:
 
     `parameters`: arrays of the program. `outputs`: names of the arrays that it writes. `workspace_bytes`: memory for
     intermediates between kernels. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes; written arrays
-    overlap no other array.
+    overlap no other array. `definitions`: the functions and types that begin `source`, each after those that it uses.
     """
 
     source: str
@@ -101,6 +101,12 @@ class CudaModule:
     parameters: tuple[Buffer, ...]
     outputs: frozenset[str]
     workspace_bytes: int
+    definitions: tuple[str, ...] = ()
+
+    @property
+    def kernels(self) -> str:
+        """The text of the kernels alone, without the definitions."""
+        return self.source[len("\n".join(self.definitions)) :].lstrip("\n")
 
 
 def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaModule:
@@ -113,12 +119,14 @@ def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaM
         raise LoweringError(f"{program.name}: {reason}")
     outline = _Outline(target, name, program)
     outline.host(program.body, (), {})
+    definitions = outline.definitions()
     return CudaModule(
-        source=outline.source(),
+        source="\n".join([*definitions, *outline.texts]),
         launches=tuple(outline.launches),
         parameters=program.parameters,
         outputs=frozenset(buffer.name for buffer in write_buffers(program.body)),
         workspace_bytes=outline.workspace_bytes,
+        definitions=tuple(definitions),
     )
 
 
@@ -144,12 +152,10 @@ class _Outline:
         # The kernels of a host loop are written in its first iteration, and launched in all.
         self._written: dict[int, _Written] = {}
 
-    def source(self) -> str:
-        """The text of all kernels, after the functions that they call."""
+    def definitions(self) -> list[str]:
+        """The texts of functions and types that the kernels use."""
         functions = self.dialect.definitions(self.used, self.texts)
-        return "\n".join(
-            [text for text in (self.dialect.prelude, functions, *self.defined.values(), *self.texts) if text]
-        )
+        return [text for text in (self.dialect.prelude, *functions, *self.defined.values()) if text]
 
     def host(self, statement: Stmt, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
         """Adds the launches of a host-level statement, in order; `iteration`: values of the host's loop variables."""
@@ -289,7 +295,8 @@ class _Outline:
             head=head,
             body=source.lines,
         )
-        self.texts.append(self.dialect.kernel_text(parts))
+        lines = self.dialect.kernel_text(parts).split("\n")
+        self.texts.append("\n".join([part for line in lines for part in wrapped(line)]))
         self.owned |= self.dialect.own_names(parts)
         self.used |= values.used
         self.defined |= values.defined

@@ -57,7 +57,8 @@ class SharedPlan:
         own = not any(place.reused for place in self.places.values())
         if own and not self.dynamic_bytes:
             arrays = [(place.buffer, place.name) for place in self.places.values()]
-            lines = dialect.shared_arrays(arrays, self.alignment)
+            declared = dialect.shared_arrays(arrays, self.alignment)
+            lines = [f"{line}{_shape(buffer)}" for line, (buffer, _) in zip(declared, arrays, strict=True)]
             if self.groups:
                 lines.append(f"__shared__ alignas({MBARRIER}) {_WORD} {self.arrived}[{self.groups}];")
             return lines
@@ -65,11 +66,16 @@ class SharedPlan:
         lines = [block.format(alignment=self.alignment, bytes=self.bytes)]
         for p in self.places.values():
             pointer = dialect.pointer(dialect.type_of(p.buffer.dtype), "shared")
-            lines.append(f"{pointer} const {p.name} = ({pointer})(shared + {p.offset});")
+            lines.append(f"{pointer} const {p.name} = ({pointer})(shared + {p.offset});{_shape(p.buffer)}")
         if self.groups:
             offset = self.bytes - self.groups * MBARRIER
             lines.append(f"{_WORD}* const {self.arrived} = ({_WORD}*)(shared + {offset});")
         return lines
+
+
+def _shape(buffer: Buffer) -> str:
+    """A comment with the shape of a buffer; nothing for one of a single dimension."""
+    return f"  // {' x '.join(map(str, buffer.shape))}" if len(buffer.shape) > 1 else ""
 
 
 def plan_shared(kernel: Kernel, names: Names, *, overlays: bool) -> SharedPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,53 @@ class Names:
         result = Names()
         result._taken = set(self._taken)
         return result
+
+
+WIDTH = 118
+"""Greatest length of a line of generated text."""
+_BREAKS = re.compile(r"(?<=[,;]) (?! )|(?<= =) (?! )| (?=(?:[-+?:]|&&|\|\|) )")
+"""Spaces at which a line may end: behind commas, semicolons and =, and before operators of sums and conditions."""
+
+
+def _rank(line: str, at: int) -> int:
+    """The order in which places of `_BREAKS` are preferred: = before commas, choices, conditions and sums."""
+    if line[at - 1] in "=;":
+        return 0
+    following = line[at + 1]
+    return 1 if line[at - 1] == "," or following in "?:" else 2 if following in "&|" else 3
+
+
+def wrapped(line: str) -> list[str]:
+    """A line of a C-like language as lines of at most `WIDTH` characters where it can be divided: outside of as many
+    brackets as possible, and there at the operator that binds least. Lines behind the first one are indented by two
+    steps more.
+    """
+    if len(line) <= WIDTH or line.lstrip().startswith("#") or '"' in line:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    code, comment, text = line.partition("// ")
+    if comment and code.strip():
+        return [f"{indent}// {text}", *wrapped(code.rstrip())]
+    if comment:
+        return textwrap.wrap(text, WIDTH, initial_indent=f"{indent}// ", subsequent_indent=f"{indent}//     ")
+    lines: list[str] = []
+    while len(line) > WIDTH:
+        depth, depths = 0, list[int]()
+        for character in line:
+            depth += (character in "([") - (character in ")]")
+            depths.append(depth)
+        places = [m.start() for m in _BREAKS.finditer(line, len(indent) + 1, WIDTH + 1)]
+        if not places:
+            break
+        # Not far to the left, so that few lines are short.
+        late = [at for at in places if at > len(indent) + WIDTH // 4] or places
+        # Of equal places the last one.
+        at = min(late, key=lambda at: (depths[at], _rank(line, at), -at))
+        lines.append(line[:at])
+        if len(lines) == 1:
+            indent += 8 * " "
+        line = indent + line[at + 1 :]
+    return [*lines, line]
 
 
 class Source:

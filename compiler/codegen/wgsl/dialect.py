@@ -186,7 +186,7 @@ class WgslDialect(Dialect):
         shared = [line.split(":")[0].split()[-1] for line in parts.shared]
         return frozenset({*(array.name for array in parts.arrays), *parts.numbers, *shared})
 
-    def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> str:
+    def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> list[str]:
         """The definitions of the functions that the texts, or these definitions, mention."""
         wanted: set[str] = set()
         unread = list(texts)
@@ -194,7 +194,7 @@ class WgslDialect(Dialect):
             found = {*re.findall(r"\w+", unread.pop())} & FUNCTIONS.keys() - wanted
             wanted |= found
             unread += [FUNCTIONS[name] for name in found]
-        return "".join(text for name, text in FUNCTIONS.items() if name in wanted)
+        return [text for name, text in FUNCTIONS.items() if name in wanted]
 
     def _held(self, array: Parameter) -> str:
         """The type of an array's elements in device memory. Raises LoweringError above MOST_ARRAY_BYTES bytes."""

@@ -7,24 +7,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..graph import Graph
-from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise
+from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise, Gather, Softmax
 from ..printer import format_graph
 from ..rewrites import Dump, Rewrite, remove_dead, run_rewrites
 from .assign_layouts import assign_layouts
 from .fuse import fuse
 
 if TYPE_CHECKING:
+    from .fuse_attention import Fits
     from .use_winograd import Tiling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
     """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
-    (`use_winograd`); None: no convolution uses the method.
+    (`use_winograd`); None: no convolution uses the method. `attention` tells for which sizes the target has a kernel of
+    attention (`fuse_attention`); None: for none. `tied`: whether products read transposed embeddings (`tie_weights`).
     """
 
     lanes: int
     tiling: Tiling | None = None
+    attention: Fits | None = None
+    tied: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,24 +40,34 @@ class GraphPasses:
 
 
 def graph_passes(
-    lanes: int, *, fusion: bool = True, join: bool = False, tiling: Tiling | None = None
+    lanes: int,
+    *,
+    fusion: bool = True,
+    join: bool = False,
+    tiling: Tiling | None = None,
+    attention: Fits | None = None,
+    tied: bool = False,
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
     Without `fusion`, the baseline for the gain of fusion, every operator of the model becomes a kernel, also batch
     normalization; only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written
-    directly into the result. `tiling`: chooses convolutions for `use_winograd`.
+    directly into the result. `tiling`: chooses convolutions for `use_winograd`. `attention`: with `fusion`, tells which
+    attentions become one node. `tied`: whether a product and a look-up share an embedding.
     """
     rows = (
         REMOVE_DEAD,
         CROP_WINDOWS,
         *((FOLD_SCALE_SHIFT, EXPAND_BATCH_NORM, INLINE_SCALARS, FUSE) if fusion else (EXPAND_BATCH_NORM,)),
+        *(() if attention is None or not fusion else (FUSE_ATTENTION,)),
+        *((TIE_WEIGHTS,) if tied else ()),
         ASSIGN_LAYOUTS,
         *(() if tiling is None else (USE_WINOGRAD,)),
         REMOVE_UNUSED,
         *((JOIN_IN_PLACE,) if fusion and join else ()),
     )
-    return GraphPasses(target=Vectors(lanes=lanes, tiling=tiling), rows=rows)
+    target = Vectors(lanes=lanes, tiling=tiling, attention=attention, tied=tied)
+    return GraphPasses(target=target, rows=rows)
 
 
 def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None) -> Graph:
@@ -94,6 +108,19 @@ def _inline_scalars(graph: Graph, _: Vectors) -> Graph:
     return inline_scalars(graph)
 
 
+def _fuse_attention(graph: Graph, target: Vectors) -> Graph:
+    from .fuse_attention import fuse_attention
+
+    assert target.attention is not None
+    return fuse_attention(graph, target.attention)
+
+
+def _tie_weights(graph: Graph, _: Vectors) -> Graph:
+    from .tie_weights import tie_weights
+
+    return tie_weights(graph)
+
+
 def _use_winograd(graph: Graph, target: Vectors) -> Graph:
     from .use_winograd import use_winograd
 
@@ -117,6 +144,8 @@ FOLD_SCALE_SHIFT = _row("fold-scale-shift", _fold_scale_shift, BatchNormalizatio
 EXPAND_BATCH_NORM = _row("expand-batch-norm", _expand_batch_norm, BatchNormalization)
 INLINE_SCALARS = _row("inline-scalars", _inline_scalars, Elementwise)
 FUSE = _row("fuse", lambda graph, _: fuse(graph))
+FUSE_ATTENTION = _row("fuse-attention", _fuse_attention, Softmax)
+TIE_WEIGHTS = _row("tie-weights", _tie_weights, Gather)
 ASSIGN_LAYOUTS = _row("assign-layouts", lambda graph, target: assign_layouts(graph, target.lanes))
 USE_WINOGRAD = _row("use-winograd", _use_winograd, Convolution)
 REMOVE_UNUSED = _row("remove-unused", lambda graph, _: remove_dead(graph))

@@ -13,7 +13,7 @@ from ..blocks import ceil_div
 from ..merge import Shape, around_axis, merge_axes
 from ..rows import Operator
 from ..scalars import divide, exp, log, sqrt
-from ..threads import Element, Fold, Sharing, Threads, fold
+from ..threads import Element, Fold, Place, Sharing, Threads, fold
 from .normalization import Normalized
 from .reduction import Kind, reduced_value, reduction_result
 
@@ -46,19 +46,18 @@ class _Rows:
     def at(self, e: Element) -> tuple[Expr, ...]:
         """The indices of an element in X."""
         outer, block = self.grid
-        return self.place(outer, block * self.threads.group + e.row, e.position)
+        return self.place(outer, block * self.threads.group + e.place.row, e.position)
 
     def value(self, e: Element) -> Expr:
         """The value of an element: a load of X, or of the register that holds it."""
-        return self.threads.kept("elements")[e.row, e.lane, e.step] if self.kept else self.x[self.at(e)]
+        return self.threads.kept("elements")[(*e.place.own, e.step)] if self.kept else self.x[self.at(e)]
 
     def keep(self, statement: str, e: Element, value: Expr) -> tuple[Stmt, ...]:
         """The statement that stores a value of the element in its register; none without `kept`."""
         if not self.kept:
             return ()
-        held = self.threads.kept("elements")
-        indices = held[e.row, e.lane, e.step].indices
-        return (Assign.to(f"{statement}{e.suffix}", held[indices], value),)
+        held = self.threads.kept("elements")[(*e.place.own, e.step)]
+        return (Assign.to(f"{statement}{e.suffix}", held, value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
         """How the first stage loads an element: (statements that the load needs, value of the element)."""
@@ -80,13 +79,13 @@ class _Rows:
         """The folds one after the other, then the stage "scale": every element of the last parameter is `result`."""
         outer, block = self.grid
 
-        def scale(row: Expr, lane: Expr) -> Stmt:
+        def scale(place: Place) -> Stmt:
             def one(suffix: str, step: Expr, position: Expr) -> Stmt:
-                e = Element(suffix=suffix, row=row, lane=lane, step=step, position=position)
+                e = Element(suffix=suffix, place=place, step=step, position=position)
                 out = parameters[-1]
                 return Assign.to(f"scale{suffix}", out[self.at(e)], result(e))
 
-            return self.threads.each("scale", lane, one, unroll=self.kept)
+            return self.threads.each("scale", place.lane, one, unroll=self.kept)
 
         body = self.threads.stage("scale", block, scale)
         for one in reversed(folds):
@@ -100,12 +99,19 @@ class _Rows:
 
 
 def thread_softmax(
-    shape: Shape, axis: int, sharing: Sharing, *, logarithm: bool = False, name: str = "softmax"
+    shape: Shape,
+    axis: int,
+    sharing: Sharing,
+    *,
+    logarithm: bool = False,
+    shuffles: bool = False,
+    name: str = "softmax",
 ) -> Program:
     """Softmax on a GPU, with the parameters of `te.ops.softmax`: X and Y [outer, size of the axis, inner], or [outer,
     size] where inner is 1.
 
     `sharing` distributes rows over threads; if inner is not 1, it distributes the inner rows of each outer index.
+    `shuffles`: threads of a warp combine their results in registers (`te.threads`).
     Stages "max", "sum" (and "exp" with `sharing.kept`), "scale".
     """
     outer, size, inner = around_axis(shape, axis % len(shape))
@@ -113,7 +119,7 @@ def thread_softmax(
     x, y = (Buffer(name=n, shape=whole, dtype=DType.FLOAT32) for n in "XY")
     rows = _Rows(
         x=x,
-        threads=sharing.threads(outer if inner == 1 else inner, size),
+        threads=sharing.threads(outer if inner == 1 else inner, size, shuffles=shuffles),
         kept=sharing.kept,
         outer=None if inner == 1 else outer,
         place=lambda n, row, p: (row, p) if inner == 1 else (n, p, row),
@@ -121,7 +127,7 @@ def thread_softmax(
     greatest = rows.fold("max", "max", rows.load)
 
     def distance(e: Element) -> Expr:
-        return rows.value(e) - greatest.result(e.row)
+        return rows.value(e) - greatest.result(e.place)
 
     def term(e: Element) -> tuple[tuple[Stmt, ...], Expr]:
         if not rows.kept:
@@ -134,15 +140,17 @@ def thread_softmax(
 
     def result(e: Element) -> Expr:
         if logarithm:
-            return (rows.value(e) if rows.kept else distance(e)) - log(total.result(e.row))
-        return divide(rows.value(e) if rows.kept else exp(distance(e)), total.result(e.row))
+            return (rows.value(e) if rows.kept else distance(e)) - log(total.result(e.place))
+        return divide(rows.value(e) if rows.kept else exp(distance(e)), total.result(e.place))
 
     return rows.program(name, (x, y), (greatest, total), result)
 
 
-def thread_normalize(sizes: Normalized, sharing: Sharing, *, name: str = "normalize") -> Program:
+def thread_normalize(
+    sizes: Normalized, sharing: Sharing, *, shuffles: bool = False, name: str = "normalize"
+) -> Program:
     """LayerNormalization or InstanceNormalization on a GPU, with the parameters of `te.ops.normalization.normalize`;
-    `sharing` distributes rows over threads.
+    `sharing` and `shuffles` distribute rows over threads as in `thread_softmax`.
 
     Stages "sum", "square", "scale".
     """
@@ -150,7 +158,7 @@ def thread_normalize(sizes: Normalized, sharing: Sharing, *, name: str = "normal
     single = sizes.channels == 1
     rows = _Rows(
         x=x,
-        threads=sharing.threads(sizes.outer if single else sizes.channels, sizes.size),
+        threads=sharing.threads(sizes.outer if single else sizes.channels, sizes.size, shuffles=shuffles),
         kept=sharing.kept,
         outer=None if single else sizes.outer,
         place=lambda n, row, p: (row, Const(0), p) if single else (n, row, p),
@@ -158,12 +166,12 @@ def thread_normalize(sizes: Normalized, sharing: Sharing, *, name: str = "normal
     total = rows.fold("sum", "add", rows.load)
 
     def distance(e: Element) -> Expr:
-        return rows.value(e) - divide(total.result(e.row), float(sizes.size))
+        return rows.value(e) - divide(total.result(e.place), float(sizes.size))
 
     squares = rows.fold("square", "add", lambda e: ((), distance(e) * distance(e)))
 
     def result(e: Element) -> Expr:
-        deviation = sqrt(divide(squares.result(e.row), float(sizes.size)) + sizes.epsilon)
+        deviation = sqrt(divide(squares.result(e.place), float(sizes.size)) + sizes.epsilon)
         place = rows.at(e)[2 if sizes.by == "row" else 1]
         value = divide(distance(e), deviation) * scale[place]
         return value if shift is None else value + shift[place]
@@ -178,10 +186,12 @@ def thread_reduction(
     sharing: Sharing,
     *,
     beside: Sequence[Shape] = (),
+    shuffles: bool = False,
     name: str = "reduction",
 ) -> Program:
-    """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` distributes rows over threads, one row
-    for each element of the output Y. `beside`: shapes of tensors that must still broadcast against X after merging.
+    """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` and `shuffles` distribute rows over
+    threads as in `thread_softmax`, one row for each element of the output Y. `beside`: shapes of tensors that must
+    still broadcast against X after merging.
 
     If `sharing` has several chunks, each row is first cut into that many pieces, and a block of `lanes` * `group`
     threads reduces each piece into `chunk.sums` (stage "chunk"). The reduction itself is stage "reduce" with statement
@@ -208,7 +218,7 @@ def thread_reduction(
         sums = Buffer(name="chunk.sums", shape=(rows, chunks), dtype=DType.FLOAT32)
         part = ceil_div(count, chunks)
         row, chunk = Var("chunk.block.y"), Var("chunk.block.x")
-        one = Threads(rows=1, size=part, group=1, lanes=sharing.group * sharing.lanes)
+        one = Sharing(group=1, lanes=sharing.group * sharing.lanes).threads(1, part, shuffles=shuffles)
         partial = fold(
             one,
             Const(0),
@@ -220,22 +230,22 @@ def thread_reduction(
         store = one.stage(
             "chunk.store",
             Const(0),
-            lambda o, _: Assign.to("chunk.store", sums[row, chunk], partial.result(o)),
+            lambda place: Assign.to("chunk.store", sums[row, chunk], partial.result(place)),
             1,
         )
         first.append(nest([(row, rows), (chunk, chunks)], partial.around(store)))
     block = Var("block.x")
-    threads = sharing.threads(rows, chunks if sums is not None else count)
+    threads = sharing.threads(rows, chunks if sums is not None else count, shuffles=shuffles)
 
     def value(e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        row = block * threads.group + e.row
+        row = block * threads.group + e.place.row
         return (), element(row, e.position) if sums is None else sums[row, e.position]
 
     total = fold(threads, block, "reduce", op, value)
 
-    def post(row: Expr, _: Expr) -> Stmt:
-        at = _digits(block * threads.group + row, y.shape)
-        return Assign.to("post", y[tuple(at)], reduction_result(kind, total.result(row), count))
+    def post(place: Place) -> Stmt:
+        at = _digits(block * threads.group + place.row, y.shape)
+        return Assign.to("post", y[tuple(at)], reduction_result(kind, total.result(place), count))
 
     rest = nest([(block, threads.blocks)], total.around(threads.stage("post", block, post, 1)))
     body = seq(*first, rest)

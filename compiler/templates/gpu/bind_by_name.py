@@ -6,16 +6,18 @@ import re
 from typing import cast
 
 from ...codegen.cuda.machine import GpuTarget
-from ...ir.stmt import LoopKind, Program
-from ...ir.visit import loops
+from ...codegen.cuda.shuffles import shuffle
+from ...ir.stmt import Alloc, LoopKind, Program, Reduce
+from ...ir.visit import loads_in, loops, walk
 from ...schedule import Schedule
+from ...te.threads import LANES
 
 _BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])")
 
 
 def schedule(target: GpuTarget, program: Program) -> Schedule:
     """Binds loops named "block.x" or "STAGE.block.x" to axis x of the grid, and loops named "STAGE.x" to axis x of the
-    threads; axes y and z likewise.
+    threads; axes y and z likewise. Sums and maxima of the threads of a warp (`te.threads.all_lanes`) become shuffles.
     """
     s = Schedule(program)
     for loop in loops(program):
@@ -26,4 +28,9 @@ def schedule(target: GpuTarget, program: Program) -> Schedule:
             axis = f"thread.{found[1]}"
         if axis:
             s.bind(loop.name, cast(LoopKind, axis))
+    for node in walk(program):
+        if isinstance(node, Alloc) and node.buffer.name.endswith(LANES):
+            (join,) = (n for n in walk(node) if isinstance(n, Reduce))
+            (load,) = loads_in(join.value)
+            s.tensorize(node.buffer.name, shuffle(join.op, load.buffer.shape[-1]))
     return s

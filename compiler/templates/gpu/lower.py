@@ -15,6 +15,7 @@ from ...graph.operators import (
     Concatenate,
     Convolution,
     Dense,
+    DotProductAttention,
     Elementwise,
     Gather,
     LstmSteps,
@@ -88,6 +89,10 @@ def lower_cuda_node(
             return lower_dense(target, graph, node, operator, chosen)
         case MatrixProduct():
             return lower_matrix_product(target, graph, node, chosen)
+        case DotProductAttention():
+            from .lower_attention import lower_attention
+
+            return lower_attention(target, graph, node, chosen)
         case LstmSteps():
             return lower_lstm(target, graph, node, operator, chosen)
         case Softmax():

@@ -11,7 +11,7 @@ from ...graph.operators import Dense
 from ...ir.stmt import Program
 from ...te.ops.product import Matrices, product
 from ..expressions import Expression
-from . import gemm
+from . import gemm, gemv
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .tensor_float import for_target
 
@@ -22,9 +22,13 @@ def lower_dense(
     """The kernel of a dense layer with its epilogue and fused operators."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
-    sizes = Matrices(rows=rows, depth=depth, columns=columns)
-    program = product(sizes, epilogue=operator.epilogue, staged="by depth", name="dense")
-    return _lowered(target, graph, node, "dense", ("W",), program, knobs)
+    sizes = Matrices(rows=rows, depth=depth, columns=columns, transposed_w=operator.transposed)
+    # A weight that is stored for a look-up, too, is not packed. Threads read it along the depth if rows are few.
+    packed = () if operator.transposed else ("W",)
+    lies = operator.transposed and rows <= gemv.MOST_ROWS
+    staged = "as they lie" if lies else "by depth"
+    program = product(sizes, epilogue=operator.epilogue, staged=staged, name="dense")
+    return _lowered(target, graph, node, "dense", packed, program, knobs)
 
 
 def lower_matrix_product(

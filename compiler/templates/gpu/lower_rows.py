@@ -100,7 +100,7 @@ def _of_rows(
 
     `beside`: shapes of tensors that fused operators read together with a reduction's input.
     """
-    program = operator.program(knobs or operator.choose_knobs(target, beside), beside)
+    program = operator.program(target, knobs or operator.choose_knobs(target, beside), beside)
     if not operator.is_reduction and not _fits(program):
         return lower_expression(graph, node, expression_of(graph, node))
     kernel = Kernel(

@@ -71,18 +71,21 @@ class RowOperator:
         last, reduced = merged[-1]
         return choose_reduction_knobs(target, rows, size, beside=1 if reduced else last)
 
-    def program(self, knobs: Knobs, beside: Sequence[Shape] = ()) -> Program:
+    def program(self, target: GpuTarget, knobs: Knobs, beside: Sequence[Shape] = ()) -> Program:
         """The program for these knobs, with loops over blocks and threads; `bind_by_name.schedule` schedules it."""
+        shuffles = target.has("shuffles")
         match self.operator:
             case "softmax" | "log_softmax":
                 logarithm = self.operator == "log_softmax"
-                return thread_softmax(self.shape, self.axes[0], knobs, logarithm=logarithm)
+                return thread_softmax(self.shape, self.axes[0], knobs, logarithm=logarithm, shuffles=shuffles)
             case "row_normalization" | "channel_normalization":
                 sizes = self._normalized
                 rows = sizes.channels if sizes.by == "channel" else sizes.outer
-                return thread_normalize(sizes, replace(knobs, group=min(knobs.group, rows)))
+                return thread_normalize(
+                    sizes, replace(knobs, group=min(knobs.group, rows)), shuffles=shuffles
+                )
             case kind:
-                return thread_reduction(self.shape, self.axes, kind, knobs, beside=beside)
+                return thread_reduction(self.shape, self.axes, kind, knobs, beside=beside, shuffles=shuffles)
 
     @property
     def _normalized(self) -> Normalized:

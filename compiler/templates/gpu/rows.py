@@ -42,7 +42,7 @@ def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) ->
             lanes *= 2
         return Knobs(group=group, lanes=lanes, columns=True, kept=ceil_div(size, lanes) <= KEPT_STEPS)
     lanes = min(WARP, most)
-    while lanes < min(2 * THREADS, most) and size > STEPS * lanes:
+    while lanes < min(2 * THREADS, target.threads_per_block, most) and size > STEPS * lanes:
         if rows * lanes >= wanted and size <= WARP * lanes:
             break
         lanes *= 2

@@ -93,7 +93,7 @@ def _operator(workload: CudaWorkload) -> RowOperator:
 
 def _schedule(target: GpuTarget, workload: CudaWorkload, knobs: Knobs) -> Schedule:
     operator = _operator(workload)
-    program = operator.program(knobs)
+    program = operator.program(target, knobs)
     return bind_by_name.schedule(target, flattened(program) if operator.is_reduction else program)
 
 

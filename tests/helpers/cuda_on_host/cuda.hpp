@@ -66,14 +66,18 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 namespace host {
 
 template <typename T, typename Source>
-T shuffle(int line, const char* what, unsigned mask, T value, Source source) {  // of all lanes of the warp
-    if (mask != 0xFFFFFFFFu) fail(line, "%s with the mask %x: only whole warps are modelled", what, mask);
+T shuffle(int line, const char* what, unsigned mask, T value, Source source) {
+    // The lanes of the mask follow one another: the whole warp, or a part of it that begins at a multiple of its size.
+    unsigned first = std::countr_zero(mask), lanes = std::popcount(mask);
+    if (mask == 0 || mask >> first != (0xFFFFFFFFu >> (32 - lanes)) || first % lanes != 0 || (mask >> lane() & 1) == 0)
+        fail(line, "%s of lane %u with the mask %x, which is not modelled", what, lane(), mask);
+    if (mask == 0xFFFFFFFFu) lanes = warp_members();
     struct Lane {
         T value;
         int from;
         T result;
-    } mine = {value, source(int(lane())), value};
-    meet(line, what, warp_begin(), warp_members(), &mine, [](void** lanes, unsigned members) {
+    } mine = {value, source(int(lane())) - int(first), value};
+    meet(line, what, warp_begin() + first, lanes, &mine, [](void** lanes, unsigned members) {
         for (unsigned t = 0; t < members; t++) {
             Lane* to = static_cast<Lane*>(lanes[t]);
             if (to->from >= 0 && unsigned(to->from) < members) to->result = static_cast<Lane*>(lanes[to->from])->value;

@@ -88,6 +88,9 @@ def rows() -> Iterator[Case]:
         found.append(thread_normalize(sizes, Sharing(group=2, lanes=8, kept=kept)))
     found.append(thread_reduction((6, 5, 40), (0, 2), "max", Sharing(group=2, lanes=32)))
     found.append(thread_reduction((2, 3000), (1,), "mean", Sharing(group=8, lanes=16, chunks=9)))
+    # Several rows in a warp, the last block with fewer rows; and rows of two warps.
+    found.append(thread_softmax((5, 37), -1, Sharing(group=3, lanes=8, kept=True), shuffles=True))
+    found.append(thread_softmax((3, 100), -1, Sharing(group=2, lanes=64), shuffles=True))
     for number, program in enumerate(found):
         yield Case(name=f"rows {number}", program=program, schedule=bind_by_name.schedule(TARGET, program))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cuda_on_host.modules import run_modules
 
+from vdla.compiler.codegen.cuda.text import WIDTH, wrapped
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.verify import verify
@@ -55,3 +56,16 @@ def test_texts_compute_what_their_programs_do():
                 atol=1e-5,
                 err_msg=name,
             )
+
+
+def test_long_lines_are_divided_where_few_brackets_are_open():
+    long = "        y[i] = " + " + ".join(f"f(x[{i}] * {i}, (a + b) * c)" for i in range(12)) + ";"
+    lines = wrapped(long)
+    assert all(len(line) <= WIDTH for line in lines) and len(lines) > 2
+    assert all(line.startswith(16 * " " + "+ f(") for line in lines[1:])
+    assert " ".join(line.strip() for line in lines) == long.strip()
+    comment = wrapped("    const int bx = 0;  // " + "word " * 40)
+    assert comment[0].startswith("    // word") and comment[-1] == "    const int bx = 0;"
+    assert wrapped("#pragma " + "x, " * 90) == ["#pragma " + "x, " * 90]
+    unbroken = "    " + "x" * 200
+    assert wrapped(unbroken) == [unbroken]

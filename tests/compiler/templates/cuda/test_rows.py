@@ -13,7 +13,11 @@ from cuda_networks import interpreted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.cuda.intrinsics import intrinsics
 from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
@@ -22,6 +26,7 @@ from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction,
 from vdla.compiler.te.threads import Sharing
 from vdla.compiler.templates.gpu import bind_by_name
 from vdla.compiler.templates.gpu.flat import flattened
+from vdla.compiler.templates.gpu.row_operator import RowOperator
 from vdla.compiler.templates.gpu.rows import choose_knobs, choose_reduction_knobs
 
 TARGET = cuda_target()
@@ -30,7 +35,8 @@ GROUPS, LANES = st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 8, 16, 64]
 
 def run(program: Program, **arrays: np.ndarray) -> np.ndarray:
     s = bind_by_name.schedule(TARGET, program)
-    assert replay(program, trace_from_lists(trace_to_lists(s.trace))).program == s.program
+    trace = trace_from_lists(trace_to_lists(s.trace))
+    assert replay(program, trace, intrinsics()).program == s.program
     shapes = {p.name: p.shape for p in program.parameters}
     given = {name: array.astype(np.float32).reshape(shapes[name]) for name, array in arrays.items()}
     return interpreted(s.program, given)["Y"].astype(np.float64)
@@ -47,11 +53,12 @@ def data(*shape: int) -> np.ndarray:
     lanes=LANES,
     kept=st.booleans(),
     logarithm=st.booleans(),
+    shuffles=st.booleans(),
 )
-def test_softmax(shape, group, lanes, kept, logarithm) -> None:
+def test_softmax(shape, group, lanes, kept, logarithm, shuffles) -> None:
     x = data(*shape)
     sharing = Sharing(group=group, lanes=lanes, columns=shape[2] > 1, kept=kept)
-    program = thread_softmax(shape, 1, sharing, logarithm=logarithm)
+    program = thread_softmax(shape, 1, sharing, logarithm=logarithm, shuffles=shuffles)
     expected = np.exp(x - x.max(axis=1, keepdims=True))
     expected /= expected.sum(axis=1, keepdims=True)
     found = run(program, X=x).reshape(shape)
@@ -65,13 +72,14 @@ def test_softmax(shape, group, lanes, kept, logarithm) -> None:
     lanes=LANES,
     kept=st.booleans(),
     bias=st.booleans(),
+    shuffles=st.booleans(),
 )
-def test_normalizations(shape, group, lanes, kept, bias) -> None:
+def test_normalizations(shape, group, lanes, kept, bias, shuffles) -> None:
     outer, channels, size = shape
     by = "channel" if channels > 1 else "row"
     x, scale, shift = data(*shape), *(data(channels if channels > 1 else size) + n for n in (0, 1))
     sizes = Normalized(outer=outer, channels=channels, size=size, epsilon=1e-3, by=by, bias=bias)
-    program = thread_normalize(sizes, Sharing(group=group, lanes=lanes, kept=kept))
+    program = thread_normalize(sizes, Sharing(group=group, lanes=lanes, kept=kept), shuffles=shuffles)
     distance = x - x.mean(axis=2, keepdims=True)
     along = (channels, 1) if channels > 1 else (size,)
     expected = distance / np.sqrt((distance**2).mean(axis=2, keepdims=True) + 1e-3) * scale.reshape(along)
@@ -101,12 +109,13 @@ REDUCTIONS = {
     lanes=LANES,
     columns=st.booleans(),
     chunks=st.sampled_from([1, 1, 2, 5]),
+    shuffles=st.booleans(),
 )
-def test_reductions(shape, axes, kind, group, lanes, columns, chunks) -> None:
+def test_reductions(shape, axes, kind, group, lanes, columns, chunks, shuffles) -> None:
     axes = tuple(sorted(a for a in axes if a < len(shape)))
     x = data(*shape)
     sharing = Sharing(group=group, lanes=lanes, columns=columns, chunks=chunks)
-    program = thread_reduction(shape, axes, kind, sharing)
+    program = thread_reduction(shape, axes, kind, sharing, shuffles=shuffles)
     expected = REDUCTIONS[kind](x, axis=axes)
     np.testing.assert_allclose(
         run(flattened(program), X=x).reshape(expected.shape), expected, rtol=1e-5, atol=1e-5
@@ -120,7 +129,7 @@ def test_nan_and_infinities_pass_through() -> None:
         expected = np.exp(x - x.max(axis=1, keepdims=True))
         expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(run(thread_softmax((3, 3), 1, replace(sharing, kept=True)), X=x), expected)
-    greatest = thread_reduction((3, 3), (1,), "max", sharing)
+    greatest = thread_reduction((3, 3), (1,), "max", sharing, shuffles=True)
     np.testing.assert_array_equal(run(flattened(greatest), X=x), [np.nan, np.inf, 0])
 
 
@@ -151,3 +160,23 @@ def test_a_block_of_several_short_rows_reads_them_once_and_in_order() -> None:
     )
     assert text.count("= X[") == 1
     assert "for max.x in thread.x(8)" in text and "for max.y in thread.y(32)" in text
+
+
+@pytest.mark.parametrize("operator", ["softmax", "row_normalization", "sum"])
+def test_threads_of_a_warp_need_no_barrier(operator) -> None:
+    """A row of 17 elements is reduced by one warp, a row of 5000 by several; OpenCL C has no shuffles."""
+    kinds = {cuda_target(): (0, 3), opencl_target(): (2, 2)}
+    for target, (short, long) in kinds.items():
+        for size, most in ((17, short), (5000, long)):
+            rows = RowOperator(
+                operator=operator,
+                shape=(3, 1, size) if operator == "row_normalization" else (3, size),
+                axes=(2,) if operator == "row_normalization" else (1,),
+            )
+            program = rows.program(target, rows.choose_knobs(target))
+            program = flattened(program) if rows.is_reduction else program
+            source = lower(prepare(bind_by_name.schedule(target, program).program, target), target).source
+            barriers = sum(line.strip() == target.dialect.barrier for line in source.splitlines())
+            shuffled = "__shfl_xor_sync" in source
+            assert shuffled == (target.dialect.name == "CUDA C++")
+            assert barriers <= most if shuffled else barriers >= most

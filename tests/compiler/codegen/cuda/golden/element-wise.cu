@@ -15,7 +15,8 @@ extern "C" __global__ void __launch_bounds__(64) element_wise(
         Vector<float, 4> Y_vector;
         #pragma unroll
         for (int i_2 = 0; i_2 < 4; ++i_2) {
-            Y_vector.at[i_2] = X_vector.at[i_2] / ((X_vector.at[i_2] < 0.0f ? 0.0f - X_vector.at[i_2] : X_vector.at[i_2]) + 1.0f);
+            Y_vector.at[i_2] = X_vector.at[i_2] / ((X_vector.at[i_2] < 0.0f ? 0.0f - X_vector.at[i_2]
+                    : X_vector.at[i_2]) + 1.0f);
         }
         *(Vector<float, 4>*)&Y[i_0 * 256 + tx * 4] = Y_vector;
     }

@@ -27,7 +27,7 @@ __device__ __forceinline__ void wait_for_kernels() { asm volatile("griddepcontro
 extern "C" __global__ void __launch_bounds__(256) halves(
     const float16* X, bfloat16* __restrict__ Y) {
     extern __shared__ __align__(128) unsigned char shared[];
-    float16* const held = (float16*)(shared + 0);
+    float16* const held = (float16*)(shared + 0);  // 256 x 128
     const int tx = threadIdx.x;
     wait_for_kernels();
     // load

@@ -12,7 +12,9 @@ extern "C" __global__ void __launch_bounds__(7) patches(
         for (int k = 0; k < 3; ++k) {
             #pragma unroll
             for (int patch_0 = 0; patch_0 < 3; ++patch_0) {
-                Y[i * 63 + tx * 9 + k * 3 + patch_0] = 0 < i + k && i + k < 6 && 0 < tx + patch_0 && tx + patch_0 < 8 ? X[i * 7 + tx + k * 7 + patch_0 - 8] : 1.0f;
+                Y[i * 63 + tx * 9 + k * 3 + patch_0] =
+                        0 < i + k && i + k < 6 && 0 < tx + patch_0 && tx + patch_0 < 8
+                        ? X[i * 7 + tx + k * 7 + patch_0 - 8] : 1.0f;
             }
         }
     }

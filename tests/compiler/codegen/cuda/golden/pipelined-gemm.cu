@@ -21,8 +21,8 @@ __device__ __forceinline__ float maximum(float a, float b) {
 
 extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
     const float* W, const float* X, float* __restrict__ Y) {
-    __shared__ alignas(128) float b[384];
-    __shared__ alignas(128) float a[384];
+    __shared__ alignas(128) float b[384];  // 3 x 8 x 16
+    __shared__ alignas(128) float a[384];  // 3 x 16 x 8
     const int i_0 = blockIdx.y;
     const int j_0 = blockIdx.x;
     const int tx = threadIdx.x;
@@ -44,14 +44,17 @@ extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
         {
             #pragma unroll
             for (int b_step_ahead = 0; b_step_ahead < 2; ++b_step_ahead) {
-                copy_async_16(&b[k_0_ahead * 128 + ty * 16 + tx * 4 + b_step_ahead * 64], &W[j_0 * 16 + k_0_ahead * 256 + ty * 32 + tx * 4 + b_step_ahead * 128], 16);
+                copy_async_16(&b[k_0_ahead * 128 + ty * 16 + tx * 4 + b_step_ahead * 64],
+                        &W[j_0 * 16 + k_0_ahead * 256 + ty * 32 + tx * 4 + b_step_ahead * 128], 16);
             }
         }
         // a.ahead
         {
             #pragma unroll
             for (int a_step_ahead = 0; a_step_ahead < 2; ++a_step_ahead) {
-                copy_async_16(&a[k_0_ahead * 128 + ty * 16 + tx * 4 + a_step_ahead * 64], &X[i_0 * 512 + k_0_ahead * 8 + ty * 64 + (tx >> 1) * 32 + (tx & 1) * 4 + a_step_ahead * 256], 16);
+                copy_async_16(&a[k_0_ahead * 128 + ty * 16 + tx * 4 + a_step_ahead * 64],
+                        &X[i_0 * 512 + k_0_ahead * 8 + ty * 64 + (tx >> 1) * 32 + (tx & 1) * 4 + a_step_ahead * 256],
+                        16);
             }
         }
         commit_async();
@@ -64,14 +67,17 @@ extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
             {
                 #pragma unroll
                 for (int b_step = 0; b_step < 2; ++b_step) {
-                    copy_async_16(&b[(k_0 + 2) % 3 * 128 + ty * 16 + tx * 4 + b_step * 64], &W[j_0 * 16 + k_0 * 256 + ty * 32 + tx * 4 + b_step * 128 + 512], 16);
+                    copy_async_16(&b[(k_0 + 2) % 3 * 128 + ty * 16 + tx * 4 + b_step * 64],
+                            &W[j_0 * 16 + k_0 * 256 + ty * 32 + tx * 4 + b_step * 128 + 512], 16);
                 }
             }
             // a
             {
                 #pragma unroll
                 for (int a_step = 0; a_step < 2; ++a_step) {
-                    copy_async_16(&a[(k_0 + 2) % 3 * 128 + ty * 16 + tx * 4 + a_step * 64], &X[i_0 * 512 + k_0 * 8 + ty * 64 + (tx >> 1) * 32 + (tx & 1) * 4 + a_step * 256 + 16], 16);
+                    copy_async_16(&a[(k_0 + 2) % 3 * 128 + ty * 16 + tx * 4 + a_step * 64],
+                            &X[i_0 * 512 + k_0 * 8 + ty * 64 + (tx >> 1) * 32 + (tx & 1) * 4 + a_step * 256 + 16],
+                            16);
                 }
             }
         }
@@ -84,7 +90,8 @@ extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
                 for (int i_1_1 = 0; i_1_1 < 4; ++i_1_1) {
                     #pragma unroll
                     for (int j_1_1 = 0; j_1_1 < 4; ++j_1_1) {
-                        sum[i_1_1 * 4 + j_1_1] = fmaf(a[k_0 % 3 * 128 + ty * 32 + k_1 + i_1_1 * 8], b[k_0 % 3 * 128 + tx * 4 + k_1 * 16 + j_1_1], sum[i_1_1 * 4 + j_1_1]);
+                        sum[i_1_1 * 4 + j_1_1] = fmaf(a[k_0 % 3 * 128 + ty * 32 + k_1 + i_1_1 * 8],
+                                b[k_0 % 3 * 128 + tx * 4 + k_1 * 16 + j_1_1], sum[i_1_1 * 4 + j_1_1]);
                     }
                 }
             }
@@ -97,7 +104,8 @@ extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
         for (int row_1 = 0; row_1 < 4; ++row_1) {
             #pragma unroll
             for (int column_1 = 0; column_1 < 4; ++column_1) {
-                Y[i_0 * 512 + j_0 * 16 + ty * 128 + tx * 4 + row_1 * 32 + column_1] = maximum(sum[row_1 * 4 + column_1], 0.0f);
+                Y[i_0 * 512 + j_0 * 16 + ty * 128 + tx * 4 + row_1 * 32 + column_1] =
+                        maximum(sum[row_1 * 4 + column_1], 0.0f);
             }
         }
     }

@@ -54,7 +54,7 @@ __device__ __forceinline__ void copy_bulk_2d(
 
 extern "C" __global__ void __launch_bounds__(32) whole_blocks(
     float* __restrict__ Y, const __grid_constant__ TensorMap X_map) {
-    __shared__ alignas(128) float S[128];
+    __shared__ alignas(128) float S[128];  // 4 x 4 x 8
     __shared__ alignas(8) unsigned long long arrived[2];
     const int b = blockIdx.x;
     const int tx = threadIdx.x;

@@ -1,0 +1,72 @@
+"""Shuffles: the sum or maximum of a register of several neighbouring threads of a warp, without shared memory.
+
+A block's threads along x are these threads: `LANES` of them at most, so that all of them are in one warp. Threads of
+other rows of the warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle Functions": the mask names the threads
+that take part).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.expr import Buffer
+from ...ir.kernels import WARP
+from ...ir.printer import summarize
+from ...ir.stmt import Intrinsic, IntrinsicDeclaration
+from ...ir.types import DType
+from ...te.rows import Operator
+from ...te.threads import all_lanes
+from .errors import LoweringError
+from .text import Text, call
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+LANES = tuple([1 << e for e in range(1, WARP.bit_length())])
+"""Numbers of threads that a shuffle combines: powers of two up to a warp."""
+_FUNCTION = """\
+template <int LANES> __device__ __forceinline__ float warp_{name}(float x) {{
+    const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    const unsigned mask = 0xffffffffu >> (32 - LANES) << (thread % 32 / LANES * LANES);
+    #pragma unroll
+    for (int distance = LANES / 2; distance > 0; distance /= 2) {{
+        const float other = __shfl_xor_sync(mask, x, distance);
+        x = {join};
+    }}
+    return x;
+}}
+"""
+FUNCTIONS = {
+    "warp_add": _FUNCTION.format(name="add", join="x + other"),
+    "warp_max": _FUNCTION.format(name="max", join="maximum(x, other)"),
+}
+
+
+def shuffle(op: Operator, lanes: int) -> IntrinsicDeclaration:
+    """Each of `lanes` adjacent registers gets the sum ("add") or maximum ("max") of them all."""
+    own = Buffer(name="own", shape=(lanes,), dtype=DType.FLOAT32, scope="register")
+    return IntrinsicDeclaration(
+        name=f"warp_{op}_{lanes}", parameters=(own,), body=all_lanes("warp", op, own, ())
+    )
+
+
+def declarations() -> list[IntrinsicDeclaration]:
+    """All shuffles."""
+    return [shuffle(op, lanes) for op in ("add", "max") for lanes in LANES]
+
+
+def emit_shuffle(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """Emits a call of `warp_add` or `warp_max`. Raises LoweringError if a block has another number of threads along
+    x.
+    """
+    (operand,) = use.operands
+    function, _, lanes = use.declaration.name.rpartition("_")
+    if kernel.extents["x"] != int(lanes):
+        raise LoweringError(
+            f"`{summarize(use)}` combines {lanes} threads, but blocks have {kernel.extents['x']} along x"
+        )
+    values = kernel.values
+    values.used |= {function, "maximum"} if function == "warp_max" else {function}
+    storage, at = values.storages[operand.buffer.name], values.at(operand.buffer, operand.starts)
+    joined = call(f"{function}<{lanes}>", values.dialect.element(storage, at))
+    kernel.source.line(values.dialect.stored(storage, at, Text(joined.text)))

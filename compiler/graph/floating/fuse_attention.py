@@ -1,0 +1,335 @@
+"""Attention as one node: softmax(scores(Q K^T)) V.
+
+The pattern is a product, a softmax along its last axis, and a product with the softmax's result, none of which anything
+else reads. Element-wise operators between product and softmax (scale, mask) become the expression of a score. Exporters
+move axes around the products and repeat the heads of keys and values: the node reads and writes the tensors as they are
+before and after these moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from ...ir.expr import Binary, Const, Expr, Select, Var
+from ...ir.types import DType
+from ...ir.visit import substitute_expr
+from ...te.merge import broadcast
+from ...te.ops.attention import Attention, Stored
+from ...te.ops.movement import Run
+from ...te.scalars import ELEMENT, argument, argument_types
+from ..graph import Graph, Node, Shape, Tensor, unused
+from ..operators import DotProductAttention, Elementwise, MatrixProduct, Permute, Remap, Reshape, Softmax
+
+Fits: TypeAlias = Callable[[Attention], bool]
+"""A function that tells whether a target has a kernel for an attention."""
+
+
+def fuse_attention(graph: Graph, fits: Fits) -> Graph:
+    """The graph in which one node replaces each attention that `fits` accepts. Nodes whose results nothing reads any
+    more stay, for `rewrites.remove_dead`.
+    """
+    for node in graph.nodes:
+        if isinstance(node.operator, Softmax) and (found := _Pattern(graph).match(node)) is not None:
+            graph = _replaced(graph, found, fits)
+    return graph
+
+
+def sizes_of(graph: Graph, node: Node) -> Attention:
+    """The sizes of a `DotProductAttention`."""
+    operator = node.operator
+    assert isinstance(operator, DotProductAttention)
+    names = (*node.inputs[:3], node.output)
+    shapes = [graph.tensors[name].shape for name in names]
+    repeats = (1, *operator.repeats, 1)
+    query, key, value, result = (
+        Stored(shape=shape, axes=axes, repeats=times)
+        for shape, axes, times in zip(shapes, operator.axes, repeats, strict=True)
+    )
+    *batch, rows, columns = (result.shape[axis] for axis in result.axes)
+    return Attention(
+        batch=tuple(batch),
+        rows=rows,
+        depth=query.shape[query.axes[-1]],
+        keys=key.shape[key.axes[-2]],
+        columns=columns,
+        query=query,
+        key=key,
+        value=value,
+        result=result,
+        scores=operator.scores,
+        ahead=operator.ahead,
+        operands=tuple([(graph.tensors[n].shape, graph.tensors[n].dtype) for n in node.inputs[3:]]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A tensor that holds the matrices of an operand, as `Stored` says."""
+
+    tensor: str
+    axes: tuple[int, ...]
+    repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """An attention: its nodes (product, softmax, product, and a permutation of the result or None), the sources of Q, K
+    and V, and the expression of a score with the tensors that it reads.
+    """
+
+    nodes: tuple[Node, Node, Node, Node | None]
+    sources: tuple[_Source, _Source, _Source]
+    scores: Expr
+    operands: tuple[str, ...]
+
+
+class _Pattern:
+    """Looks for an attention in a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.uses, self.producers = graph, graph.uses(), graph.producers()
+        self.readers: Mapping[str, list[Node]] = graph.readers()
+
+    def match(self, softmax: Node) -> _Found | None:
+        """The attention around a softmax; None if there is none."""
+        operator, tensors = softmax.operator, self.graph.tensors
+        assert isinstance(operator, Softmax)
+        shape = tensors[softmax.output].shape
+        if (
+            operator.logarithm
+            or operator.axis != len(shape) - 1
+            or len(shape) < 2
+            or softmax.result is not None
+        ):
+            return None
+        product = self.scored(softmax)
+        second = self.only_reader(softmax.output)
+        if product is None or second is None or not isinstance(second.operator, MatrixProduct):
+            return None
+        if second.own_inputs[0] != softmax.output or softmax.output in second.inputs[1:]:
+            return None
+        scores, operands = self.scores(product, softmax)
+        names = (*product.own_inputs, second.own_inputs[1], second.output)
+        if any(tensors[name].dtype is not DType.FLOAT32 or tensors[name].block > 1 for name in names):
+            return None
+        if len(tensors[second.output].shape) != len(shape):
+            return None
+        key = self.source(names[1])
+        after = self.only_reader(second.output) if second.result is None else None
+        moved = after if after is not None and isinstance(after.operator, Permute) else None
+        if moved is not None and not moved.data is moved.result is None:
+            moved = None
+        return _Found(
+            nodes=(product, softmax, second, moved),
+            sources=(
+                self.source(names[0]),
+                replace(key, axes=(*key.axes[:-2], key.axes[-1], key.axes[-2])),
+                self.source(names[2]),
+            ),
+            scores=scores,
+            operands=operands,
+        )
+
+    def scored(self, softmax: Node) -> Node | None:
+        """The product whose result a softmax alone reads, element by element."""
+        read = softmax.inputs if softmax.data is None else self.data_inputs(softmax)
+        for name in read:
+            node = self.producers.get(name)
+            if (
+                node is not None
+                and isinstance(node.operator, MatrixProduct)
+                and self.uses[name] == 1
+                and self.graph.tensors[name].shape == self.graph.data_shape(softmax)
+            ):
+                return node
+        return None
+
+    def data_inputs(self, node: Node) -> list[str]:
+        return [node.inputs[i] for i in node.operands(node.data)]
+
+    def only_reader(self, name: str) -> Node | None:
+        """The node that reads a tensor, if it is the only one and the tensor is no output."""
+        readers = self.readers.get(name, [])
+        return readers[0] if len(readers) == 1 and self.uses[name] == 1 else None
+
+    def scores(self, product: Node, softmax: Node) -> tuple[Expr, tuple[str, ...]]:
+        """The expression of a score, and the names of its operands (`argument(3)` and following)."""
+        names: list[str] = []
+
+        def renumbered(body: Expr, node: Node, element: Expr) -> Expr:
+            types, values = argument_types(body), dict[str, Expr]()
+            for i in node.operands(body):
+                if node.inputs[i] == product.output:
+                    values[argument(i).name] = element
+                    continue
+                if node.inputs[i] not in names:
+                    names.append(node.inputs[i])
+                at = 3 + names.index(node.inputs[i])
+                values[argument(i).name] = argument(at, types[argument(i).name])
+            return substitute_expr(body, values)
+
+        scores: Expr = ELEMENT if product.result is None else renumbered(product.result, product, ELEMENT)
+        if softmax.data is not None:
+            scores = renumbered(softmax.data, softmax, scores)
+        return scores, tuple(names)
+
+    def source(self, name: str) -> _Source:
+        """The tensor that holds the matrices of the tensor `name`, before permutations and repeated heads."""
+        axes = tuple(range(len(self.graph.tensors[name].shape)))
+        while (node := self.producers.get(name)) is not None and node.data is node.result is None:
+            if not isinstance(node.operator, Permute):
+                break
+            # Dimension d of the result is axis of[d] of the permutation's input.
+            of, name = node.operator.axes, node.inputs[0]
+            axes = tuple([of[axis] for axis in axes])
+        if len(axes) > 2 and (repeated := self.repeated(name, axes[-3])) is not None:
+            return _Source(tensor=repeated[0], axes=axes, repeats=repeated[1])
+        return _Source(tensor=name, axes=axes)
+
+    def repeated(self, name: str, heads: int) -> tuple[str, int] | None:
+        """(tensor, number of repeats), if the tensor `name` repeats each index of axis `heads` of another tensor this
+        many times: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats,
+        ...].
+        """
+        tensors = self.graph.tensors
+        joined = self.producers.get(name)
+        if joined is None or joined.operator != Reshape():
+            return None
+        copied = self.producers.get(joined.inputs[0])
+        if copied is None or not isinstance(copied.operator, Remap) or copied.data is not copied.result:
+            return None
+        wide = self.producers.get(copied.inputs[0])
+        shape = tensors[name].shape
+        if wide is None or wide.operator != Reshape() or len(copied.operator.runs) != len(shape) + 1:
+            return None
+        source = tensors[wide.inputs[0]].shape
+        if len(source) != len(shape) or source[heads] == 0 or shape[heads] % source[heads]:
+            return None
+        times = shape[heads] // source[heads]
+        narrow = (*source[: heads + 1], 1, *source[heads + 1 :])
+        runs = [(Run(first=0, count=size, step=1),) for size in narrow]
+        runs[heads + 1] = (Run(first=0, count=times, step=0),)
+        expected = tuple([n * times if d == heads else n for d, n in enumerate(source)])
+        if tensors[wide.output].shape != narrow or copied.operator.runs != tuple(runs) or shape != expected:
+            return None
+        return wide.inputs[0], times
+
+
+def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
+    """The graph with one node for an attention, if it `fits`; else the same graph."""
+    product, softmax, second, moved = found.nodes
+    last = second if moved is None else moved
+    rank = len(graph.tensors[second.output].shape)
+    axes = tuple(range(rank))
+    if moved is not None:
+        assert isinstance(moved.operator, Permute)
+        # Axis d of the permutation's output is axis `axes`[d] of the result.
+        axes = tuple([moved.operator.axes.index(axis) for axis in range(rank)])
+    query, key, value = found.sources
+    output, tensors = last.output, dict(graph.tensors)
+    if second.result is not None:
+        output = unused(f"{second.output}.attention", tensors)
+        tensors[output] = Tensor(name=output, shape=graph.tensors[second.output].shape)
+    node = Node(
+        name=second.name,
+        members=tuple([m for n in found.nodes if n is not None for m in n.members]),
+        operator=DotProductAttention(
+            axes=(query.axes, key.axes, value.axes, axes),
+            repeats=(key.repeats, value.repeats),
+            scores=found.scores,
+            ahead=_ahead(graph, found),
+        ),
+        inputs=(query.tensor, key.tensor, value.tensor, *found.operands),
+        output=output,
+    )
+    extended = replace(graph, tensors=tensors)
+    sizes = sizes_of(extended, node)
+    if query.repeats > 1 or not _consistent(sizes) or not fits(sizes):
+        return graph
+    nodes: list[Node] = []
+    gone = {id(product), id(softmax), id(second), id(moved)}
+    for other in graph.nodes:
+        if id(other) == id(last):
+            nodes.append(node)
+            if second.result is not None:
+                nodes.append(_with_result(graph, second, output))
+        elif id(other) not in gone:
+            nodes.append(other)
+    return replace(extended, nodes=tuple(nodes))
+
+
+def _ahead(graph: Graph, found: _Found) -> int | None:
+    """The greatest distance from a row to a key behind it that a constant mask leaves visible.
+
+    None if scores depend on more than the product and the mask, if a row sees no key, or if the first row sees the last
+    key. Else the weights of hidden keys are 0, since a visible score is far above `_HIDDEN`.
+    """
+    shape = graph.tensors[found.nodes[0].output].shape[-2:]
+    if len(found.operands) != 1 or found.operands[0] not in graph.constants:
+        return None
+    mask = graph.constants[found.operands[0]]
+    visible = _visible(found.scores, mask)
+    if visible is None or mask.ndim < 2 or mask.shape[-2:] != shape:
+        return None
+    rows, keys = shape
+    seen = np.any(visible.reshape(-1, rows, keys), axis=0)
+    if not visible.any(axis=-1).all():
+        return None
+    last = keys - 1 - seen[:, ::-1].argmax(axis=1)
+    ahead = int((last - np.arange(rows)).max())
+    return ahead if 0 <= ahead < keys - 1 else None
+
+
+_HIDDEN = -1e30
+"""Masks hide keys by scores below this value."""
+
+
+def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
+    """Whether each element of a mask leaves a score visible; None if the expression of a score has no such mask."""
+    match scores:
+        case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < _HIDDEN:
+            return mask.astype(np.bool_)
+        case Select(condition=Var(), then=Const(value=value), otherwise=_) if value < _HIDDEN:
+            return ~mask.astype(np.bool_)
+        case Binary(op="+", a=_, b=Var(name=name)) | Binary(op="+", a=Var(name=name), b=_):
+            return mask > _HIDDEN if name == argument(3).name and mask.dtype == np.float32 else None
+    return None
+
+
+def _with_result(graph: Graph, second: Node, output: str) -> Node:
+    """The element-wise node with the operators that were fused to the second product; `output`: its argument."""
+    assert second.result is not None
+    others = [second.inputs[i] for i in second.operands(second.result)]
+    values: dict[str, Expr] = {ELEMENT.name: argument(0)}
+    types = argument_types(second.result)
+    for position, i in enumerate(second.operands(second.result)):
+        values[argument(i).name] = argument(1 + position, types[argument(i).name])
+    return replace(
+        second,
+        operator=Elementwise(body=substitute_expr(second.result, values)),
+        inputs=(output, *others),
+        result=None,
+    )
+
+
+def _consistent(sizes: Attention) -> bool:
+    """Whether the operands broadcast to the scores and to the result."""
+
+    def lead(of: Stored) -> Shape:
+        shape = [of.shape[axis] for axis in of.axes[:-2]]
+        if of.repeats > 1:
+            shape[-1] *= of.repeats
+        return tuple(shape)
+
+    scores = (*sizes.batch, sizes.rows, sizes.keys)
+    leads = [lead(of) for of in (sizes.query, sizes.key, sizes.value)]
+    try:
+        return broadcast(leads) == sizes.batch and all(
+            broadcast([shape, scores]) == scores for shape, _ in sizes.operands
+        )
+    except ValueError:
+        return False

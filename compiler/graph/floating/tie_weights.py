@@ -1,0 +1,46 @@
+"""Tied embeddings: a matrix that is looked up in and multiplied by, transposed, is one constant.
+
+Exporters give the product's weight as a transposed embedding. The import transposes constants ahead, which makes a
+second constant of the same size. The product reads the embedding as it is instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..graph import Graph, Node
+from ..operators import Dense, Gather
+
+
+def tie_weights(graph: Graph) -> Graph:
+    """The graph in which a `Dense` whose weight is the transpose of a constant that a `Gather` reads has this constant
+    as its weight.
+    """
+    tables = dict.fromkeys(
+        node.inputs[0]
+        for node in graph.nodes
+        if isinstance(node.operator, Gather) and node.data is None and node.inputs[0] in graph.constants
+    )
+    nodes = tuple([_tied(graph, node, list(tables)) for node in graph.nodes])
+    return (
+        graph if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)) else replace(graph, nodes=nodes)
+    )
+
+
+def _tied(graph: Graph, node: Node, tables: list[str]) -> Node:
+    if not isinstance(node.operator, Dense) or node.operator.transposed:
+        return node
+    weight = graph.constants[node.inputs[1]]
+    for name in tables:
+        table = graph.constants[name]
+        if table.shape == weight.shape[::-1] and np.array_equal(_bits(table).T, _bits(weight)):
+            inputs = (node.inputs[0], name, *node.inputs[2:])
+            return replace(node, operator=replace(node.operator, transposed=True), inputs=inputs)
+    return node
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """The array as integers, so that NaN equals NaN and the zeros differ."""
+    return array.view(np.dtype(f"u{array.dtype.itemsize}"))

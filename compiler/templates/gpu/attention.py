@@ -1,0 +1,132 @@
+"""Attention on a GPU in one kernel: the tile of a block, and the schedule of `te.ops.attention`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from ...codegen.cuda.architectures import GRID_LIMITS
+from ...codegen.cuda.machine import GpuTarget
+from ...ir.kernels import WARP
+from ...ir.stmt import Copy, Program
+from ...ir.visit import path_to
+from ...schedule import Schedule
+from ...te.blocks import ceil_div
+from ...te.ops.attention import VECTOR, Attention, Tile, attention, shared_buffers
+from . import bind_by_name
+from .tile import aligned
+
+MOST_ROWS = 64
+"""Largest number of rows of a block with default knobs: each row of K and V in shared memory is read for all of them.
+"""
+MOST_COLUMNS = 256
+"""Largest number of columns of Q, K and V. With more of them tiles in shared memory are so small that kernels of their
+own for the products are faster. An estimate.
+"""
+MOST_THREADS = 256
+"""Largest number of threads of a block with default knobs."""
+OWN = 4
+"""Largest number of rows, and of keys, whose scores a thread computes with default knobs: two loads of vectors for
+each row and key are 16 products each.
+"""
+
+
+def program_of(target: GpuTarget, sizes: Attention, tile: Tile) -> Program:
+    """The tensor expression for a tile, with its loops over blocks and threads."""
+    return attention(sizes, tile, shuffles=target.has("shuffles"))
+
+
+def fits(target: GpuTarget, sizes: Attention) -> bool:
+    """Whether a block has enough shared memory for a tile that keeps a warp busy, heads are not larger than
+    `MOST_COLUMNS`, and the grid is within its limits.
+    """
+    *rest, heads = sizes.batch or (1,)
+    if max(sizes.depth, sizes.columns) > MOST_COLUMNS or max(heads, prod(rest)) > GRID_LIMITS["y"]:
+        return False
+    tile, wanted = choose_tile(target, sizes), next(_tiles(target, sizes))
+    return tile is not None and tile.threads >= min(WARP, wanted.threads)
+
+
+def choose_tile(target: GpuTarget, sizes: Attention) -> Tile | None:
+    """The default tile; None if no tile fits the shared memory of a block. If there are more blocks than
+    multiprocessors, one of which a multiprocessor holds two blocks is preferred.
+    """
+    shuffles, whole = target.has("shuffles"), target.shared_bytes_per_block
+    half = min(whole, target.shared_bytes_per_multiprocessor // 2)
+    fitting: Tile | None = None
+    for tile in _tiles(target, sizes):
+        size = shared_buffers(sizes, tile, shuffles=shuffles).bytes(tile.stages)
+        blocks = prod(sizes.batch) * ceil_div(sizes.rows, tile.block_rows)
+        if size <= (whole if blocks <= target.multiprocessors else half):
+            return tile
+        if size <= whole:
+            fitting = fitting or tile
+    return fitting
+
+
+def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:
+    """Tiles from the largest on; smaller ones need less shared memory."""
+    lanes = WARP if sizes.rows == 1 else WARP // 2
+    while lanes > WARP // 4 and sizes.keys <= lanes // 2:
+        lanes //= 2
+    rows = min(MOST_ROWS, _power_of_two(sizes.rows))
+    matrices = prod(sizes.batch)
+    while rows > 16 and matrices * ceil_div(sizes.rows, rows) < target.multiprocessors:
+        rows //= 2
+    own_rows = min(OWN, rows)
+    tile = Tile(
+        splits=1,
+        row_threads=rows // own_rows,
+        lanes=lanes,
+        rows=own_rows,
+        # A single row uses each key once: more threads load more of them at the same time.
+        keys=1 if rows == 1 else max(1, min(OWN, sizes.keys // lanes)),
+        wide=_wide(sizes, lanes),
+    )
+    most = min(MOST_THREADS, target.threads_per_block)
+    while 2 * tile.threads <= most and tile.step_keys < sizes.keys and tile.row_threads < 8:
+        tile = replace(tile, splits=2 * tile.splits)
+    while True:
+        if tile.threads <= most:
+            ahead = target.has("asynchronous copies") and tile.step_keys < sizes.keys
+            yield replace(tile, stages=2 if ahead else 1)
+        if tile.keys > 2:
+            tile = replace(tile, keys=tile.keys // 2)
+        elif tile.splits > 1:
+            tile = replace(tile, splits=tile.splits // 2)
+        elif tile.keys > 1:
+            tile = replace(tile, keys=tile.keys // 2)
+        elif tile.row_threads > 1:
+            tile = replace(tile, row_threads=tile.row_threads // 2)
+        elif tile.rows > 1:
+            tile = replace(tile, rows=tile.rows // 2)
+        elif tile.lanes > WARP // 4:
+            tile = replace(tile, lanes=tile.lanes // 2, wide=_wide(sizes, tile.lanes // 2))
+        else:
+            return
+
+
+def _wide(sizes: Attention, lanes: int) -> int:
+    """Columns of the result that a thread computes side by side."""
+    wide = VECTOR
+    while wide > 1 and lanes * wide >= 2 * sizes.columns:
+        wide //= 2
+    return wide
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()
+
+
+def schedule(target: GpuTarget, program: Program, tile: Tile) -> Schedule:
+    """Schedules a program of `te.ops.attention` that was built with the same `tile`."""
+    s = bind_by_name.schedule(target, program)
+    axes = (("thread.z", tile.splits), ("thread.y", tile.row_threads), ("thread.x", tile.lanes))
+    for name in ("q", "k", "v"):
+        copy = path_to(s.program, name)[-1]
+        if isinstance(copy, Copy) and any(e.value != 1 for e in copy.destination.extents):  # type: ignore[union-attr]
+            s.share_copy(name, axes, aligned(copy, VECTOR))
+    if tile.stages > 1:
+        s.pipeline("step", tile.stages)
+    return s
