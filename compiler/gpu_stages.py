@@ -1,8 +1,8 @@
 """GPU-specific parts of the compilation by `pipeline.compile_kernels`: lowering, code generation, and the forms of
 compiled networks.
 
-All arithmetic is float32: quantized models (QDQ) too compute in float32, with the roundings of their QuantizeLinear and
-DequantizeLinear pairs.
+All arithmetic is float32, also of 16-bit floats, whose products on tensor cores are exact. Quantized models (QDQ) too
+compute in float32, with the roundings of their QuantizeLinear and DequantizeLinear pairs.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class GpuLowering:
     @property
     def rules(self) -> GraphRules:
         """The requirements on graphs: tensors keep ONNX's layout (NCHW), so that neighbouring threads read neighbouring
-        elements along the width.
+        elements along the width. Kernels read and store 16-bit floats on targets whose tensor cores multiply these.
         """
-        return GraphRules(lanes=1, refused=_refused, check=_check)
+        return GraphRules(lanes=1, halves=self.target.has("mma"), refused=_refused, check=_check)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
         """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""

@@ -251,7 +251,9 @@ def import_graph(
 
     try:
         imported = import_float_model(read, batch=batch, recurrent=rules.recurrent)
-        passes = graph_passes(rules.lanes, fusion=fusion, join=rules.join, tiling=rules.tiling)
+        passes = graph_passes(
+            rules.lanes, fusion=fusion, join=rules.join, tiling=rules.tiling, halves=rules.halves
+        )
         graph = run_graph_passes(imported, passes, dump)
     except NodeError as error:
         # Integer operators are read by the other importer: its error names the cause, unless floats support the node.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...ir.types import HALVES
 from ..graph import Graph
 from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise
 from ..printer import format_graph
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The target of the rewrites: vectors of `lanes` elements, and the choice of convolutions for Winograd's method
-    (`use_winograd`; None: no convolution uses it).
+    """The target of the rewrites: vectors of `lanes` elements, the choice of convolutions for Winograd's method
+    (`use_winograd`; None: no convolution uses it), and whether kernels that compute in float32 read and store 16-bit
+    floats (`halves`).
     """
 
     lanes: int
     tiling: Tiling | None = None
+    halves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,24 +39,32 @@ class GraphPasses:
 
 
 def graph_passes(
-    lanes: int, *, fusion: bool = True, join: bool = False, tiling: Tiling | None = None
+    lanes: int,
+    *,
+    fusion: bool = True,
+    join: bool = False,
+    tiling: Tiling | None = None,
+    halves: bool = False,
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
     Without `fusion` every operator of the model is a kernel, batch normalization too, and only operators that no output
     needs are removed: the baseline for the gain of fusion. With `join` (and fusion) inputs of concatenations are
-    written directly into the result. `tiling`: chooses convolutions for `use_winograd`.
+    written directly into the result. `tiling`: chooses convolutions for `use_winograd`. `halves`: kernels that compute
+    in float32 read and store 16-bit floats.
     """
     rows = (
         REMOVE_DEAD,
         CROP_WINDOWS,
-        *((FOLD_SCALE_SHIFT, EXPAND_BATCH_NORM, INLINE_SCALARS, FUSE) if fusion else (EXPAND_BATCH_NORM,)),
+        *((FOLD_SCALE_SHIFT, EXPAND_BATCH_NORM, INLINE_SCALARS) if fusion else (EXPAND_BATCH_NORM,)),
+        *((READ_HALVES,) if halves else ()),
+        *((FUSE,) if fusion else ()),
         ASSIGN_LAYOUTS,
         *(() if tiling is None else (USE_WINOGRAD,)),
         REMOVE_UNUSED,
         *((JOIN_IN_PLACE,) if fusion and join else ()),
     )
-    return GraphPasses(target=Vectors(lanes=lanes, tiling=tiling), rows=rows)
+    return GraphPasses(target=Vectors(lanes=lanes, tiling=tiling, halves=halves), rows=rows)
 
 
 def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None) -> Graph:
@@ -94,6 +105,23 @@ def _inline_scalars(graph: Graph, _: Vectors) -> Graph:
     return inline_scalars(graph)
 
 
+def _read_halves(graph: Graph, _: Vectors) -> Graph:
+    """The graph whose operators read 16-bit floats themselves (`read_halves.read_halves`); few models have these."""
+    if not _has_halves(graph):
+        return graph
+    from .read_halves import read_halves
+
+    return read_halves(graph)
+
+
+def _fuse(graph: Graph, target: Vectors) -> Graph:
+    return fuse(graph, halves=target.halves and _has_halves(graph))
+
+
+def _has_halves(graph: Graph) -> bool:
+    return any(tensor.dtype in HALVES for tensor in graph.tensors.values())
+
+
 def _use_winograd(graph: Graph, target: Vectors) -> Graph:
     from .use_winograd import use_winograd
 
@@ -116,7 +144,8 @@ CROP_WINDOWS = _row("crop-windows", _crop_windows, Convolution)
 FOLD_SCALE_SHIFT = _row("fold-scale-shift", _fold_scale_shift, BatchNormalization, Elementwise)
 EXPAND_BATCH_NORM = _row("expand-batch-norm", _expand_batch_norm, BatchNormalization)
 INLINE_SCALARS = _row("inline-scalars", _inline_scalars, Elementwise)
-FUSE = _row("fuse", lambda graph, _: fuse(graph))
+READ_HALVES = _row("read-halves", _read_halves)
+FUSE = _row("fuse", _fuse)
 ASSIGN_LAYOUTS = _row("assign-layouts", lambda graph, target: assign_layouts(graph, target.lanes))
 USE_WINOGRAD = _row("use-winograd", _use_winograd, Convolution)
 REMOVE_UNUSED = _row("remove-unused", lambda graph, _: remove_dead(graph))
