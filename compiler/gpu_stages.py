@@ -176,7 +176,7 @@ def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
         return str.encode
     # Raises if there is no compiler, and loads it before several threads use it.
     kind.check()
-    return lambda source: cached_cubin(source, target.arch)
+    return lambda source: cached_cubin(source, target.compiled_for(source))
 
 
 def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:

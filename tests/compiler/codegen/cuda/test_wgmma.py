@@ -276,7 +276,7 @@ def test_instructions_in_ptx():
 
 def test_what_the_hardware_has_not_is_refused():
     program = one_product(F16, 8, ("rows", "columns"))
-    for arch in ("sm_80", "sm_90", "sm_100"):
+    for arch in ("sm_80", "sm_100"):
         with pytest.raises(
             LoweringError, match=f"wgmma is an instruction of sm_90a alone, and {arch} has none"
         ):
