@@ -28,7 +28,6 @@ from ..operators import (
     Softmax,
 )
 from ..rewrites import remove_dead
-from .assign_layouts import is_depthwise
 from .fuse_pairs import is_widening
 
 PRODUCTS = (Convolution, Dense, MatrixProduct)
@@ -41,7 +40,7 @@ def read_halves(graph: Graph) -> Graph:
     casts these to float32 first.
 
     Both factors of a product get one 16-bit type: a constant factor if all its values are numbers of that type.
-    Depthwise and transposed convolutions keep float32 factors.
+    Transposed convolutions keep float32 factors.
     """
     halves = _Halves(graph)
     for node in graph.nodes:
@@ -82,9 +81,7 @@ class _Halves:
         operator = node.operator
         if not isinstance(operator, READERS) or node.data is not None:
             return 0
-        if isinstance(operator, Convolution) and (
-            operator.transposed or is_depthwise(operator, self.graph.tensors[node.inputs[1]])
-        ):
+        if isinstance(operator, Convolution) and operator.transposed:
             return 0
         return 2 if isinstance(operator, PRODUCTS) else 1
 

@@ -151,7 +151,8 @@ def lower_depthwise(
     graph: Graph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """The kernel of a depthwise convolution."""
-    window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
+    window = operator.window
+    sums = FloatSums(epilogue=operator.epilogue, dtype=graph.tensors[node.inputs[0]].dtype)
     program = blocked_depthwise(convolution_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     kernel = Kernel(
