@@ -3,7 +3,7 @@ compiled networks.
 
 Models that are quantized throughout are computed in integers, as on processors, if the kernels' language has the
 arithmetic (`Dialect.exact_integers`). All other models are computed in float32, with the roundings of their
-QuantizeLinear and DequantizeLinear pairs.
+QuantizeLinear and DequantizeLinear pairs, also of 16-bit floats, whose products on tensor cores are exact.
 """
 
 from __future__ import annotations
@@ -66,12 +66,19 @@ class GpuLowering:
     @property
     def rules(self) -> GraphRules:
         """The requirements on graphs: float tensors keep ONNX's layout (NCHW), so that neighbouring threads read
-        neighbouring elements along the width; integer tensors are `channels_last`.
+        neighbouring elements along the width; integer tensors are `channels_last`. Kernels read and store 16-bit floats
+        on targets whose tensor cores multiply these.
         """
         block = _channels_last if self.target.dialect.exact_integers else None
-        # Products on tensor cores take weights that are packed ahead.
-        tied = not self.target.tensor_float
-        return GraphRules(lanes=1, channel_block=block, attention=self._attention, tied=tied, check=_check)
+        return GraphRules(
+            lanes=1,
+            channel_block=block,
+            attention=self._attention,
+            # Products on tensor cores take weights that are packed ahead.
+            tied=not self.target.tensor_float,
+            halves=self.target.has("mma"),
+            check=_check,
+        )
 
     def _attention(self, sizes: Attention) -> bool:
         from .templates.gpu.attention import fits
@@ -211,7 +218,7 @@ def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
         return str.encode
     # Raises if there is no compiler, and loads it before several threads use it.
     kind.check()
-    return lambda source: cached_cubin(source, target.arch)
+    return lambda source: cached_cubin(source, target.compiled_for(source))
 
 
 def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:

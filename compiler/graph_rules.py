@@ -23,9 +23,9 @@ class GraphRules:
     floats too. `join`: whether inputs of concatenations are written directly into the result. `tiling`: function that
     chooses the convolutions that use Winograd's algorithm. `attention`: function that tells for which sizes of
     attention the target has one kernel (None: for none). `tied`: whether products also read weights that are stored
-    transposed. `recurrent`: the operators among LSTM, GRU and RNN whose steps the target computes in one kernel.
-    `check` gets the model's label and its graph, and raises ModelError if the target has no code for it (None: the
-    target has code for every graph).
+    transposed. `halves`: whether kernels that compute in float32 read and store 16-bit floats. `recurrent`: the
+    operators among LSTM, GRU and RNN whose steps the target computes in one kernel. `check` gets the model's label and
+    its graph, and raises ModelError if the target has no code for it (None: the target has code for every graph).
     """
 
     lanes: int
@@ -34,5 +34,6 @@ class GraphRules:
     tiling: Tiling | None = None
     attention: Fits | None = None
     tied: bool = False
+    halves: bool = False
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
     check: Callable[[str, Graph], None] | None = None

@@ -260,6 +260,7 @@ def import_graph(
             tiling=rules.tiling,
             attention=rules.attention,
             tied=rules.tied,
+            halves=rules.halves,
         )
         graph = run_graph_passes(imported, passes, dump)
     except NodeError as error:

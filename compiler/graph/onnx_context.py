@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..ir.types import CODES, DType
+from ..ir.types import CODES, HALVES, DType
 from .budgets import SMALLER, too_large
 from .errors import NodeErrors
 from .graph import Node, Shape, Tensor, unused
@@ -27,9 +27,6 @@ TYPES = (
     *CODES,
 )
 """Element types that tensors of a graph may have."""
-
-HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
-"""16-bit floats: arithmetic is computed in float32 and rounded once; moves and comparisons work on the type itself."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The real-valued operators: computations on tensors, without names and shapes.
 
-Operators that compute sums read float32 tensors; element-wise operators and moves read any types. Windows and epilogues
-are classes of the tensor expressions (`vdla.compiler.te`), which define the exact computation.
+Operators that compute sums read float32 tensors, and on some targets also 16-bit floats (`floating.read_halves`), whose
+sums are float32; element-wise operators and moves read any types. Windows and epilogues are classes of the tensor
+expressions (`vdla.compiler.te`), which define the exact computation.
 """
 
 from __future__ import annotations

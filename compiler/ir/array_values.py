@@ -19,7 +19,7 @@ from .iteration_axes import Iterations
 
 class EvaluateError(CodeError):
     """Raised for a program that only the interpreter can run: it has integers, intrinsics, or sums that are not
-    initialized in the first iteration of their loops.
+    float32 or not initialized in the first iteration of their loops.
     """
 
 
@@ -51,13 +51,15 @@ class Memory:
         ]
         return (*around, *own)
 
-    def view(self, e: Expr, iterations: Iterations, dtype: type = np.float32) -> np.ndarray | None:
-        """The values of a Load in all iterations as a strided view; None unless its indices are affine and in range."""
+    def view(self, e: Expr, iterations: Iterations, dtype: type | None = None) -> np.ndarray | None:
+        """The values of a Load in all iterations as a strided view, of a copy in `dtype` if one is given; None unless
+        the load's indices are affine and in range.
+        """
         if not isinstance(e, Load):
             return None
         cell = self.cells[e.buffer.name]
         forms = [LinearForm({Var(name): 1}, 0) for name in cell.axes] + [linear_form(i) for i in e.indices]
-        data = cell.data if dtype is np.float32 else cell.data.astype(dtype)
+        data = cell.data if dtype is None else cell.data.astype(dtype)
         steps, offset = dict.fromkeys(iterations.axes, 0), 0
         for form, size, stride in zip(forms, data.shape, data.strides, strict=True):
             low = high = form.constant

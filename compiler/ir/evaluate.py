@@ -2,8 +2,9 @@
 
 Loops become axes of arrays. If several statements share a loop, each runs all iterations before the next statement,
 provided that no iteration touches elements that another iteration writes; buffers allocated inside the loop get an axis
-for the loop. All other loops run one iteration after the other. Float32 is computed in float32, as by the interpreter,
-but sums are added up in float64 and rounded once, so that results are a reference for every order of summation.
+for the loop. All other loops run one iteration after the other. Floats of 16 and of 32 bits are computed in their type,
+as by the interpreter, but sums (of float32) are added up in float64 and rounded once, so that results are a reference
+for every order of summation.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .interp import Functions
 from .iteration_axes import Iterations
 from .stmt import Alloc, Assign, Copy, For, Program, Reduce, Region, Seq, Stmt
 from .sums_of_products import Factor, factors_of, sum_of_products
-from .types import DType
+from .types import HALVES, DType
 from .visit import free_vars
 
 
@@ -35,9 +36,9 @@ def evaluate(
     """
     memory = Memory(functions=functions or {})
     for parameter in program.parameters:
-        _float32(parameter)
+        dtype = _float(parameter)
         given = arrays.get(parameter.name)
-        data = np.zeros(parameter.shape, np.float32) if given is None else np.array(given, np.float32)
+        data = np.zeros(parameter.shape, dtype) if given is None else np.array(given, dtype)
         memory.cells[parameter.name] = Cell(data=data.reshape(parameter.shape), axes=())
     with np.errstate(all="ignore"):
         _Machine(memory=memory).run(program.body, Iterations())
@@ -55,8 +56,7 @@ class _Machine:
                 for statement in statements:
                     self.run(statement, iterations)
             case Alloc(buffer=buffer, body=body):
-                _float32(buffer)
-                data = np.zeros((*iterations.shape, *buffer.shape), np.float32)
+                data = np.zeros((*iterations.shape, *buffer.shape), _float(buffer))
                 self.memory.cells[buffer.name] = Cell(data=data, axes=tuple(iterations.axes))
                 self.run(body, iterations)
                 del self.memory.cells[buffer.name]
@@ -101,7 +101,7 @@ class _Machine:
             for box in (node.destination, node.source)
         )
         source = self.memory.cells[node.source.buffer.name].data
-        values = np.full(counts, 0 if node.pad is None else node.pad.value, np.float32)
+        values = np.full(counts, 0 if node.pad is None else node.pad.value, source.dtype)
         # The part of the region inside of the buffer.
         spans = [(max(s, 0), min(s + n, size)) for s, n, size in zip(of, counts, source.shape, strict=True)]
         if all(low < high for low, high in spans):
@@ -123,7 +123,7 @@ class _Machine:
             inside = inside & (index >= 0) & (index < size)
         clipped = [np.clip(i, 0, n - 1) for i, n in zip(read, node.source.buffer.shape, strict=True)]
         shape = np.broadcast_shapes(*[i.shape for i in (*around, *clipped)])
-        pad = np.float32(0 if node.pad is None else node.pad.value)
+        pad = cell.data.dtype.type(0 if node.pad is None else node.pad.value)
         values = np.where(inside, cell.data[(*around, *clipped)], pad)
         sizes = [index.shape[count + d] for d, index in enumerate(written)]
         values = np.broadcast_to(values, (*iterations.shape, *shape[count:])).reshape(
@@ -176,6 +176,8 @@ class _Machine:
         if isinstance(node, Assign):
             self.write(node, iterations, np.asarray(self.memory.value(node.value, iterations)), mask)
             return
+        if node.buffer.dtype is not DType.FLOAT32:
+            raise EvaluateError(f"{node.name} sums {node.buffer.dtype}, not float32")
         reduced_axes = tuple([k for k, name in enumerate(iterations.axes) if name not in kept_loops])
         begins = self.begins(node, iterations, reduced_axes)
         small = replace(
@@ -249,6 +251,8 @@ class _Machine:
         )[where]
 
 
-def _float32(buffer: Buffer) -> None:
-    if buffer.dtype is not DType.FLOAT32:
-        raise EvaluateError(f"{buffer.name} is {buffer.dtype}, not float32")
+def _float(buffer: Buffer) -> np.dtype:
+    """The numpy dtype of a buffer of floats of 16 or 32 bits; raises EvaluateError for other types."""
+    if buffer.dtype not in (DType.FLOAT32, *HALVES):
+        raise EvaluateError(f"{buffer.name} is {buffer.dtype}, no float of 16 or 32 bits")
+    return buffer.dtype.numpy

@@ -9,9 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from .array_values import Memory
-from .expr import Binary, Call
+from .expr import Binary, Call, Cast, Expr, Load
 from .iteration_axes import Iterations
 from .stmt import Reduce
+from .types import HALVES, DType
 
 MOST_FACTOR = 1 << 27
 """Largest number of elements of a factor in a sum that is computed as matrix products: a gigabyte in float64."""
@@ -27,17 +28,18 @@ space) that runs along it.
 def factors_of(memory: Memory, node: Reduce, iterations: Iterations) -> tuple[Factor, Factor] | None:
     """Both factors of a sum of products in float64, each with the axes that it depends on.
 
-    Factors are loads, or functions of a load (for example rounding). None for other sums, for sums under guards, and if
-    a factor has more than `MOST_FACTOR` elements. An axis on which neither factor depends is assigned to the second
-    factor.
+    Factors are loads, casts of 16-bit floats to float32, or functions of a load (for example rounding). None for other
+    sums, for sums under guards, and if a factor has more than `MOST_FACTOR` elements. An axis on which neither factor
+    depends is assigned to the second factor.
     """
     value = node.value
     if node.op != "add" or iterations.guards or not isinstance(value, Binary) or value.op != "*":
         return None
     found: list[Factor] = []
     for e in (value.a, value.b):
-        load = e.arguments[0] if isinstance(e, Call) and len(e.arguments) == 1 else e
-        view = memory.view(load, iterations, np.float64 if load is e else np.float32)
+        called = e if isinstance(e, Call) and len(e.arguments) == 1 else None
+        load = _uncast(e) if called is None else called.arguments[0]
+        view = memory.view(load, iterations, np.float64 if called is None else None)
         if view is None:
             return None
         others = found[0][1] if found else []
@@ -45,10 +47,18 @@ def factors_of(memory: Memory, node: Reduce, iterations: Iterations) -> tuple[Fa
         factor = view[tuple([slice(None) if k in axes else 0 for k in range(view.ndim)])]
         if factor.size > MOST_FACTOR:
             return None
-        if isinstance(e, Call):
-            factor = memory.call(e, [factor]).astype(np.float64)
+        if called is not None:
+            factor = memory.call(called, [factor]).astype(np.float64)
         found.append((factor, axes))
     return found[0], found[1]
+
+
+def _uncast(e: Expr) -> Expr:
+    """The 16-bit float that an expression casts to float32, without any rounding; else the expression itself."""
+    match e:
+        case Cast(value=Load(buffer=buffer) as load, dtype=DType.FLOAT32) if buffer.dtype in HALVES:
+            return load
+    return e
 
 
 def sum_of_products(

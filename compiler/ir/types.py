@@ -95,6 +95,10 @@ CODES = tuple(
     dtype for dtype in DType if dtype.value.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2"))
 )
 """The element types that are stored as codes (bit patterns, a byte each), without arithmetic."""
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+"""16-bit floats: networks compute arithmetic on them in float32 and round once; moves and comparisons use the type
+itself.
+"""
 _CODES = frozenset(CODES)
 _ML_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value)) for dtype in (DType.BFLOAT16, *_CODES)}
 _BITS = {

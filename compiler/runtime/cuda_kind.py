@@ -15,7 +15,7 @@ KIND = GpuKind(
     parse=parse_target,
     on_device=device_target,
     open=lambda ordinal: cuda_core.open_device(ordinal),
-    compile=lambda source, target: compile_cubin(source, target.arch),
+    compile=lambda source, target: compile_cubin(source, target.compiled_for(source)),
     check=nvrtc_version,
     archive=CUBINS,
 )

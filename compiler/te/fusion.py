@@ -6,9 +6,11 @@ A fused operator is again one tensor expression with the operator's own loops, s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from ..ir.expr import Buffer, Expr, Load, select
-from ..ir.stmt import Assign, Copy, Program, Reduce, Stmt
+from ..ir.expr import Buffer, Const, Expr, Load, dtype_of, select
+from ..ir.replace_buffers import replace_buffers
+from ..ir.stmt import Alloc, Assign, Copy, Program, Reduce, Stmt
 from ..ir.types import DType
 from ..ir.visit import map_all_expressions, map_expr, map_stmt, substitute_expr, walk, walk_expr
 from .merge import Shape
@@ -38,36 +40,41 @@ def with_result(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Program:
-    """The program with `body` applied to each element that it stores in its last parameter.
+    """The program with `body` applied to each element that it stores in its last parameter, which gets the body's type.
 
     rewrite:
         Y[i, j] = v        ->        Y[i, j] = max(v + A2[i, 0], 0)
     In `body`, `te.scalars.ELEMENT` is the element, and `argument(i)` the element of the new parameter Ai of shape
     `operands`[i] (in each dimension Y's size, or 1). `inside` is a condition on an element's indices: elements for
     which it is false are stored as zero. `statements` names the statements that store results, for programs that also
-    store intermediate values in Y. Raises ValueError if other statements write or read Y.
+    store intermediate values in Y; if the body has another type than Y, these go to an intermediate `Y.values`. Raises
+    ValueError if other statements write or read Y.
     """
     y = program.parameters[-1]
+    stored = replace(y, dtype=dtype_of(body))
+    apart = bool(statements) and stored.dtype is not y.dtype
+    written = replace(y, name=f"{y.name}.values") if apart else y
     buffers = _buffers(body, operands)
 
     def rewrite(statement: Stmt) -> Stmt:
-        if not isinstance(statement, Assign) or statement.buffer.name != y.name:
+        if not isinstance(statement, Assign) or statement.buffer.name != written.name:
             return statement
         if statements and statement.name not in statements:
             return statement
         values = {argument(i).name: _element(buffer, statement.indices) for i, buffer in buffers.items()}
         value = substitute_expr(body, {ELEMENT.name: statement.value, **values})
         if inside is not None:
-            value = select(inside(statement.indices), value, 0.0)
-        return Assign.to(statement.name, y[statement.indices], value)
+            value = select(inside(statement.indices), value, Const(0.0, stored.dtype))
+        return Assign.to(statement.name, stored[statement.indices], value)
 
     if not statements:
         _require_plain_stores(program, y)
     *inputs, _ = program.parameters
+    stages = map_stmt(replace_buffers(program.body, {y.name: written}) if apart else program.body, rewrite)
     return Program(
         name=program.name,
-        parameters=(*inputs, *buffers.values(), y),
-        body=map_stmt(program.body, rewrite),
+        parameters=(*inputs, *buffers.values(), stored),
+        body=Alloc(buffer=written, body=stages) if apart else stages,
     )
 
 

@@ -37,8 +37,9 @@ from ..graph.operators import (
     WinogradOutputs,
     WinogradTiles,
 )
-from ..ir.expr import Expr
+from ..ir.expr import Expr, dtype_of
 from ..ir.stmt import Program
+from ..ir.types import DType
 from ..te.blocks import Window
 from ..te.merge import Shape
 from ..te.ops.convolution import Convolution as Sizes
@@ -107,6 +108,11 @@ def convolution_of(graph: Graph, node: Node, operator: Convolution) -> Sizes:
     )
 
 
+def moved_type(graph: Graph, node: Node) -> DType:
+    """The type of the elements that a move reads; fused expressions may store its result in another type."""
+    return graph.tensors[node.inputs[0]].dtype if node.data is None else dtype_of(node.data)
+
+
 def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
     """For an element at indices in [batch * blocks, ..., block], the condition that its channel exists and is no
     padding of the last block; None if there is no such padding.
@@ -147,6 +153,7 @@ def _pool(graph: Graph, node: Node, operator: MaxPool | AveragePool, _: int) -> 
         lanes=data.block,
         window=operator.window,
         kind="max" if isinstance(operator, MaxPool) else "average",
+        dtype=graph.tensors[node.inputs[0]].dtype if node.data is None else DType.FLOAT32,
         counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
     )
     return Expression(program=program, inside=channels_inside(data))
@@ -228,7 +235,7 @@ def _resize(graph: Graph, node: Node, operator: Resize, _: int) -> Expression:
 def _gather(graph: Graph, node: Node, operator: Gather, _: int) -> Expression:
     from ..te.ops.movement import gather
 
-    dtype = graph.tensors[node.output].dtype
+    dtype = moved_type(graph, node)
     if operator.indices is None:
         count = graph.tensors[node.own_inputs[-1]].size
         return Expression(program=gather(graph.data_shape(node), operator.axis, count, dtype=dtype))
@@ -311,7 +318,7 @@ def _recurrent(graph: Graph, node: Node, operator: LstmSteps | RecurrentSteps, _
 def _permute(graph: Graph, node: Node, operator: Permute, _: int) -> Expression:
     from ..te.ops.movement import permute
 
-    dtype = graph.tensors[node.output].dtype
+    dtype = moved_type(graph, node)
     return Expression(program=permute(graph.data_shape(node), operator.axes, dtype=dtype))
 
 
@@ -322,7 +329,7 @@ def _concatenate(graph: Graph, node: Node, operator: Concatenate, _: int) -> Exp
         program=concat(
             [graph.tensors[name].storage for name in node.own_inputs],
             operator.axis,
-            dtype=graph.tensors[node.output].dtype,
+            dtype=moved_type(graph, node),
         )
     )
 
@@ -330,7 +337,7 @@ def _concatenate(graph: Graph, node: Node, operator: Concatenate, _: int) -> Exp
 def _remap(graph: Graph, node: Node, operator: Remap, _: int) -> Expression:
     from ..te.ops.movement import remap
 
-    dtype = graph.tensors[node.output].dtype
+    dtype = moved_type(graph, node)
     return Expression(program=remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype))
 
 

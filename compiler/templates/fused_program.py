@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..graph.graph import Graph, Node, Tensor
-from ..ir.expr import Expr
+from ..ir.expr import Expr, cast
 from ..ir.stmt import Program
+from ..ir.types import HALVES, DType
 from ..te.fusion import operand_buffer, with_data, with_result
 from ..te.merge import Shape, spread
+from ..te.scalars import argument
 from .expressions import Expression, storage_beside
 
 
@@ -37,7 +39,8 @@ def fused(
     """The operator's `program`, with the operators that the graph fused before it (`node.data`) and after it
     (`node.result`) grafted in.
 
-    Operators fused before it replace the program's first parameter. `statements`, `inside`: the statements that store
+    Operators fused before it replace the program's first parameter. A 16-bit tensor that the program reads as float32
+    is cast where it is read. `statements`, `inside`: the statements that store
     results, and the condition for an element not to be stored as zero (`te.fusion.with_result`).
     """
     tensors: dict[str, str] = {}
@@ -55,11 +58,15 @@ def fused(
                 tensors[parameter] = tensor.name
         return shapes
 
-    if node.data is not None:
+    read = node.data
+    if read is None and node.inputs and program.parameters[0].dtype is DType.FLOAT32:
+        held = graph.tensors[node.inputs[0]].dtype
+        read = argument(0, held) if held in HALVES else None
+    if read is not None:
         block = graph.tensors[node.output].block
         data = Tensor(name="data", shape=graph.data_shape(node), block=block)
-        shapes = bind(node.data, data.storage, block, program.parameters[0].shape)
-        program = with_data(program, node.data, shapes)
+        x = program.parameters[0]
+        program = with_data(program, cast(read, x.dtype), bind(read, data.storage, block, x.shape))
     if node.result is not None:
         out = graph.tensors[node.output]
         shapes = bind(node.result, out.storage, out.block, program.parameters[-1].shape)
@@ -78,6 +85,8 @@ def fused_expression(
     names = [p.name for p in program.parameters if p.name not in expression.arrays]
     inputs, outputs = names[: -len(node.outputs)], names[-len(node.outputs) :]
     own = node.own_inputs if own is None else own
-    given = zip(inputs, own, strict=True) if node.data is None else ()
+    given = dict(zip(inputs, own, strict=True)) if node.data is None else {}
     ends = fused(graph, node, program, statements=expression.statements, inside=expression.inside)
-    return ends, {**dict(given), **dict(zip(outputs, node.outputs, strict=True))}
+    if inputs and inputs[0] not in [p.name for p in ends.program.parameters]:
+        given.pop(inputs[0], None)
+    return ends, {**given, **dict(zip(outputs, node.outputs, strict=True))}

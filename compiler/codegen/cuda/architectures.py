@@ -58,12 +58,14 @@ class Architecture:
 
     For each multiprocessor and clock cycle: `float32_lanes`, multiply-adds of float32; `tensor_rates`, multiply-adds of
     dense matrices on tensor cores, for inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on
-    this compute capability only.
+    this compute capability only. `special`: name of the exact architecture for which kernels with its instructions are
+    compiled; other kernels are compiled for this one.
     """
 
     name: str
     capability: tuple[int, int]
     exact: bool = False
+    special: str | None = None
     threads: int
     blocks: int
     shared_bytes: int
@@ -80,11 +82,11 @@ class Architecture:
     @property
     def capabilities(self) -> frozenset[Capability]:
         """The capabilities of the architecture (PTX ISA: "shfl.sync", "mma", "dp4a", "cp.async" from sm_80 on;
-        "cp.async.bulk.tensor" and "griddepcontrol" from sm_90 on; "wgmma" on sm_90a only)."""
+        "cp.async.bulk.tensor" and "griddepcontrol" from sm_90 on; "wgmma" in code for sm_90a only)."""
         found: set[Capability] = {"shuffles", "mma", "int8 dot products", "asynchronous copies"}
         if self.capability >= (9, 0):
             found |= {"bulk copies", "overlapping kernels"}
-        if self.exact:
+        if self.exact or self.special is not None:
             found.add("wgmma")
         return frozenset(found)
 
@@ -92,9 +94,9 @@ class Architecture:
         """Whether a device of a compute capability can run cubins of this architecture.
 
         It can if the major versions are equal and the device's minor version is not lower (CUDA C++ Programming Guide,
-        "Binary Compatibility").
+        "Binary Compatibility"); cubins of exact architectures need their own version.
         """
-        if self.exact:
+        if self.exact or self.special is not None:
             return capability == self.capability
         return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
 
@@ -105,7 +107,9 @@ def _server(
     kib: int,
     rates: tuple[int, int, int],
     card: Card,
+    *,
     exact: bool = False,
+    special: str | None = None,
 ) -> Architecture:
     """An architecture of cards for servers; `kib`: shared memory of a multiprocessor in KiB, `rates`: its
     `tensor_rates`.
@@ -114,6 +118,7 @@ def _server(
         name=name,
         capability=capability,
         exact=exact,
+        special=special,
         threads=2048,
         blocks=32,
         shared_bytes=kib * KIB,
@@ -142,7 +147,7 @@ ARCHITECTURES = (
     _server("sm_80", (8, 0), 164, (512, 1024, 2048), Card("A100", 108, 1.41e9, 2.039e12, 40 * KIB**2)),
     _desktop("sm_86", (8, 6), 16, Card("RTX 3090", 82, 1.695e9, 936e9, 6 * KIB**2)),
     _desktop("sm_89", (8, 9), 24, Card("RTX 4090", 128, 2.52e9, 1.008e12, 72 * KIB**2)),
-    _server("sm_90", (9, 0), 228, (1024, 2048, 4096), _H100),
+    _server("sm_90", (9, 0), 228, (1024, 2048, 4096), _H100, special="sm_90a"),
     _server("sm_90a", (9, 0), 228, (1024, 2048, 4096), _H100, exact=True),
     _server("sm_100", (10, 0), 228, (2048, 4096, 8192), Card("B200", 148, 1.965e9, 8e12, 126 * KIB**2)),
     _desktop("sm_120", (12, 0), 24, Card("RTX 5090", 170, 2.407e9, 1.792e12, 96 * KIB**2)),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Precision = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
 """Type of the inputs of multiply-adds: float32 on ordinary lanes, the others on tensor cores."""
+WARPGROUPS = "wgmma.mma_async"
+"""PTX's name of the products of warpgroups, which stands in the text of each module that has such products."""
 _RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
 
 
@@ -61,6 +63,12 @@ class GpuTarget:
     def has(self, capability: Capability) -> bool:
         """Whether the GPU has a capability."""
         return capability in self.capabilities
+
+    def compiled_for(self, source: str) -> str:
+        """NVRTC's name of the architecture for which a module of CUDA C++ is compiled: `arch`, or its exact form if the
+        module has instructions of warpgroups.
+        """
+        return (self.architecture.special if WARPGROUPS in source else None) or self.arch
 
     @property
     def dialect(self) -> Dialect:

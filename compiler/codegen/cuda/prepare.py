@@ -149,7 +149,7 @@ def check_instructions(program: Program, target: GpuTarget) -> None:
         if not target.has("wgmma") and has_products(kernel.body):
             raise LoweringError(
                 f"{kernel.name}: wgmma is an instruction of {wgmma.ARCHITECTURE} alone, and {target.arch} has none; "
-                f"generate code with -arch={wgmma.ARCHITECTURE}, or multiply with mma"
+                "generate code with -arch=sm_90, or multiply with mma"
             )
         for node in walk(kernel.body):
             if not isinstance(node, Intrinsic):

@@ -9,8 +9,8 @@ buffer [lines / 8, length / 8, 8, 8], with possible gaps between core matrices.
 Alternatively the factors have the layout of bulk tensor copies (`bulk_copies`), swizzled rows of 32, 64 or 128 bytes: a
 factor whose swizzled rows run along the depth is [lines, length]. A factor whose swizzled rows run across the depth is
 [length / row, lines, row], with `row` elements in a swizzled row. Factors of 8 and of 32 bits must be swizzled, with
-rows along the depth. float32 stands for tf32: the hardware reads only the bits of tf32, to which bulk copies have
-rounded.
+rows along the depth; factors of 16 bits may be stored in either order ("rows", "columns"), and as core matrices.
+float32 stands for tf32: the hardware reads only the bits of tf32, to which bulk copies have rounded.
 """
 
 from __future__ import annotations
@@ -19,15 +19,11 @@ from math import gcd
 
 from ...ir.expr import Buffer, Const, Expr, Load, Var, cast
 from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest
-from ...ir.types import DType
+from ...ir.types import HALVES, DType
 from ...te.scalars import round_tf32
 from .mma import FACTORS, TF32, Order, sum_type
 from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
-HALVES = (DType.FLOAT16, DType.BFLOAT16)
-"""The 16-bit types: only factors of these types may be stored in either order ("rows", "columns") or as core
-matrices.
-"""
 HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
 """Number of lines (contiguous pieces of a row or column) of a core matrix, and of 16-bit elements in a line."""

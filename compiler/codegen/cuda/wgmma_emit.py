@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from ...ir.expr import Const
 from ...ir.printer import format_region, summarize
 from ...ir.stmt import Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Reduce, Region, Stmt
+from ...ir.types import HALVES
 from ...ir.visit import walk
 from .errors import LoweringError
 from .mma_emit import first_register
 from .mma_fragments import depth_of
 from .mma_functions import PTX_TYPES
-from .wgmma import CORE, HALVES, SWIZZLED, SWIZZLES, reads_swizzled, swizzle_mode
+from .wgmma import CORE, SWIZZLED, SWIZZLES, reads_swizzled, swizzle_mode
 
 if TYPE_CHECKING:
     from .statements import KernelEmitter

@@ -9,11 +9,12 @@ the place of its last member in the order of nodes, where all its inputs are com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from math import prod
 
 from ...ir.expr import Call
+from ...ir.types import HALVES, DType
 from ...ir.visit import walk_expr
 from ..graph import Graph, Node
 from ..operators import (
@@ -21,14 +22,22 @@ from ..operators import (
     Remap,
     Reshape,
 )
-from .fuse_pairs import inlined, with_result
+from .fuse_pairs import inlined, is_widening, with_result
 
 
-def fuse(graph: Graph) -> Graph:
+def fuse(graph: Graph, *, halves: bool = False) -> Graph:
     """Fuses nodes until no rule applies. An element-wise node is fused into the producer of an argument if possible,
     else into its only reader; else a copy of the node is fused into every reader.
+
+    `halves`: kernels that compute in float32 can store 16-bit floats. Casts of these to float32 then join their readers
+    first, so that the tensors between kernels keep 16 bits.
     """
-    pairs = _Pairs()
+    if halves:
+        graph = _fused(graph, _Pairs(stored=(DType.FLOAT32, *HALVES), widen=False))
+    return _fused(graph, _Pairs(stored=(DType.FLOAT32, *HALVES) if halves else (DType.FLOAT32,)))
+
+
+def _fused(graph: Graph, pairs: _Pairs) -> Graph:
     views = any(isinstance(node.operator, Remap | Reshape) for node in graph.nodes)
     while True:
         before = graph
@@ -49,34 +58,32 @@ class _Pairs:
     most pairs again.
 
     A fusion depends on the two nodes and on shapes and dtypes of tensors, which do not change while a graph is fused.
+    `stored`: types that kernels which compute in float32 can store. `widen`: whether casts of 16-bit floats to float32
+    may be the last step of a kernel.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, stored: Collection[DType], widen: bool = True) -> None:
+        self._stored = stored
+        self.widen = widen
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
         """The node `before` extended by `node` as the last step on its result, or None (`fuse_pairs.with_result`), from
         the cache.
         """
-        return self._joined(with_result, graph, before, node)
+        return self._joined("result", before, node, lambda: with_result(graph, before, node, self._stored))
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
         """`node` with the computation of `before` in place of reading its result, or None (`fuse_pairs.inlined`), from
         the cache.
         """
-        return self._joined(inlined, graph, node, before)
+        return self._joined("inlined", node, before, lambda: inlined(graph, node, before))
 
-    def _joined(
-        self,
-        join: Callable[[Graph, Node, Node], Node | None],
-        graph: Graph,
-        first: Node,
-        second: Node,
-    ) -> Node | None:
+    def _joined(self, how: str, first: Node, second: Node, join: Callable[[], Node | None]) -> Node | None:
         # The entry holds both nodes, so that their ids are not given to new objects.
-        key = (join.__name__, id(first), id(second))
+        key = (how, id(first), id(second))
         if key not in self._known:
-            self._known[key] = (first, second, join(graph, first, second))
+            self._known[key] = (first, second, join())
         return self._known[key][2]
 
 
@@ -107,7 +114,7 @@ def _joined_producer(
     """(fused node, producer): an element-wise node fused with the producer of one of its arguments; None if no producer
     can be fused.
     """
-    if not isinstance(node.operator, Elementwise):
+    if not isinstance(node.operator, Elementwise) or (not pairs.widen and is_widening(node.operator.body)):
         return None
     # Latest producer first: an Add of two convolutions joins the later one, so the earlier result waits less
     # long.

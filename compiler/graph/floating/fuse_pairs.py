@@ -4,11 +4,12 @@ the kernel that reads its result.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 
-from ...ir.expr import Call, Expr
-from ...ir.types import DType
+from ...ir.expr import Call, Cast, Expr, Var
+from ...ir.types import HALVES, DType
 from ...ir.visit import substitute_expr, walk_expr
 from ...te.merge import spread
 from ...te.scalars import ELEMENT, argument, argument_types
@@ -22,6 +23,7 @@ from ..operators import (
     Gather,
     MatrixProduct,
     MaxPool,
+    Normalization,
     Permute,
     Reduction,
     Remap,
@@ -40,17 +42,31 @@ def expression_size(expr: Expr) -> int:
     return sum(1 for _ in walk_expr(expr))
 
 
-def with_result(graph: Graph, before: Node, node: Node) -> Node | None:
+def is_widening(body: Expr) -> bool:
+    """Whether an element-wise expression only casts a 16-bit float to float32."""
+    match body:
+        case Cast(value=Var(dtype=held), dtype=DType.FLOAT32):
+            return held in HALVES
+    return False
+
+
+def with_result(
+    graph: Graph, before: Node, node: Node, stored: Collection[DType] = (DType.FLOAT32,)
+) -> Node | None:
     """The node `before` extended by the element-wise `node` as the last step on its result; None if the two cannot be
-    fused.
+    fused. `stored`: types that kernels which compute in float32 can store.
     """
     operator = node.operator
     assert isinstance(operator, Elementwise)
     shape = graph.tensors[node.output].shape
     if before.more_outputs or _dimensions(before, shape) is None:
         return None
-    # A fused step reads and writes float32.
-    if any(graph.tensors[name].dtype is not DType.FLOAT32 for name in (before.output, node.output)):
+    types = [graph.tensors[name].dtype for name in (before.output, node.output)]
+    # The operator itself computes float32; earlier fused steps may have rounded its result.
+    if any(t not in stored for t in types) or (before.result is None and types[0] is not DType.FLOAT32):
+        return None
+    # Only a type that the kernel would not store otherwise is worth a step after a normalization.
+    if isinstance(before.operator, Normalization) and types[1] is DType.FLOAT32:
         return None
     others = [name for name in dict.fromkeys(node.inputs) if name != before.output]
     if not all(_fits_result(graph, before, name, shape) for name in others):
@@ -224,7 +240,7 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
             return shape
         case Softmax(axis=axis):
             return (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
-        case Permute() | Remap() | Gather() | Concatenate():
+        case Permute() | Remap() | Gather() | Concatenate() | Normalization():
             return (prod(shape),)
     return None
 

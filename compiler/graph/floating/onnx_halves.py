@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...ir.expr import cast
-from ...ir.types import DType
+from ...ir.types import HALVES, DType
 from ...te.scalars import argument
 from ..onnx_attributes import OnnxNode
-from ..onnx_context import HALVES, GraphContext
+from ..onnx_context import GraphContext
 from ..operators import Elementwise
 from .onnx_pointwise import as_type
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...ir.types import HALVES
 from ..graph import Graph
 from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise, Gather, Softmax
 from ..printer import format_graph
@@ -23,12 +24,14 @@ class Vectors:
     """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
     (`use_winograd`); None: no convolution uses the method. `attention` tells for which sizes the target has a kernel of
     attention (`fuse_attention`); None: for none. `tied`: whether products read transposed embeddings (`tie_weights`).
+    `halves`: whether kernels that compute in float32 read and store 16-bit floats.
     """
 
     lanes: int
     tiling: Tiling | None = None
     attention: Fits | None = None
     tied: bool = False
+    halves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +50,22 @@ def graph_passes(
     tiling: Tiling | None = None,
     attention: Fits | None = None,
     tied: bool = False,
+    halves: bool = False,
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
     Without `fusion`, the baseline for the gain of fusion, every operator of the model becomes a kernel, also batch
     normalization; only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written
     directly into the result. `tiling`: chooses convolutions for `use_winograd`. `attention`: with `fusion`, tells which
-    attentions become one node. `tied`: whether a product and a look-up share an embedding.
+    attentions become one node. `tied`: whether a product and a look-up share an embedding. `halves`: kernels that
+    compute in float32 read and store 16-bit floats.
     """
     rows = (
         REMOVE_DEAD,
         CROP_WINDOWS,
-        *((FOLD_SCALE_SHIFT, EXPAND_BATCH_NORM, INLINE_SCALARS, FUSE) if fusion else (EXPAND_BATCH_NORM,)),
+        *((FOLD_SCALE_SHIFT, EXPAND_BATCH_NORM, INLINE_SCALARS) if fusion else (EXPAND_BATCH_NORM,)),
+        *((READ_HALVES,) if halves else ()),
+        *((FUSE,) if fusion else ()),
         *(() if attention is None or not fusion else (FUSE_ATTENTION,)),
         *((TIE_WEIGHTS,) if tied else ()),
         ASSIGN_LAYOUTS,
@@ -66,7 +73,7 @@ def graph_passes(
         REMOVE_UNUSED,
         *((JOIN_IN_PLACE,) if fusion and join else ()),
     )
-    target = Vectors(lanes=lanes, tiling=tiling, attention=attention, tied=tied)
+    target = Vectors(lanes=lanes, tiling=tiling, attention=attention, tied=tied, halves=halves)
     return GraphPasses(target=target, rows=rows)
 
 
@@ -121,6 +128,23 @@ def _tie_weights(graph: Graph, _: Vectors) -> Graph:
     return tie_weights(graph)
 
 
+def _read_halves(graph: Graph, _: Vectors) -> Graph:
+    """The graph whose operators read 16-bit floats themselves (`read_halves.read_halves`); few models have these."""
+    if not _has_halves(graph):
+        return graph
+    from .read_halves import read_halves
+
+    return read_halves(graph)
+
+
+def _fuse(graph: Graph, target: Vectors) -> Graph:
+    return fuse(graph, halves=target.halves and _has_halves(graph))
+
+
+def _has_halves(graph: Graph) -> bool:
+    return any(tensor.dtype in HALVES for tensor in graph.tensors.values())
+
+
 def _use_winograd(graph: Graph, target: Vectors) -> Graph:
     from .use_winograd import use_winograd
 
@@ -143,7 +167,8 @@ CROP_WINDOWS = _row("crop-windows", _crop_windows, Convolution)
 FOLD_SCALE_SHIFT = _row("fold-scale-shift", _fold_scale_shift, BatchNormalization, Elementwise)
 EXPAND_BATCH_NORM = _row("expand-batch-norm", _expand_batch_norm, BatchNormalization)
 INLINE_SCALARS = _row("inline-scalars", _inline_scalars, Elementwise)
-FUSE = _row("fuse", lambda graph, _: fuse(graph))
+READ_HALVES = _row("read-halves", _read_halves)
+FUSE = _row("fuse", _fuse)
 FUSE_ATTENTION = _row("fuse-attention", _fuse_attention, Softmax)
 TIE_WEIGHTS = _row("tie-weights", _tie_weights, Gather)
 ASSIGN_LAYOUTS = _row("assign-layouts", lambda graph, target: assign_layouts(graph, target.lanes))

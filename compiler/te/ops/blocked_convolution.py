@@ -27,10 +27,11 @@ class FloatSums:
 
     Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] if `epilogue` adds a bias,
     and R, of Y's shape, if `epilogue` adds an operand. Y is zero in the lanes of a last block that have no filter,
-    whatever the parameters contain there.
+    whatever the parameters contain there. `dtype`: type of X and the weights, a float of 16 or 32 bits.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
+    dtype: DType = DType.FLOAT32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +207,14 @@ class _Layout:
 
 def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Program:
     """The program of a convolution whose tensors have the layout `layout`."""
-    quantized = isinstance(sums, QuantizedSums)
-    types = (DType.UINT8, DType.INT8, DType.INT32) if quantized else (DType.FLOAT32,) * 3
+    match sums:
+        case FloatSums(dtype=dtype):
+            types = (dtype, dtype, DType.FLOAT32, DType.FLOAT32)
+        case QuantizedSums():
+            types = (DType.UINT8, DType.INT8, DType.INT32, DType.UINT8)
     x_in = Buffer(name="X", shape=layout.data, dtype=types[0])
     weight = Buffer(name="W", shape=layout.weight, dtype=types[1])
-    y_out = Buffer(name="Y", shape=(*layout.outer.values(), *shape.outputs, layout.lanes), dtype=types[0])
+    y_out = Buffer(name="Y", shape=(*layout.outer.values(), *shape.outputs, layout.lanes), dtype=types[3])
     pads = shape.pads
     outside = sums.pad_value if isinstance(sums, QuantizedSums) else 0.0
     data, pad = padded_input(x_in, Window(kernel=(1, 1), pads=pads), outside)

@@ -53,9 +53,11 @@ def float_pool(
     window: Window,
     kind: Literal["max", "average"],
     counted: Pads = (0, 0, 0, 0),
+    dtype: DType = DType.FLOAT32,
     name: str = "pool",
 ) -> Program:
     """Y = the greatest value or the average of each window, in float32; the greatest value is NaN if one value is.
+    `dtype`: type of X, a float of 16 or 32 bits.
 
     Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
     outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci. Positions
@@ -67,7 +69,7 @@ def float_pool(
     pool.kh, pool.kw); loops n, y, x, j around the statement "post" follow. Raises ValueError if the window does not
     fit.
     """
-    x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)
+    x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=dtype)
 
     def finish(total: Expr, y: Var, x: Var) -> Expr:
         if kind == "max":
@@ -78,7 +80,8 @@ def float_pool(
         return divide(total, cast(rows * columns, DType.FLOAT32))
 
     outside, op = (float("-inf"), "max") if kind == "max" else (0.0, "add")
-    return pooled(name, x_in, window, op, DType.FLOAT32, finish, outside=outside)
+    f32 = DType.FLOAT32
+    return pooled(name, x_in, window, op, f32, finish, outside=outside, y_type=f32)
 
 
 def pooled(
@@ -91,15 +94,17 @@ def pooled(
     *,
     outside: float,
     beside: Buffer | None = None,
+    y_type: DType | None = None,
 ) -> Program:
-    """Y = `finish`(sum or maximum over a window of X, row of Y, column of Y). Sums and maxima are in `dtype`.
+    """Y = `finish`(sum or maximum over a window of X, row of Y, column of Y). Sums and maxima are in `dtype`, Y in
+    `y_type` (None: the type of X).
 
     X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside`: a further parameter of the program.
     Intermediates and loops are as in `float_pool`.
     """
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)
-    y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=x_in.dtype)
+    y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=y_type or x_in.dtype)
     data, pad = padded_input(x_in, window, outside)
     total = Buffer(name="window", shape=y_out.shape, dtype=dtype)
     (rows, columns), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Load, Var
+from ...ir.expr import Buffer, Const, Expr, Load, Var, cast
 from ...ir.stmt import Assign, Copy, Stmt, allocated, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
@@ -85,15 +85,16 @@ class GatheredProduct:
     ) -> Stmt:
         """The statements of the product: copies of W to `a` and of X to `b`, the sum "gemm", and the epilogue "post".
 
-        "gemm" (loops gemm.b0, ..., gemm.i, gemm.j, gemm.k) computes the buffer `sum`. Loops b0, ..., i, j are around
-        the statement "post", loops b.b0, ..., b.k, b.j around the copy of an element to `b` (none with `plain`). The
-        loops b0, ... and the buffers' first dimensions are over the indices of a matrix that take more than one value.
+        Factors have the type of X and W (a float of 16 or 32 bits), sums are float32. "gemm" (loops gemm.b0, ...,
+        gemm.i, gemm.j, gemm.k) computes the buffer `sum`. Loops b0, ..., i, j are around the statement "post", loops
+        b.b0, ..., b.k, b.j around the copy of an element to `b` (none with `plain`). The loops b0, ... and the buffers'
+        first dimensions are over the indices of a matrix that take more than one value.
         """
         several = [d for d, size in enumerate(self.matrices) if size > 1]
         batch = tuple([self.matrices[d] for d in several])
 
-        def buffer(name: str, *shape: int) -> Buffer:
-            return Buffer(name=f"{name}{self.tag}", shape=(*batch, *shape), dtype=DType.FLOAT32)
+        def buffer(name: str, *shape: int, dtype: DType = x_in.dtype) -> Buffer:
+            return Buffer(name=f"{name}{self.tag}", shape=(*batch, *shape), dtype=dtype)
 
         def loops(prefix: str) -> tuple[list[Var], list[Expr], Var, Var, Var]:
             own = [Var(f"{prefix}b{n}{self.tag}") for n in range(len(several))]
@@ -104,7 +105,7 @@ class GatheredProduct:
             return own, matrix, i, j, k
 
         a, b = buffer("a", self.depth, self.rows), buffer("b", self.depth, self.columns)
-        total = buffer("sum", self.rows, self.columns)
+        total = buffer("sum", self.rows, self.columns, dtype=DType.FLOAT32)
 
         left = Copy(
             name=a.name,
@@ -124,7 +125,7 @@ class GatheredProduct:
                 name=b.name,
                 destination=region(b, *[(at, 1) for at in (*own, k, j)]),
                 source=region(x_in, *[(at, 1) for at in self.source(matrix, k, j)]),
-                pad=Const(0.0, DType.FLOAT32),
+                pad=Const(0.0, x_in.dtype),
             )
             right = nest([*zip(own, batch, strict=True), (k, self.depth), (j, self.columns)], element)
 
@@ -133,7 +134,7 @@ class GatheredProduct:
 
         def factors(*at: Var) -> Expr:
             *own, i, j, k = at
-            return a[*own, k, i] * b[*own, k, j]
+            return cast(a[*own, k, i], total.dtype) * cast(b[*own, k, j], total.dtype)
 
         product = summed(
             f"gemm{self.tag}", total, outputs, {f"k{self.tag}": self.depth}, factors, prefix="gemm."

@@ -132,9 +132,15 @@ def phase_products(shape: Convolution, block: int = 1) -> tuple[PhaseProduct, ..
 
 
 def gemm_convolution(
-    shape: Convolution, *, block: int = 1, epilogue: Epilogue | None = None, name: str | None = None
+    shape: Convolution,
+    *,
+    block: int = 1,
+    epilogue: Epilogue | None = None,
+    dtype: DType = DType.FLOAT32,
+    name: str | None = None,
 ) -> Program:
-    """Y = epilogue(sum over the window and the group's channels of W * X) in float32; outside X are zeros.
+    """Y = epilogue(sum over the window and the group's channels of W * X) in float32; outside X are zeros. `dtype`: the
+    type of X and W, a float of 16 or 32 bits.
 
     Parameters, in this order, with C and M the channels and filters of a group: X [batch, groups, C, height, width], or
     [batch, groups, C, height * width] if pointwise and not transposed; W{tag} for each of `phase_products` that has
@@ -151,11 +157,11 @@ def gemm_convolution(
     pointwise = not shape.transposed and is_pointwise(shape.window)
     oh, ow = shape.outputs
 
-    def buffer(name: str, *sizes: int) -> Buffer:
-        return Buffer(name=name, shape=sizes, dtype=DType.FLOAT32)
+    def buffer(name: str, *sizes: int, dtype: DType = DType.FLOAT32) -> Buffer:
+        return Buffer(name=name, shape=sizes, dtype=dtype)
 
     plane = (shape.height * shape.width,) if pointwise else (shape.height, shape.width)
-    x_in = buffer("X", batch, groups, channels, *plane)
+    x_in = buffer("X", batch, groups, channels, *plane, dtype=dtype)
     y_out = buffer("Y", batch, groups, filters, *((oh, ow) if shape.transposed else (oh * ow,)))
     bias = buffer("B", groups, filters) if epilogue.bias else None
     operand = buffer("R", *y_out.shape) if epilogue.operand else None
@@ -177,7 +183,7 @@ def gemm_convolution(
             stages.append(nest([*zip((g, p, q), matrices, strict=True), (i, filters), (j, columns)], post))
             continue
         several = [size for size in matrices if size > 1]
-        weights.append(buffer(f"W{part.tag}", *several, part.depth.size, filters))
+        weights.append(buffer(f"W{part.tag}", *several, part.depth.size, filters, dtype=dtype))
         product = GatheredProduct(
             matrices=matrices,
             rows=filters,

@@ -87,13 +87,18 @@ MOST_RUNS = 1 << 36
 """Largest number of statement executions of a program that is measured: about a minute at a nanosecond each."""
 
 
-def expression_refusal(program: Program, constants: Sequence[str]) -> str | None:
+def expression_refusal(
+    program: Program, constants: Sequence[str], types: Sequence[DType] = (DType.FLOAT32,)
+) -> str | None:
     """The reason why a program cannot be measured, given the parameters `constants` that may be packed ahead; None if
-    it can.
+    it can. `types`: types of parameters for which there are random values.
     """
     names = [p.name for p in program.parameters]
-    if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
-        return f"parameter {wrong.name} is {wrong.dtype}; candidates are timed on random values, which must be float32"
+    if wrong := next((p for p in program.parameters if p.dtype not in types), None):
+        return (
+            f"parameter {wrong.name} is {wrong.dtype}; candidates are timed on random values, which must be "
+            + " or ".join(types)
+        )
     if {b.name for b in write_buffers(program.body)} & set(names) != {names[-1]}:
         return f"the program must write its last parameter, {names[-1]}, and no other parameter"
     if [name for name in names[:-1] if name in constants] != list(constants):

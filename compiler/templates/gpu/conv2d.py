@@ -10,10 +10,10 @@ from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
-from . import gemm, gemm_cost, gemm_mma
+from . import gemm, gemm_cost
 from .gemm_cost import GATHER_INSTRUCTIONS, SPREAD_GATHER_INSTRUCTIONS, Problem, choose_tile
-from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
+from .workload import CudaTemplate
 
 MOST_BLOCK = 32
 """Largest number of channels in a block of the summation order: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
@@ -40,11 +40,19 @@ def schedule(target: GpuTarget, program: Program, knobs: Tile | None = None) -> 
     """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed ahead into tiles
     (`schedule.pack`).
 
-    Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, with the default knobs of `gemm_mma`.
+    Factors rounded to tf32 (`tensor_float`), and factors of 16 bits, are multiplied on tensor cores, with the default
+    knobs of `gemm`.
     """
-    if knobs is None and is_rounded(program):
-        return gemm_mma.schedule(target, program, constants=("W",))
+    if knobs is None and gemm.on_tensor_cores(target, program):
+        return gemm.schedule(target, program, constants=("W",))
     return schedule_tile(program, knobs or choose_knobs(target, program), constants=("W",))
+
+
+def template_of(target: GpuTarget, program: Program) -> CudaTemplate:
+    """The name of the template that `schedule` uses by default."""
+    if gemm.on_tensor_cores(target, program):
+        return gemm.template_of(target, program, ("W",))
+    return "conv2d_cuda"
 
 
 def problem_of(program: Program, tag: str = "") -> Problem:

@@ -89,8 +89,10 @@ def _default(target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
 
 def _scheduled(target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
     program = workload.expression
+    if not values:
+        return schedule(target, program)
     tiles = {tag: gemm.tile_at(problem, values) for tag, problem in _problems(program).items()}
-    return schedule(target, program, Knobs(tiles=tiles) if values else None)
+    return schedule(target, program, Knobs(tiles=tiles))
 
 
 TEMPLATE: GpuTemplate = Template(

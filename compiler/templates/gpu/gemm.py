@@ -32,7 +32,7 @@ def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] =
     """
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)
-    if is_rounded(program) or (gemm_mma.is_half(program) and target.has("mma")):
+    if on_tensor_cores(target, program):
         return gemm_mma.choose_knobs(target, gemm_mma.described(program))
     problem = problem_of(program)
     if problem.rows <= gemv.MOST_ROWS:
@@ -58,9 +58,14 @@ def schedule(
     return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])
 
 
+def on_tensor_cores(target: GpuTarget, program: Program) -> bool:
+    """Whether tensor cores compute the product by default: its factors are rounded to tf32, or have 16 bits."""
+    return is_rounded(program) or (gemm_mma.is_half(program) and target.has("mma"))
+
+
 def template_of(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> CudaTemplate:
-    """The name of the template that `choose_knobs` uses by default for a float32 product."""
-    if is_rounded(program):
+    """The name of the template that `choose_knobs` uses by default for a product of floats."""
+    if on_tensor_cores(target, program):
         return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"
     return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
 

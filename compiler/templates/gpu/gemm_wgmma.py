@@ -17,10 +17,11 @@ from math import prod
 from ...codegen.cuda.bulk_copies import MOST_DIMENSIONS
 from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma import TF32, Order, sum_type
-from ...codegen.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP, depth_of
-from ...codegen.cuda.wgmma import ARCHITECTURE, CORE, HALVES, SWIZZLES, row_elements, store, wgmma, zero
+from ...codegen.cuda.mma_fragments import COLUMNS, GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP, depth_of
+from ...codegen.cuda.wgmma import ARCHITECTURE, CORE, SWIZZLES, row_elements, store, wgmma, zero
 from ...ir.expr import Buffer, Const
 from ...ir.stmt import Copy, Program
+from ...ir.types import HALVES
 from ...ir.visit import path_to
 from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
@@ -57,8 +58,8 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
     """Whether warpgroups should compute the program's product.
 
     The target must have warpgroup products for the factors' types, copies must be able to fetch whole lines of both
-    factors, and there must be more rows than in an `mma`. For types whose rows must be along the depth, the method must
-    also be faster than `gemm_mma`, including any transposition.
+    factors, and there must be more rows, and no fewer columns, than in an `mma`. For types whose rows must be along the
+    depth, the method must also be faster than `gemm_mma`, including any transposition.
     """
     if not target.has("wgmma"):
         return False
@@ -66,7 +67,8 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
         a, b = factors(program)
     except LegalityError:
         return False
-    if extent_of(Schedule(program), "gemm.i") <= ROWS:
+    whole = Schedule(program)
+    if extent_of(whole, "gemm.i") <= ROWS or extent_of(whole, "gemm.j") < COLUMNS:
         return False
     if a.dtype in HALVES:
         return all(f.in_lines and _width(program, f.name, constants) == LINE for f in (a, b))

@@ -11,8 +11,8 @@ from ...codegen.cuda.bulk_copies import MOST_BOX
 from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP, depth_of
 from ...codegen.cuda.shared_memory import MBARRIER
-from ...codegen.cuda.wgmma import CORE, HALVES, SWIZZLES, columns_of, row_elements
-from ...ir.types import DType
+from ...codegen.cuda.wgmma import CORE, SWIZZLES, columns_of, row_elements
+from ...ir.types import HALVES, DType
 from .gemm_mma_knobs import (
     CACHE_BYTES_A_CYCLE,
     LATENCY,

@@ -12,6 +12,7 @@ from ...codegen.cuda.machine import GpuTarget
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
+from ...ir.types import HALVES
 from ...te.ops.blocked_convolution import FloatSums, blocked_depthwise
 from ...te.ops.convolution import suits_winograd
 from ...te.ops.direct_conv2d import direct_conv2d
@@ -20,7 +21,7 @@ from ...te.ops.winograd import transformed_weights, winograd_conv2d
 from ..expressions import Expression, convolution_of
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import Kernel, LoweredCudaNode, lower_expression
-from .tensor_float import for_target, is_rounded
+from .tensor_float import for_target
 from .winograd_cost import exact_outputs
 from .workload import CudaTemplate
 
@@ -38,6 +39,8 @@ def lower_convolution(
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
     if operator.transposed:
         return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+    if graph.tensors[node.inputs[0]].dtype in HALVES:
+        return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
     if isinstance(knobs, conv2d_direct.Knobs):
         return lower_direct_conv2d(graph, node, operator, knobs)
     direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
@@ -59,7 +62,8 @@ def lower_convolution_methods(
     comes first.
     """
     default = lower_convolution(target, graph, node, operator)
-    if operator.transposed or is_depthwise(operator, graph.tensors[node.inputs[1]]):
+    alone = operator.transposed or graph.tensors[node.inputs[0]].dtype in HALVES
+    if alone or is_depthwise(operator, graph.tensors[node.inputs[1]]):
         return (default,)
     others = [lower_conv2d(target, graph, node, operator)]
     if operator.groups == 1:
@@ -79,14 +83,22 @@ def lower_conv2d(
     operator: Convolution,
     knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The kernel of a convolution as a matrix product, on tensor cores if `target` allows it (`tensor_float`)."""
+    """The kernel of a convolution as a matrix product, on tensor cores for factors of 16 bits, and for float32 if
+    `target` allows it (`tensor_float`).
+    """
     shape = convolution_of(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
-    program = for_target(target, gemm_convolution(shape, block=block, epilogue=operator.epilogue))
+    dtype = graph.tensors[node.inputs[0]].dtype
+    plain = gemm_convolution(shape, block=block, epilogue=operator.epilogue, dtype=dtype)
+    program = for_target(target, plain)
     (product,) = phase_products(shape, block)
     arrays = {"W": product.pack(_weights(graph, node, operator))}
-    tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
-    kernel = Kernel(name="conv2d", schedule=conv2d.schedule, tuned=tuned, constants=("W",))
+    kernel = Kernel(
+        name="conv2d",
+        schedule=conv2d.schedule,
+        tuned=lambda final: conv2d.template_of(target, final),
+        constants=("W",),
+    )
     return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
 
 
@@ -139,7 +151,8 @@ def lower_depthwise(
     graph: Graph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """The kernel of a depthwise convolution."""
-    window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
+    window = operator.window
+    sums = FloatSums(epilogue=operator.epilogue, dtype=graph.tensors[node.inputs[0]].dtype)
     program = blocked_depthwise(convolution_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     kernel = Kernel(

@@ -12,7 +12,7 @@ from ...graph.operators import Concatenate, Remap
 from ...ir.types import DType
 from ...te.ops.joined import joined_concat, joined_remap
 from ...te.ops.movement import concat
-from ..expressions import Expression
+from ..expressions import Expression, moved_type
 from . import elementwise, movement
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 
@@ -34,7 +34,7 @@ def lower_permutation(
 ) -> LoweredCudaNode:
     """The kernel of a permutation of axes."""
     shape = graph.data_shape(node)
-    dtype = graph.tensors[node.output].dtype
+    dtype = moved_type(graph, node)
     # Tiles have float32 elements only.
     plain = movement.Knobs(rows=None) if dtype is not DType.FLOAT32 else None
     knobs = plain or knobs or movement.choose_knobs(target, shape, axes)
@@ -49,11 +49,11 @@ def concatenation(graph: Graph, operator: Concatenate, node: Node) -> Expression
     """The expression of a concatenation of tensors."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
     joined = joined_concat if len(shapes) <= MOST_JOINED else concat
-    return Expression(program=joined(shapes, operator.axis, dtype=graph.tensors[node.output].dtype))
+    return Expression(program=joined(shapes, operator.axis, dtype=moved_type(graph, node)))
 
 
 def remapping(graph: Graph, operator: Remap, node: Node) -> Expression:
     """The expression of an operator that slices, pads or repeats a tensor."""
-    dtype = graph.tensors[node.output].dtype
+    dtype = moved_type(graph, node)
     program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype)
     return Expression(program=program, arrays=tables)

@@ -9,7 +9,7 @@ from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import Dense
 from ...ir.stmt import Program
-from ...te.ops.product import Matrices, product
+from ...te.ops.product import Matrices, Types, product
 from ..expressions import Expression
 from . import gemm, gemv
 from .lowered import Kernel, LoweredCudaNode, lower_expression
@@ -27,7 +27,8 @@ def lower_dense(
     packed = () if operator.transposed else ("W",)
     lies = operator.transposed and rows <= gemv.MOST_ROWS
     staged = "as they lie" if lies else "by depth"
-    program = product(sizes, epilogue=operator.epilogue, staged=staged, name="dense")
+    types = _types(graph, node)
+    program = product(sizes, types=types, epilogue=operator.epilogue, staged=staged, name="dense")
     return _lowered(target, graph, node, "dense", packed, program, knobs)
 
 
@@ -44,9 +45,15 @@ def lower_matrix_product(
     if prod(batch_w) == 1 and not beside:
         rows, batch_x, batch_w = prod(batch_x) * rows, [], []
     sizes = Matrices(rows=rows, depth=depth, columns=columns, batch_x=tuple(batch_x), batch_w=tuple(batch_w))
-    program = product(sizes, beside=beside, staged="by depth", name="matmul")
+    program = product(sizes, types=_types(graph, node), beside=beside, staged="by depth", name="matmul")
     constants = tuple([p for p, name in (("X", x), ("W", w)) if name in graph.constants])
     return _lowered(target, graph, node, " ".join(["matmul", *constants]), constants, program, knobs)
+
+
+def _types(graph: Graph, node: Node) -> Types:
+    """The types of a product: both factors have one type, a float of 16 or 32 bits; sums and results are float32."""
+    dtype = graph.tensors[node.inputs[0]].dtype
+    return Types(x=dtype, w=dtype)
 
 
 def _lowered(

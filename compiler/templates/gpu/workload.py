@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
+from ...ir.types import HALVES, DType
 from ...te.blocks import Window
 from ..cpu.read_workload import read_fields
 from ..cpu.workload import expression_refusal
@@ -42,8 +43,8 @@ CudaTemplate: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaWorkload:
-    """The workload of any tensor expression that a template with knobs schedules. Its parameters are float32, and it
-    writes only the last one.
+    """The workload of any tensor expression that a template with knobs schedules. Its parameters are floats of 16 or 32
+    bits, and it writes only the last one.
 
     `constants`: names of parameters that are packed ahead, in the order of the parameters. `window`: the window of a
     depthwise convolution. `rows`: a row operator, whose program depends on the knobs; `expression` is then the plain
@@ -62,7 +63,8 @@ class CudaWorkload:
 
     def obstacle(self) -> str | None:
         """The reason why the workload cannot be measured; None if it can."""
-        if (reason := expression_refusal(self.expression, self.constants)) is not None:
+        types = (DType.FLOAT32, *HALVES)
+        if (reason := expression_refusal(self.expression, self.constants, types)) is not None:
             return reason
         if large := next((p for p in self.expression.parameters if prod(p.shape) > MOST_ELEMENTS), None):
             return f"{large.name} has more than {MOST_ELEMENTS} elements"

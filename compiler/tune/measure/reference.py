@@ -6,16 +6,18 @@ The reference is the result of the workload's unscheduled program, evaluated nes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ...codegen.cuda.tolerances import MODEL_TOLERANCE, tolerance
+from ...codegen.cuda.machine import Precision
+from ...codegen.cuda.tolerances import MODEL_TOLERANCE, OUTPUTS, tolerance
 from ...ir.evaluate import evaluate
-from ...ir.expr import Const
+from ...ir.expr import Cast, Const
 from ...ir.named_nodes import enclosing_loops
 from ...ir.stmt import Program, Reduce
-from ...ir.visit import free_vars, walk
+from ...ir.types import HALVES, DType
+from ...ir.visit import expressions, free_vars, walk, walk_expr
 from ...te.functions import FUNCTIONS
 from ...templates.gpu.tensor_float import is_rounded
 
@@ -24,10 +26,11 @@ WEIGHTS = "W"
 
 
 def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random arrays for all parameters of a workload's program except the last, by name: float32, normally distributed.
+    """Random arrays for all parameters of a workload's program except the last, by name: normally distributed, in the
+    parameter's type, a float.
 
     Weights are scaled so that sums are about 1; otherwise functions fused after the sums would amplify rounding errors.
-    The last bit of every number is set, so that no number is half way between two numbers of tf32: threads and bulk
+    The last bit of every float32 is set, so that no number is half way between two numbers of tf32: threads and bulk
     copies round such ties differently (`codegen.cuda.bulk_copies`).
     """
     rng = np.random.default_rng(seed)
@@ -37,13 +40,14 @@ def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
         array = rng.standard_normal(parameter.shape, dtype=np.float32)
         if parameter.name.startswith(WEIGHTS):
             array *= scale
-        arrays[parameter.name] = (array.view(np.uint32) | 1).view(np.float32)
+        odd = (array.view(np.uint32) | 1).view(np.float32)
+        arrays[parameter.name] = odd.astype(parameter.dtype.numpy, copy=False)
     return arrays
 
 
 def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The program's result: float32, sums in float64. Raises EvaluateError for a program that `ir.evaluate` does not
-    cover.
+    """The program's result in the type of its last parameter, sums in float64. Raises EvaluateError for a program that
+    `ir.evaluate` does not cover.
     """
     return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
@@ -52,10 +56,23 @@ def allowed(program: Program, *, on_tensor_cores: bool) -> float:
     """Tolerance of results on GPUs against `expected`, relative to its greatest magnitude.
 
     The tolerance is the error bound for sums in any order, and at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
+    A sum that differs may be rounded to the next number at each rounding to 16 bits.
     """
-    rounded = on_tensor_cores and is_rounded(program)
+    precision: Precision = "float32"
+    if on_tensor_cores:
+        # bfloat16 has the same bound: the reference reads factors that are rounded already.
+        precision = "tf32" if is_rounded(program) else "float16"
     depth = longest_sum(program)
-    return max(MODEL_TOLERANCE, tolerance("tf32" if rounded else "float32", depth))
+    return max(MODEL_TOLERANCE, tolerance(precision, depth)) + 2 * sum(
+        OUTPUTS[dtype] for dtype in _roundings(program)
+    )
+
+
+def _roundings(program: Program) -> Iterator[DType]:
+    """The 16-bit type of each cast to 16 bits in the program's statements."""
+    for node in walk(program):
+        for top in expressions(node):
+            yield from (e.dtype for e in walk_expr(top) if isinstance(e, Cast) and e.dtype in HALVES)
 
 
 def longest_sum(program: Program) -> int:

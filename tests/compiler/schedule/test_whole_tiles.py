@@ -68,6 +68,33 @@ def test_guards_move_inside() -> None:
     same(product(), s)
 
 
+def test_threads_take_a_loop_of_one_guarded_iteration() -> None:
+    """The index of a loop of one iteration is a number, which all threads would share if they were not idle."""
+
+    def copied(size: int) -> Program:
+        i, k = Var("i"), Var("k")
+        a, c = (Buffer(name=n, shape=(4, size), dtype=primitives.I32) for n in "AC")
+        store = Assign(name="store", buffer=c, indices=(k, i), value=a[k, i])
+        return Program(name="copied", parameters=(a, c), body=nest([(i, size), (k, 4)], store))
+
+    s = Schedule(copied(1))
+    s.split("i", 1)
+    inside = s.guard("i.0", 8)
+    s.reorder("k", "i.0", inside)
+    s.split("i.0", 4)
+    s.bind("i.0.0", "block.x")
+    s.bind("i.0.1", "thread.x")
+    same(copied(1), s)
+    # The work of more than one iteration is not idle.
+    k, j = Var("k"), Var("j")
+    a, c = (Buffer(name=n, shape=(4,), dtype=primitives.I32) for n in "AC")
+    store = Assign(name="store", buffer=c, indices=(k,), value=a[k])
+    shared = Program(name="shared", parameters=(a, c), body=nest([(k, 4), (j, 2)], store))
+    assert_refused(
+        lambda: shared, lambda s: (s.guard("j", 8), s.bind("j", "thread.x")), "share elements of C"
+    )
+
+
 def test_copied_tiles_are_packed() -> None:
     """Elements of packed tiles beyond the end of the parameter are zeros, equal to the padding."""
     s = Schedule(staged())

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdla.compiler.ir.expr import maximum
+from vdla.compiler.ir.expr import cast, maximum
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.functions import FUNCTIONS
@@ -69,6 +70,11 @@ def test_softmax_stores_the_function_of_its_last_stage_only() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-5)
     with pytest.raises(ValueError, match="reads Y"):
         with_result(plain, ELEMENT * 2.0, {})
+    # Only results are rounded to the type that is stored, not the values between the stages.
+    half = with_result(plain, cast(ELEMENT * 2.0, DType.FLOAT16), {}, statements=("scale",))
+    verify(half)
+    stored = interpret(half, {"X": x}, functions=FUNCTIONS)["Y"]
+    np.testing.assert_array_equal(stored, got.astype(np.float16), strict=True)
 
 
 def test_data_that_are_copied_cannot_be_computed_on_the_way() -> None:

@@ -9,7 +9,14 @@ import pytest
 from vdla.compiler.codegen.cuda.architectures import ARCHITECTURES, STATIC_SHARED_BYTES
 from vdla.compiler.codegen.cuda.errors import CudaTargetError
 from vdla.compiler.codegen.cuda.machine import architecture, architecture_for, cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
 from vdla.compiler.codegen.cuda.options import parse_target
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.types import DType
+from vdla.compiler.te.ops.product import Matrices, tensor_product
+from vdla.compiler.templates.gpu import gemm
 
 
 def test_targets():
@@ -81,6 +88,23 @@ def test_code_runs_on_its_own_generation_only():
     assert not architecture("sm_80").runs_on((9, 0))
     assert architecture("sm_90a").runs_on((9, 0))
     assert not architecture("sm_90a").runs_on((9, 1))
+    # Kernels with products of warpgroups are compiled for sm_90a.
+    assert architecture("sm_90").runs_on((9, 0)) and not architecture("sm_90").runs_on((9, 1))
+
+
+def test_products_of_warpgroups_are_compiled_for_their_own_architecture():
+    def of(arch: str, product: Program) -> tuple[bool, str]:
+        target = cuda_target(arch)
+        source = lower(prepare(gemm.schedule(target, product).program, target), target).source
+        assert compile_cubin(source, target.compiled_for(source)).startswith(b"\x7fELF")
+        return "wgmma" in source, target.compiled_for(source)
+
+    large, line = (
+        tensor_product(Matrices(rows=rows, depth=64, columns=64), DType.FLOAT16) for rows in (64, 1)
+    )
+    assert of("sm_90", large) == of("sm_90a", large) == (True, "sm_90a")
+    assert of("sm_90", line) == (False, "sm_90")
+    assert of("sm_80", large) == (False, "sm_80")
 
 
 def test_limits_are_consistent():

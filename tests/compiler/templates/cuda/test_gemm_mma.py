@@ -96,6 +96,8 @@ class Case:
 CASES = [
     Case(dtype=F16, sizes=(40, 24, 88), epilogue=FINISHED, output=F16, knobs={"group": 2}),
     Case(dtype=F16, sizes=(37, 23, 75), transposed=(True, True), batch=True),
+    Case(dtype=F16, sizes=(20, 1, 40), output=F16, batch=True),
+    Case(dtype=F16, sizes=(1, 1, 24)),
     Case(
         dtype=BF16,
         sizes=(20, 40, 150),

@@ -298,7 +298,8 @@ def test_only_one_architecture_has_them():
     assert gemm_wgmma.applies(TARGET, program) and not gemm_wgmma.applies(TARGET, ragged)
     assert isinstance(gemm.choose_knobs(TARGET, program), Knobs)
     assert isinstance(gemm.choose_knobs(TARGET, ragged), gemm_mma.Knobs)
-    for arch in ("sm_80", "sm_90", "sm_100"):
+    assert gemm_wgmma.applies(cuda_target("sm_90"), program)
+    for arch in ("sm_80", "sm_100"):
         target = cuda_target(arch)
         assert not gemm_wgmma.applies(target, program)
         assert isinstance(gemm.choose_knobs(target, program), gemm_mma.Knobs)

@@ -1,0 +1,139 @@
+"""Operators that compute in float32 read 16-bit floats themselves, in place of a copy of their data in float32.
+
+The importer casts the 16-bit inputs of arithmetic operators to float32. A product of two 16-bit floats is exact in
+float32, so tensor cores may multiply the 16-bit factors and sum in float32: the results differ by the order of the sums
+only. Weights stay 16-bit numbers in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...ir.types import DType
+from ..graph import Graph, Node, Tensor, unused
+from ..operators import (
+    AveragePool,
+    Convolution,
+    Dense,
+    Elementwise,
+    MatrixProduct,
+    MaxPool,
+    Normalization,
+    Permute,
+    Reduction,
+    Reshape,
+    Softmax,
+)
+from ..rewrites import remove_dead
+from .fuse_pairs import is_widening
+
+PRODUCTS = (Convolution, Dense, MatrixProduct)
+READERS = (*PRODUCTS, MaxPool, AveragePool, Normalization, Reduction, Softmax)
+"""Operators that read 16-bit floats and compute float32."""
+
+
+def read_halves(graph: Graph) -> Graph:
+    """The graph whose operators of the classes `READERS` read float16 or bfloat16 tensors wherever the imported graph
+    casts these to float32 first.
+
+    Both factors of a product get one 16-bit type: a constant factor if all its values are numbers of that type.
+    Transposed convolutions keep float32 factors.
+    """
+    halves = _Halves(graph)
+    for node in graph.nodes:
+        halves.add(node)
+    changed = replace(
+        graph,
+        nodes=tuple(halves.nodes),
+        tensors={**graph.tensors, **halves.tensors},
+        constants={**graph.constants, **halves.constants},
+    )
+    return remove_dead(changed) if halves.changed else graph
+
+
+class _Halves:
+    """The rewritten nodes so far, and the tensors and constants of 16 bits that they read."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.producers = graph.producers()
+        self.nodes: list[Node] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.changed = False
+        self._known: dict[tuple[str, DType], str] = {}
+
+    def add(self, node: Node) -> None:
+        """Appends a node, with 16-bit inputs if its operator can read them."""
+        count = self._factors(node)
+        dtype = next((found for name in node.inputs[:count] if (found := self._type(name)) is not None), None)
+        if dtype is not None and all(self._fits(name, dtype) for name in node.inputs[:count]):
+            own = [self._half(name, dtype) for name in node.inputs[:count]]
+            node = replace(node, inputs=(*own, *node.inputs[count:]))
+            self.changed = True
+        self.nodes.append(node)
+
+    def _factors(self, node: Node) -> int:
+        """Number of a node's first inputs that must have one type if it is a 16-bit type; 0 if none may have one."""
+        operator = node.operator
+        if not isinstance(operator, READERS) or node.data is not None:
+            return 0
+        if isinstance(operator, Convolution) and operator.transposed:
+            return 0
+        return 2 if isinstance(operator, PRODUCTS) else 1
+
+    def _source(self, name: str) -> tuple[Sequence[Node], str] | None:
+        """The moves (first to last) between a cast to float32 and tensor `name`, and the 16-bit tensor that is cast;
+        None for other tensors.
+        """
+        moves: list[Node] = []
+        while (node := self.producers.get(name)) is not None:
+            match node.operator:
+                case Elementwise(body=body) if is_widening(body):
+                    return moves[::-1], node.inputs[0]
+                case Reshape() | Permute() if node.data is None and node.result is None:
+                    moves.append(node)
+                    name = node.inputs[0]
+                case _:
+                    return None
+        return None
+
+    def _type(self, name: str) -> DType | None:
+        source = self._source(name)
+        return None if source is None else self.graph.tensors[source[1]].dtype
+
+    def _fits(self, name: str, dtype: DType) -> bool:
+        array = self.graph.constants.get(name)
+        if array is None:
+            return self._type(name) is dtype
+        with np.errstate(over="ignore"):
+            rounded = array.astype(dtype.numpy)
+        return np.array_equal(rounded.astype(array.dtype), array, equal_nan=True)
+
+    def _half(self, name: str, dtype: DType) -> str:
+        """The name of a tensor of type `dtype` with the values of tensor `name`, which fits the type."""
+        if (name, dtype) not in self._known:
+            self._known[name, dtype] = self._made(name, dtype)
+        return self._known[name, dtype]
+
+    def _made(self, name: str, dtype: DType) -> str:
+        if name in self.graph.constants:
+            made = self._tensor(name, dtype)
+            self.constants[made] = self.graph.constants[name].astype(dtype.numpy)
+            return made
+        source = self._source(name)
+        assert source is not None
+        moves, half = source
+        for move in moves:
+            made = self._tensor(move.output, dtype)
+            self.nodes.append(replace(move, name=made, inputs=(half,), output=made))
+            half = made
+        return half
+
+    def _tensor(self, name: str, dtype: DType) -> str:
+        made = unused(f"{name}.{dtype}", self.graph.tensors, self.tensors)
+        self.tensors[made] = replace(self.graph.tensors[name], name=made, dtype=dtype)
+        return made
