@@ -84,6 +84,8 @@ WIDTH = 118
 """Greatest length of a line of generated text."""
 _BREAKS = re.compile(r"(?<=[,;]) (?! )|(?<= =) (?! )| (?=(?:[-+?:]|&&|\|\|) )")
 """Spaces at which a line may end: behind commas, semicolons and =, and before operators of sums and conditions."""
+_TYPE = re.compile(r"<\w+,$")
+"""Text in front of a space within the arguments of a type, `Vector<float, 4>`, where no line ends."""
 
 
 def _rank(line: str, at: int) -> int:
@@ -113,7 +115,8 @@ def wrapped(line: str) -> list[str]:
         for character in line:
             depth += (character in "([") - (character in ")]")
             depths.append(depth)
-        places = [m.start() for m in _BREAKS.finditer(line, len(indent) + 1, WIDTH + 1)]
+        found = [m.start() for m in _BREAKS.finditer(line, len(indent) + 1, WIDTH + 1)]
+        places = [at for at in found if not _TYPE.search(line, 0, at)]
         if not places:
             break
         # Not far to the left, so that few lines are short.
