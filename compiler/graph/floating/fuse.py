@@ -22,22 +22,16 @@ from ..operators import (
     Remap,
     Reshape,
 )
-from .fuse_pairs import inlined, is_widening, with_result
+from .fuse_pairs import inlined, with_result
 
 
 def fuse(graph: Graph, *, halves: bool = False) -> Graph:
     """Fuses nodes until no rule applies. An element-wise node is fused into the producer of an argument if possible,
     else into its only reader; else a copy of the node is fused into every reader.
 
-    `halves`: kernels that compute in float32 can store 16-bit floats. Casts of these to float32 then join their readers
-    first, so that the tensors between kernels keep 16 bits.
+    `halves`: kernels that compute in float32 can store 16-bit floats.
     """
-    if halves:
-        graph = _fused(graph, _Pairs(stored=(DType.FLOAT32, *HALVES), widen=False))
-    return _fused(graph, _Pairs(stored=(DType.FLOAT32, *HALVES) if halves else (DType.FLOAT32,)))
-
-
-def _fused(graph: Graph, pairs: _Pairs) -> Graph:
+    pairs = _Pairs((DType.FLOAT32, *HALVES) if halves else (DType.FLOAT32,))
     views = any(isinstance(node.operator, Remap | Reshape) for node in graph.nodes)
     while True:
         before = graph
@@ -58,13 +52,11 @@ class _Pairs:
     most pairs again.
 
     A fusion depends on the two nodes and on shapes and dtypes of tensors, which do not change while a graph is fused.
-    `stored`: types that kernels which compute in float32 can store. `widen`: whether casts of 16-bit floats to float32
-    may be the last step of a kernel.
+    `stored`: types that kernels which compute in float32 can store.
     """
 
-    def __init__(self, *, stored: Collection[DType], widen: bool = True) -> None:
+    def __init__(self, stored: Collection[DType]) -> None:
         self._stored = stored
-        self.widen = widen
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
@@ -114,7 +106,7 @@ def _joined_producer(
     """(fused node, producer): an element-wise node fused with the producer of one of its arguments; None if no producer
     can be fused.
     """
-    if not isinstance(node.operator, Elementwise) or (not pairs.widen and is_widening(node.operator.body)):
+    if not isinstance(node.operator, Elementwise):
         return None
     # Latest producer first: an Add of two convolutions joins the later one, so the earlier result waits less
     # long.

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 
-from ...ir.expr import Call, Cast, Expr, Var
-from ...ir.types import HALVES, DType
+from ...ir.expr import Call, Expr
+from ...ir.types import DType
 from ...ir.visit import substitute_expr, walk_expr
 from ...te.merge import spread
 from ...te.scalars import ELEMENT, argument, argument_types
@@ -40,14 +40,6 @@ expressions may grow exponentially.
 def expression_size(expr: Expr) -> int:
     """Number of nodes of an expression."""
     return sum(1 for _ in walk_expr(expr))
-
-
-def is_widening(body: Expr) -> bool:
-    """Whether an element-wise expression only casts a 16-bit float to float32."""
-    match body:
-        case Cast(value=Var(dtype=held), dtype=DType.FLOAT32):
-            return held in HALVES
-    return False
 
 
 def with_result(

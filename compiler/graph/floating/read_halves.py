@@ -12,7 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...ir.types import DType
+from ...ir.expr import Cast, Expr, Var, cast
+from ...ir.types import HALVES, DType
+from ...ir.visit import substitute_expr
+from ...te.scalars import argument
 from ..graph import Graph, Node, Tensor, unused
 from ..operators import (
     AveragePool,
@@ -28,7 +31,6 @@ from ..operators import (
     Softmax,
 )
 from ..rewrites import remove_dead
-from .fuse_pairs import is_widening
 
 PRODUCTS = (Convolution, Dense, MatrixProduct)
 READERS = (*PRODUCTS, MaxPool, AveragePool, Normalization, Reduction, Softmax)
@@ -36,8 +38,8 @@ READERS = (*PRODUCTS, MaxPool, AveragePool, Normalization, Reduction, Softmax)
 
 
 def read_halves(graph: Graph) -> Graph:
-    """The graph whose operators of the classes `READERS` read float16 or bfloat16 tensors wherever the imported graph
-    casts these to float32 first.
+    """The graph whose element-wise operators, and operators of the classes `READERS`, read float16 or bfloat16 tensors
+    wherever the imported graph casts these to float32 first.
 
     Both factors of a product get one 16-bit type: a constant factor if all its values are numbers of that type.
     Transposed convolutions keep float32 factors.
@@ -68,6 +70,9 @@ class _Halves:
 
     def add(self, node: Node) -> None:
         """Appends a node, with 16-bit inputs if its operator can read them."""
+        if isinstance(node.operator, Elementwise):
+            self.nodes.append(self._with_casts(node, node.operator))
+            return
         count = self._factors(node)
         dtype = next((found for name in node.inputs[:count] if (found := self._type(name)) is not None), None)
         if dtype is not None and all(self._fits(name, dtype) for name in node.inputs[:count]):
@@ -75,6 +80,22 @@ class _Halves:
             node = replace(node, inputs=(*own, *node.inputs[count:]))
             self.changed = True
         self.nodes.append(node)
+
+    def _with_casts(self, node: Node, operator: Elementwise) -> Node:
+        """An element-wise node with the casts of its inputs to float32 in its own expression."""
+        inputs, values = list(node.inputs), dict[str, Expr]()
+        for i, name in enumerate(node.inputs):
+            before = self.producers.get(name)
+            if before is not None and isinstance(before.operator, Elementwise):
+                held = _widened(before.operator.body)
+                if held is not None:
+                    inputs[i] = before.inputs[0]
+                    values[argument(i).name] = cast(argument(i, held), DType.FLOAT32)
+        if not values:
+            return node
+        self.changed = True
+        body = substitute_expr(operator.body, values)
+        return replace(node, operator=Elementwise(body=body), inputs=tuple(inputs))
 
     def _factors(self, node: Node) -> int:
         """Number of a node's first inputs that must have one type if it is a 16-bit type; 0 if none may have one."""
@@ -92,7 +113,7 @@ class _Halves:
         moves: list[Node] = []
         while (node := self.producers.get(name)) is not None:
             match node.operator:
-                case Elementwise(body=body) if is_widening(body):
+                case Elementwise(body=body) if _widened(body) is not None:
                     return moves[::-1], node.inputs[0]
                 case Reshape() | Permute() if node.data is None and node.result is None:
                     moves.append(node)
@@ -137,3 +158,11 @@ class _Halves:
         made = unused(f"{name}.{dtype}", self.graph.tensors, self.tensors)
         self.tensors[made] = replace(self.graph.tensors[name], name=made, dtype=dtype)
         return made
+
+
+def _widened(body: Expr) -> DType | None:
+    """The 16-bit type that an element-wise expression only casts to float32; None for other expressions."""
+    match body:
+        case Cast(value=Var(dtype=held), dtype=DType.FLOAT32) if held in HALVES:
+            return held
+    return None
