@@ -15,6 +15,7 @@ from float_networks import FloatNetwork, reference, rounded_network, runtime
 from onnx import TensorProto, helper, numpy_helper
 from shipped import shipped
 
+import vdla
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
@@ -427,3 +428,21 @@ def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):
     rewrite(path, {**members(path), "cubins.bin": b"other"})
     with pytest.raises(ArchiveError, match="changed after it was written"):
         load_cuda_network(path)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64, TensorProto.INT64],
+)
+def test_rows_of_any_integers_are_emulated(dtype: int):
+    """Unwritten memory of each type has a poison value."""
+    data = np.random.default_rng(0).integers(1, 50, (4, 6)).astype(helper.tensor_dtype_to_np_dtype(dtype))
+    graph = helper.make_graph(
+        [helper.make_node("ArgMin", ["a"], ["y"], axis=1, keepdims=0)],
+        "rows",
+        [helper.make_tensor_value_info("a", dtype, data.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [4])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    found = vdla.compile(model, "cuda", device="emulated").run({"a": data})["y"]
+    np.testing.assert_array_equal(found, data.argmin(axis=1))

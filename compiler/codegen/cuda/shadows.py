@@ -13,14 +13,6 @@ from ...ir.types import DType
 from ...ir.visit import walk
 
 _ZERO, _ONE = Const(0), Const(1)
-POISON = {
-    DType.INT8: 0x5A,
-    DType.UINT8: 0xA5,
-    DType.INT32: 0x5A5A5A5A,
-    DType.INT64: 0x5A5A5A5A5A5A5A5A,
-    DType.BOOL: True,
-}
-"""The poison value of unwritten memory for types other than floats, whose poison is NaN."""
 
 
 class Names:
@@ -36,8 +28,13 @@ class Names:
 
 
 def poison(dtype: DType) -> Const:
-    """The constant that undefined memory of a type is filled with."""
-    return Const(float("nan") if dtype.is_float else POISON[dtype], dtype)
+    """The constant that undefined memory of a type is filled with: NaN, True, or a large integer of equal bytes."""
+    if dtype.is_float:
+        return Const(float("nan"), dtype)
+    if dtype is DType.BOOL:
+        return Const(True, dtype)
+    byte = 0xA5 if dtype.limits[0] == 0 else 0x5A
+    return Const(int.from_bytes(bytes([byte] * (dtype.bits // 8))), dtype)
 
 
 def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
