@@ -69,7 +69,7 @@ class GpuLowering:
         neighbouring elements along the width; integer tensors are `channels_last`. Kernels read and store 16-bit floats
         on targets whose tensor cores multiply these.
         """
-        block = _channels_last if self.target.dialect.exact_integers else None
+        block = channels_last if self.target.dialect.exact_integers else None
         return GraphRules(
             lanes=1,
             channel_block=block,
@@ -100,11 +100,14 @@ class GpuLowering:
         return lower_recorded(self.target, graph, lowered, values)
 
 
-def _channels_last(channels: int) -> int:
-    # Float models need no integer graphs, nor the file that makes them.
-    from .graph.int8_for_processors import channels_last
+def channels_last(channels: int) -> int:
+    """Number of channels in a block of a tensor for GPUs: all channels, rounded up to whole moves of 4 or 8 bytes.
 
-    return channels_last(channels)
+    One block keeps the channels of a position together: neighbouring threads store neighbouring channels, products sum
+    along contiguous bytes, as `dp4a` and `ldmatrix` read them, and groups of channels need no blocks of their own.
+    """
+    least = 4 if channels <= 4 else 8
+    return -(-channels // least) * least
 
 
 def _check(label: str, graph: Graph) -> None:

@@ -12,6 +12,7 @@ from .graph.graph import Graph
 
 if TYPE_CHECKING:
     from .graph.floating.fuse_attention import Fits
+    from .graph.floating.pipeline import GraphPasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +38,17 @@ class GraphRules:
     halves: bool = False
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
     check: Callable[[str, Graph], None] | None = None
+
+    def float_passes(self, *, fusion: bool) -> GraphPasses:
+        """The rewrites of an imported graph of floats. Without `fusion` every operator becomes a kernel of its own."""
+        from .graph.floating.pipeline import graph_passes
+
+        return graph_passes(
+            self.lanes,
+            fusion=fusion,
+            join=self.join,
+            tiling=self.tiling,
+            attention=self.attention,
+            tied=self.tied,
+            halves=self.halves,
+        )

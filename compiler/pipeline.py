@@ -36,8 +36,6 @@ from .ir.stmt import Program
 from .passes.pipeline import dump_node, dump_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vdla.isa.config import Config
 
     from .graph_rules import GraphRules
@@ -247,22 +245,13 @@ def import_graph(
             # Quantized in parts. The import has changed the model that it read.
             read, refusal = read_model(model), error
         else:
-            return _integer_graph(imported, rules.channel_block, fusion, dump)
+            return _integer_graph(imported, rules, fusion, dump)
     from .graph.floating.onnx_import import import_float_model
-    from .graph.floating.pipeline import graph_passes, run_graph_passes
+    from .graph.floating.pipeline import run_graph_passes
 
     try:
         imported = import_float_model(read, batch=batch, recurrent=rules.recurrent)
-        passes = graph_passes(
-            rules.lanes,
-            fusion=fusion,
-            join=rules.join,
-            tiling=rules.tiling,
-            attention=rules.attention,
-            tied=rules.tied,
-            halves=rules.halves,
-        )
-        graph = run_graph_passes(imported, passes, dump)
+        graph = run_graph_passes(imported, rules.float_passes(fusion=fusion), dump)
     except NodeError as error:
         # Integer operators are read by the other importer: its error names the cause, unless floats support the node.
         theirs = error.op_type.startswith("QLinear") or error.op_type == "DequantizeLinear"
@@ -276,14 +265,15 @@ def import_graph(
     return graph
 
 
-def _integer_graph(imported: Graph, block: Callable[[int], int], fusion: bool, dump: Dump | None) -> Graph:
+def _integer_graph(imported: Graph, rules: GraphRules, fusion: bool, dump: Dump | None) -> Graph:
     from .graph.fuse import fuse
     from .graph.int8_for_processors import for_processors
     from .graph.rewrites import remove_dead
 
     name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
     rewritten = rewrite(imported)
-    graph = for_processors(rewritten, block)
+    assert rules.channel_block is not None
+    graph = for_processors(rewritten, rules.channel_block)
     if dump is not None:
         dump("import", format_graph(imported))
         dump(name, format_graph(rewritten))

@@ -47,17 +47,15 @@ def compile(
     tolerance: float | None = None,
     cache: bool = True,
 ) -> Executable:
-    """Compile a network: the path of an ONNX file, its bytes, a ModelProto, a PyTorch module or exported program, or a
-    JAX function.
+    """Compile a network: path or bytes of an ONNX file, ModelProto, PyTorch module or exported program, JAX function.
 
     A torch.nn.Module is exported in evaluation mode by PyTorch's own exporter, with the example arguments `args` and
     `kwargs` of its `forward` (tensors or arrays) and the `dynamic_shapes` that torch.export takes. A program of
     torch.export has its own arguments. Inputs have the names of the parameters of `forward`, layers the names of
     modules. If one dimension is dynamic and has an upper bound, its range is the default of `lengths`.
 
-    A JAX function (any callable that JAX can trace: a function, one of jax.jit, a module of flax.nnx) is exported by
-    jax2onnx with the arrays `args` and `kwargs`; parameters are bound by functools.partial. `dynamic_shapes` has names
-    of dimensions: {"tokens": {1: "sequence"}}.
+    A JAX function (any callable that JAX traces, also a module of flax.nnx; functools.partial binds parameters) is
+    exported by jax2onnx with the arrays `args` and `kwargs`; `dynamic_shapes` names dimensions: {"x": {1: "length"}}.
 
     `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (operators that the
     accelerator does not support run on the processor), "cuda" (a GPU), "opencl" (an OpenCL device) or "wgsl" (a device

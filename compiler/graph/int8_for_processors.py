@@ -32,16 +32,6 @@ def block_of(channels: int, lanes: int) -> int:
     return next((block for block in possible if channels <= block), possible[-1])
 
 
-def channels_last(channels: int) -> int:
-    """Number of channels in a block of a tensor for GPUs: all channels, rounded up to whole moves of 4 or 8 bytes.
-
-    One block keeps the channels of a position together: neighbouring threads store neighbouring channels, products sum
-    along contiguous bytes, as `dp4a` and `ldmatrix` read them, and groups of channels need no blocks of their own.
-    """
-    least = 4 if channels <= 4 else 8
-    return -(-channels // least) * least
-
-
 def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
     """The graph for processors or GPUs; its inputs and outputs have the model's shapes and dtypes. `block`: the number
     of channels in a block of a tensor, from the number of its channels.

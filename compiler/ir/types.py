@@ -96,9 +96,7 @@ CODES = tuple(
 )
 """The element types that are stored as codes (bit patterns, a byte each), without arithmetic."""
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
-"""16-bit floats: networks compute arithmetic on them in float32 and round once; moves and comparisons use the type
-itself.
-"""
+"""16-bit floats. Arithmetic on them is computed in float32 and rounded once; moves and comparisons use the type."""
 _CODES = frozenset(CODES)
 _ML_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value)) for dtype in (DType.BFLOAT16, *_CODES)}
 _BITS = {

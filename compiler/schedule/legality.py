@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from ..ir.affine import LinearForm, linear_form
-from ..ir.bounds import Interval, Ranges, form_interval, interval, loop_ranges
+from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
 from ..ir.expr import TRUE, Binary, Const, Expr, Var
 from ..ir.quick_init import quick_init
 from ..ir.regions import operand_access
@@ -29,6 +29,7 @@ from ..ir.stmt import (
 from ..ir.verify import VerifyError, verify
 from ..ir.visit import expressions, free_vars, loads_in, loops, operands, walk
 from .errors import LegalityError
+from .idle_loops import loops_with_work
 from .unequal_indices import apart, residues
 
 CONCURRENT = ("vectorize", "parallel", *AXES)
@@ -223,7 +224,7 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
         if free is not None and len(free & moved) > 1 and starting_loops(_first(uses[0].by)) is None:
             free = None
         own = distinct_loops(uses, ranges, varying) | (free or frozenset())
-        if missing := sorted(moved - own - _idle_loops((*around, *_chain(body)), inside)):
+        if not moved <= own and (missing := loops_with_work(moved - own, around, body, inside)):
             return f"{uses[0].by.name} touches the same elements of {name} in different iterations of {missing[0]}"
     return None
 
@@ -236,40 +237,10 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
     ranges = loop_ranges((*around, loop, *inner))
     varying = {loop.name, *(nested.name for nested in inner)}
     for name, uses in touches(loop.body).items():
-        if any(u.write for u in uses) and loop.name not in distinct_loops(uses, ranges, varying):
-            if loop.name in _idle_loops((*around, *_chain(loop)), len(around)):
-                continue
+        shared = any(u.write for u in uses) and loop.name not in distinct_loops(uses, ranges, varying)
+        if shared and loops_with_work({loop.name}, around, loop, len(around)):
             return f"its iterations share elements of {name}"
     return None
-
-
-def _chain(node: Node) -> list[For]:
-    """The loops of a perfect nest, outermost first; none for another node."""
-    found: list[For] = []
-    while isinstance(node, For):
-        found.append(node)
-        node = node.body
-    return found
-
-
-def _idle_loops(nest: Sequence[For], inside: int) -> set[str]:
-    """The loops of a perfect nest, from position `inside` on, all of whose iterations but the first do nothing.
-
-    A loop farther inside then has no iteration, as after `guard` of a loop of one iteration: `j` in
-
-        for j in range(32):
-            for j.in in range(min(1, 1 - j)):
-    """
-    found: set[str] = set()
-    for position, loop in enumerate(nest[inside:], inside):
-        last = interval(loop.extent, loop_ranges(nest[:position])).high
-        for place in range(position + 1, len(nest)):
-            ranges = loop_ranges(nest[:place]) | {loop.name: Interval(1, None if last is None else last - 1)}
-            most = interval(nest[place].extent, ranges).high
-            if most is not None and most <= 0:
-                found.add(loop.name)
-                break
-    return found
 
 
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
 
-from ...ir.expr import Buffer, Const, Expr, Var, cast, minimum, select
+from ...ir.expr import Buffer, Const, Expr, Var, cast, select
 from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
@@ -78,12 +78,12 @@ def blocked_convolution(
     kernel = shape.window.kernel
     channels = (cb, *kernel, ci) if quantized else (cb * ci, *kernel)
 
-    def factors(data: Buffer, weight: Buffer, at: _Place) -> tuple[Expr, Expr]:
+    def factors(data: Buffer, weight: Buffer, at: Place) -> tuple[Expr, Expr]:
         (n, g, o), (ic, k), j = at.outer, at.channel, at.lane
         tap = (ic, *at.tap, k) if quantized else (ic * ci + k, *at.tap)
         return data[n, g, ic, *at.position, k], weight[g, o * co + j, *tap]
 
-    layout = _Layout(
+    layout = Layout(
         data=(shape.batch, groups, cb, shape.height, shape.width, ci),
         weight=(groups, ob * co, *channels),
         outer={"n": shape.batch, "g": groups, "o": ob},
@@ -95,7 +95,7 @@ def blocked_convolution(
         bias=(groups, ob * co),
         filters=shape.group_filters,
     )
-    return _program(
+    return convolution_program(
         name or ("conv_transpose" if shape.transposed else "conv2d"), shape, layout, sums or FloatSums()
     )
 
@@ -117,11 +117,11 @@ def blocked_depthwise(
         )
     blocks = ceil_div(shape.channels, block)
 
-    def factors(data: Buffer, weight: Buffer, at: _Place) -> tuple[Expr, Expr]:
+    def factors(data: Buffer, weight: Buffer, at: Place) -> tuple[Expr, Expr]:
         (n, c), j = at.outer, at.lane
         return data[n, c, *at.position, j], weight[*at.tap, c * block + j]
 
-    layout = _Layout(
+    layout = Layout(
         data=(shape.batch, blocks, shape.height, shape.width, block),
         weight=(*shape.window.kernel, blocks * block),
         outer={"n": shape.batch, "c": blocks},
@@ -133,45 +133,11 @@ def blocked_depthwise(
         bias=(blocks * block,),
         filters=shape.channels,
     )
-    return _program(name, shape, layout, sums or FloatSums())
-
-
-def channels_last_convolution(
-    shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums, name: str = "int8_grouped"
-) -> Program:
-    """`blocked_convolution` for quantized groups whose channels, and whose filters, lie together in one block.
-
-    `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes], int8 W [lanes
-    of Y, KH, KW, channels of a group], zero in lanes without a filter, P [1, 2, lanes], Y [batch, 1, OH, OW, lanes].
-    Intermediates as in `blocked_convolution`, with loops conv.n, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh,
-    conv.kw, conv.k and n, o, y, x, j. Raises ValueError if the window does not fit.
-    """
-    held, made = lanes
-    channels, filters = shape.group_channels, shape.group_filters
-
-    def factors(data: Buffer, weight: Buffer, at: _Place) -> tuple[Expr, Expr]:
-        (n, o), (_, k), j = at.outer, at.channel, at.lane
-        # Lanes without a filter multiply channels of the last group.
-        group = minimum(j // filters, shape.groups - 1) if made > shape.filters else j // filters
-        return data[n, o, *at.position, group * channels + k], weight[j, *at.tap, k]
-
-    layout = _Layout(
-        data=(shape.batch, 1, shape.height, shape.width, held),
-        weight=(made, *shape.window.kernel, channels),
-        outer={"n": shape.batch, "o": 1},
-        lanes=made,
-        channels=(1, channels),
-        factors=factors,
-        channel=lambda n, o, y, x, j: (j,),
-        block=lambda n, o, y, x, j: o,
-        bias=(made,),
-        filters=shape.filters,
-    )
-    return _program(name, shape, layout, sums)
+    return convolution_program(name, shape, layout, sums or FloatSums())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Place:
+class Place:
     """Indices of one product of X and W: `outer`, the loops outside of the output's position; lane of the output; block
     and lane of the input channel; row and column in X; row and column of the weight.
     """
@@ -184,7 +150,7 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Layout:
+class Layout:
     """The layout of a convolution's tensors.
 
     It has the shapes of X and W, the loops around positions, the lanes of an output, the summed channels (blocks of
@@ -198,14 +164,14 @@ class _Layout:
     outer: Loops
     lanes: int
     channels: tuple[int, int] | None
-    factors: Callable[[Buffer, Buffer, _Place], tuple[Expr, Expr]]
+    factors: Callable[[Buffer, Buffer, Place], tuple[Expr, Expr]]
     channel: Callable[..., tuple[Expr, ...]]
     block: Callable[..., Expr]
     bias: tuple[int, ...]
     filters: int
 
 
-def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Program:
+def convolution_program(name: str, shape: Convolution, layout: Layout, sums: Sums) -> Program:
     """The program of a convolution whose tensors have the layout `layout`."""
     match sums:
         case FloatSums(dtype=dtype):
@@ -242,7 +208,7 @@ def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Prog
             ) -> Expr:
                 *outer, y, x, j = at[: -len(terms)]
                 of = dict(zip(terms, at[-len(terms) :], strict=True))
-                place = _Place(
+                place = Place(
                     outer=tuple(outer),
                     lane=j,
                     channel=tuple([of[loop] for loop in ("ic", "k") if loop in of]),
@@ -281,7 +247,7 @@ _Finished: TypeAlias = tuple[tuple[Buffer | None, ...], Callable[[Expr, tuple[Ex
 """The parameters of the epilogue, and a function (sum, indices) -> the output's value."""
 
 
-def _float_finish(sums: FloatSums, layout: _Layout, out: Buffer) -> _Finished:
+def _float_finish(sums: FloatSums, layout: Layout, out: Buffer) -> _Finished:
     epilogue = sums.epilogue
     bias = Buffer(name="B", shape=layout.bias, dtype=DType.FLOAT32) if epilogue.bias else None
     operand = Buffer(name="R", shape=out.shape, dtype=DType.FLOAT32) if epilogue.operand else None
@@ -300,7 +266,7 @@ def _float_finish(sums: FloatSums, layout: _Layout, out: Buffer) -> _Finished:
     return (bias, operand), value
 
 
-def _quantized_finish(sums: QuantizedSums, layout: _Layout, out: Buffer) -> _Finished:
+def _quantized_finish(sums: QuantizedSums, layout: Layout, out: Buffer) -> _Finished:
     parameters = Buffer(name="P", shape=(prod(out.shape[1:-3]), 2, out.shape[-1]), dtype=DType.INT32)
     operand = Buffer(name="R", shape=out.shape, dtype=DType.UINT8) if sums.post.has_operand else None
 

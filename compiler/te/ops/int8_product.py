@@ -1,4 +1,5 @@
-"""Quantized convolutions for GPUs as matrix products over activations whose channels lie together (channels last).
+"""Quantized convolutions for GPUs over activations whose channels lie together (channels last): as matrix products,
+or, for small groups, as sums for each element of the output.
 
 A row of the left-hand matrix is the window of an output position, gathered from the input. A schedule gathers it tile
 by tile, so that the matrix is never stored as a whole.
@@ -10,10 +11,11 @@ from math import prod
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Var, cast
+from ...ir.expr import Buffer, Const, Expr, Var, cast, minimum
 from ...ir.stmt import Assign, Copy, Program, Stmt, nest, region, whole
 from ...ir.types import DType
 from ..post import Post, post_value
+from .blocked_convolution import Layout, Place, QuantizedSums, convolution_program
 from .convolution import Convolution
 from .gemm_convolution import is_pointwise
 from .quantization import stored_value, unsigned_activation
@@ -118,3 +120,37 @@ def _gathered(shape: Convolution, channels: int, pad_value: int, x: Buffer, a: B
         pad=Const(pad_value if any(shape.window.pads) else 0, x.dtype),
     )
     return nest([*zip(own, batch, strict=True), (i, positions), (k, depth)], copy)
+
+
+def channels_last_convolution(
+    shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums, name: str = "int8_grouped"
+) -> Program:
+    """`blocked_convolution` for quantized groups whose channels, and whose filters, lie together in one block.
+
+    `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes], int8 W [lanes
+    of Y, KH, KW, channels of a group], zero in lanes without a filter, P [1, 2, lanes], Y [batch, 1, OH, OW, lanes].
+    Intermediates as in `blocked_convolution`, with loops conv.n, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh,
+    conv.kw, conv.k and n, o, y, x, j. Raises ValueError if the window does not fit.
+    """
+    held, made = lanes
+    channels, filters = shape.group_channels, shape.group_filters
+
+    def factors(data: Buffer, weight: Buffer, at: Place) -> tuple[Expr, Expr]:
+        (n, o), (_, k), j = at.outer, at.channel, at.lane
+        # Lanes without a filter multiply channels of the last group.
+        group = minimum(j // filters, shape.groups - 1) if made > shape.filters else j // filters
+        return data[n, o, *at.position, group * channels + k], weight[j, *at.tap, k]
+
+    layout = Layout(
+        data=(shape.batch, 1, shape.height, shape.width, held),
+        weight=(made, *shape.window.kernel, channels),
+        outer={"n": shape.batch, "o": 1},
+        lanes=made,
+        channels=(1, channels),
+        factors=factors,
+        channel=lambda n, o, y, x, j: (j,),
+        block=lambda n, o, y, x, j: o,
+        bias=(made,),
+        filters=shape.filters,
+    )
+    return convolution_program(name, shape, layout, sums)

@@ -19,7 +19,7 @@ from ...te.ops.blocked_convolution import QuantizedSums, blocked_convolution, bl
 from ...te.ops.convolution import Convolution
 from ...te.ops.quantization import biases_of_unsigned, load_activation, store_activation
 from ..expressions import Expression
-from ..fused_program import fused_expression
+from ..fused_program import Fused
 from ..lowered_node import lowered_node
 from .lowered import LoweredCpuNode, scheduled
 
@@ -52,9 +52,11 @@ def _lowered(
     graph: Graph, node: Node, expression: Expression, schedule: Callable[..., Schedule] = scheduled
 ) -> LoweredCpuNode:
     """The kernel of a node with this `expression`. `schedule` is called with the target, the program and `parallel`."""
-    ends, bound = fused_expression(graph, node, expression)
-    own = partial(schedule, program=ends.program, parallel=True)
-    return lowered_node(graph, node, ends.program.name, ends, own, bound, expression.arrays)
+    program = expression.program
+    names = [parameter.name for parameter in program.parameters if parameter.name not in expression.arrays]
+    bound = dict(zip(names, (*node.inputs, *node.outputs), strict=True))
+    own = partial(schedule, program=program, parallel=True)
+    return lowered_node(graph, node, program.name, Fused(program=program), own, bound, expression.arrays)
 
 
 def is_depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> bool:

@@ -14,9 +14,8 @@ from ...graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPoo
 from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...schedule import Schedule
-from ...te.ops.blocked_convolution import channels_last_convolution
 from ...te.ops.convolution import Convolution
-from ...te.ops.int8_product import int8_product, product_weights
+from ...te.ops.int8_product import channels_last_convolution, int8_product, product_weights
 from ..cpu.lower_int8 import (
     biases_and_scales,
     depthwise_expression,

@@ -96,7 +96,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
             GEMV,
             {**ROWS, "lanes": 1024},
             "rows_cuda",
-            "block.x: 1024 x 2 x 1 = 2048 threads, but a block has",
+            "block.x: 32 x 32 x 2 = 2048 threads, but a block has",
         ),
         (forgetful, {**GEMV, "unroll": 16}, ROWS, "gemv_cuda", "dense: at `a'.0.1.rest"),
     ],

@@ -1,0 +1,45 @@
+"""Loops of a nest all of whose iterations but the first do nothing, so that no order of these matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from ..ir.bounds import Interval, interval, loop_ranges
+from ..ir.stmt import For, Node
+
+
+def _chain(node: Node) -> list[For]:
+    """The loops of a perfect nest, outermost first; none for another node."""
+    found: list[For] = []
+    while isinstance(node, For):
+        found.append(node)
+        node = node.body
+    return found
+
+
+def loops_with_work(names: AbstractSet[str], around: Sequence[For], body: Node, inside: int) -> list[str]:
+    """The sorted names of the loops `names` that are not idle: several of their iterations may do something. `around`:
+    the loops around `body`, outermost first; idle loops are looked for from position `inside` on.
+    """
+    return sorted(names - _idle_loops((*around, *_chain(body)), inside))
+
+
+def _idle_loops(nest: Sequence[For], inside: int) -> set[str]:
+    """The loops of a perfect nest, from position `inside` on, all of whose iterations but the first do nothing.
+
+    A loop farther inside then has no iteration, as after `guard` of a loop of one iteration: `j` in
+
+        for j in range(32):
+            for j.in in range(min(1, 1 - j)):
+    """
+    found: set[str] = set()
+    for position, loop in enumerate(nest[inside:], inside):
+        last = interval(loop.extent, loop_ranges(nest[:position])).high
+        for place in range(position + 1, len(nest)):
+            ranges = loop_ranges(nest[:place]) | {loop.name: Interval(1, None if last is None else last - 1)}
+            most = interval(nest[place].extent, ranges).high
+            if most is not None and most <= 0:
+                found.add(loop.name)
+                break
+    return found
