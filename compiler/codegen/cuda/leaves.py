@@ -1,4 +1,4 @@
-"""Leaf statements (assignments and sums) of one thread."""
+"""Emits the statements of one thread that contain no other statements, such as assignments and sums."""
 
 from __future__ import annotations
 
