@@ -99,4 +99,4 @@ OPENCL = Dialect(
     names=frozenset({*_KEYWORDS.split(), *FUNCTIONS}),
     prelude="#pragma OPENCL FP_CONTRACT OFF\n",
 )
-"""The dialect OpenCL C, without floats of 16 bits, whose arithmetic is an extension."""
+"""The dialect OpenCL C. It has no 16-bit floats, because their arithmetic is an extension of OpenCL C."""
