@@ -196,8 +196,8 @@ class CudaDevice(CudaCompiler):
         return network.name
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
-        """The card's peak in the network's arithmetic, int8 or float32 (tf32 where the target allows it), and its
-        memory's bandwidth.
+        """The card's peak rate of arithmetic in the network's type, int8 or float32 (tf32 where the target allows it),
+        and the bandwidth of the card's memory.
         """
         code = _on_gpu(network).code
         target = code.target

@@ -150,7 +150,7 @@ class DividedBackend:
         )
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """Raises UserError: an expression runs on one target."""
+        """Raises UserError: a single expression cannot be partitioned."""
         raise UserError(f'target "{options.target}": an expression runs on one target; take vdla or llvm')
 
     def load(self, path: Path, options: CompileOptions) -> Executable:

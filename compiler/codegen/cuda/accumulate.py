@@ -81,7 +81,7 @@ def neutral(op: str, dtype: DType) -> Const:
 
 
 def _zeros(condition: Expr) -> set[str] | None:
-    """The variables that a conjunction of `variable == 0` compares with 0; None for other conditions."""
+    """The variables that a conjunction (`i == 0 and j == 0`) compares with 0 ({i, j}); None for other conditions."""
     match condition:
         case Binary(op="and", a=a, b=b):
             x, y = _zeros(a), _zeros(b)

@@ -226,7 +226,7 @@ class ExpressionEmitter:
 
 
 def _sum(form: LinearForm) -> Expr:
-    """A linear form as an expression, its terms in any order."""
+    """An expression for a linear form; the order of its terms is arbitrary."""
     result: Expr = Const(form.constant)
     for atom, coefficient in form.terms.items():
         result = Binary("+", result, Binary("*", atom, Const(coefficient)))

@@ -33,8 +33,8 @@ T = TypeVar("T", int, Expr)
 
 
 def depth_of(dtype: DType) -> int:
-    """The depth of one `mma` with operands of a type, 256 bits of a row: 8 for tf32 (held as float32), 16 for 16-bit
-    floats, 32 for int8.
+    """The depth of one `mma` with factors of type `dtype`, always 256 bits: 8 elements of tf32 (stored as float32), 16
+    of 16-bit floats, 32 of int8.
     """
     return 256 // dtype.bits
 

@@ -119,7 +119,9 @@ def shared_bytes(kernel: Kernel, target: GpuTarget) -> int:
 
 
 def check_copies(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for asynchronous copies other than from global to shared memory, which no hardware has."""
+    """Raises LoweringError for asynchronous copies that no hardware has: other than from global to shared memory, or
+    with a conversion of elements.
+    """
     for kernel in kernels(program):
         for node in walk(kernel.body):
             if isinstance(node, Copy) and node.asynchronous:

@@ -114,7 +114,7 @@ class KernelEmitter:
                 self.source.lines[line] = f"{text[:indent]}{self.values.dialect.aligned} {text[indent:]}"
 
     def unroll(self) -> None:
-        """Marks the loop that comes next as one to unroll."""
+        """Emits the line that makes the compiler unroll the next loop."""
         if self.values.dialect.unroll:
             self.source.line(self.values.dialect.unroll)
 

@@ -111,8 +111,7 @@ def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
     inputs. `amplification`: the result of `winograd_amplification`.
 
     A result has depth + 4 * points + 1 roundings: those of the sum over `depth` channels, one of the transformed
-    weight, and `points` for each of two dimensions, both in the transform before the products and in the one after
-    them.
+    weight, and `points` for each of two dimensions in each of two transforms (before and after the products).
     """
     unit = ACCURACIES["float32"].sums
     return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

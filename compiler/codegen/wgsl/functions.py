@@ -1,4 +1,4 @@
-"""Functions of WGSL texts, by name. A source contains the ones that its kernels mention.
+"""Functions of WGSL texts, by name. A source contains the functions that its kernels mention.
 
 WGSL has no erf, and allows errors of functions that are visible in networks' results: 2**-11 for sin and cos, for acos
 the error of a quotient and a square root. Mesa's asin is wrong by 4,000 units in the last place. So kernels compute
