@@ -1,9 +1,9 @@
 """GPU-specific parts of the compilation by `pipeline.compile_kernels`: lowering, code generation, and the forms of
-compiled networks.
+compilation (code for a GPU, or emulation on a processor).
 
 Models that are quantized throughout are computed in integers, as on processors, if the kernels' language has the
-arithmetic (`Dialect.exact_integers`). All other models are computed in float32, with the roundings of their
-QuantizeLinear and DequantizeLinear pairs, also of 16-bit floats, whose products on tensor cores are exact.
+arithmetic (`Dialect.exact_integers`). All other models are computed in float32, also models of 16-bit floats (whose
+products on tensor cores are exact), and rounded where they have pairs of QuantizeLinear and DequantizeLinear.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class GpuLowering:
         return lower_methods(self.target, graph, node)
 
     def at_point(self, graph: Graph, lowered: LoweredCudaNode, values: Values) -> LoweredCudaNode:
-        """The node lowered with the recorded knob values `values`; knobs of some row operators change the program, not
-        only its schedule.
+        """The node of `lowered` lowered with the knob `values` of a tuning record. The knobs of some operators on rows
+        change the program, so these operators are lowered again; for others only the schedule changes.
         """
         return lower_recorded(self.target, graph, lowered, values)
 
@@ -129,11 +129,11 @@ class _Compiling:
 
 
 def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
-    """The form of compilation (target and way of code generation) that yields code for a GPU, which this machine need
-    not have: `runtime.cuda_network.CudaNetwork` runs the code, `runtime.cuda_archive` saves it.
+    """The form of compilation (target and way of code generation) that yields code for a GPU. This computer needs no
+    GPU: `runtime.cuda_network.CudaNetwork` runs the code, `runtime.cuda_archive` saves it.
 
-    Dumps contain each kernel also with its barriers and in the target's language. Raises UserError if the extra `cuda`
-    is not installed and NVRTC is needed.
+    Dumps of passes also contain each kernel with its barriers, and its source text. Raises UserError if NVRTC is needed
+    and the extra `cuda` is not installed.
     """
     assemble = _assembler(target)
     language = target.described["kind"]
@@ -191,8 +191,8 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
 
 
 def _methods(target: GpuTarget) -> Callable[[BuiltKernel[GpuTarget, Any]], str]:
-    """The function that describes how a kernel computes its node: the template and the values of its knobs, for
-    kernels without knobs the name of their schedule.
+    """A function that describes how a kernel computes its node: by its template and the values of the knobs, or by the
+    name of the schedule if the kernel has no knobs.
     """
     known: dict[str, str] = {}
 
@@ -213,8 +213,8 @@ def _methods(target: GpuTarget) -> Callable[[BuiltKernel[GpuTarget, Any]], str]:
 
 
 def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
-    """The function that turns a module's source text into code: NVRTC compiles CUDA C++. For targets whose driver
-    compiles source text (OpenCL), the code is the encoded text.
+    """A function that turns a module's source text into code. NVRTC compiles CUDA C++; for languages that the device's
+    driver compiles (such as OpenCL C), the code is the encoded text.
     """
     kind = kind_of(target)
     if kind.compile is None:
@@ -271,8 +271,8 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
 
 
 def gpu_emulated_ahead(target: GpuTarget, host: CpuTarget) -> Form[GpuTarget, NetworkCode]:
-    """The form of compilation that yields the kernels of `gpu_emulated` as code for the processor `host`, to
-    be saved.
+    """The form of compilation that yields the emulated kernels of `gpu_emulated` as code for the processor `host`. The
+    code can be saved.
     """
 
     @contextmanager

@@ -31,8 +31,8 @@ from ..templates.vdla.lower import pipeline
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KernelExecutable(Readable):
-    """A tensor expression compiled to a program of the accelerator. The program's memory image has a segment of the
-    same name for each of `inputs` and `outputs`.
+    """A tensor expression compiled to an accelerator program. In the program's memory image each input and each output
+    has a segment with the name of the input or output.
     """
 
     name: str
@@ -70,11 +70,11 @@ class KernelExecutable(Readable):
 
 
 def _compile_alone(program: Program, config: Config, *, virtual_threads: int = VIRTUAL_THREADS) -> Alone:
-    """Compiles a scheduled program to an accelerator program for a single launch, whose memory image holds zeros for
-    all parameters.
+    """Compiles a scheduled program to an accelerator program that runs in a single launch. The accelerator program's
+    memory image holds zeros for all parameters.
 
-    `virtual_threads`: number of overlapping copies of each scratchpad buffer (2: double buffering). Raises
-    LegalityError, EmissionError and PlacementError.
+    `virtual_threads`: number of copies of each scratchpad buffer that are in use at the same time (2: double
+    buffering). Raises LegalityError, EmissionError and PlacementError.
     """
     copies = dict.fromkeys(scratchpad_depths(config), virtual_threads)
     lowered = run_pipeline(program, pipeline(config, copies))
@@ -82,8 +82,8 @@ def _compile_alone(program: Program, config: Config, *, virtual_threads: int = V
 
 
 def build_kernel(schedule: Schedule | Program, config: Config, virtual_threads: int) -> KernelExecutable:
-    """Compiles a scheduled expression to an accelerator program of its own. Each of its innermost statements must be a
-    copy into a scratchpad or an intrinsic.
+    """Compiles a scheduled expression to an accelerator program that contains nothing else. Each innermost statement of
+    the expression must be a copy into a scratchpad or an intrinsic.
 
     Raises UserError for any other statement.
     """

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class CompileOptions:
     """Options of a compilation, for all targets.
 
-    `target` is the target as a user writes it: the backend's name and its own options ("llvm -mcpu=..."). `config` is
-    the accelerator's configuration (None: the preset `vta`), `virtual_threads` the number of overlapping copies of its
-    buffers; `device` selects a device where there are several ("0", "1" or "emulated" for GPUs; None: the first). A
-    dynamic first dimension of the model's inputs becomes `batch`. `records` of the tuner set knobs. `dump_passes` is a
-    folder for the program after each pass.
+    `target`: name and options of the backend, as in "llvm -mcpu=...". `config`: the accelerator's configuration (None:
+    the preset `vta`). `virtual_threads`: number of copies of each scratchpad buffer that are in use at the same time
+    (2: double buffering). `device`: the device among several ("0", "1" or "emulated" for GPUs; None: the first).
+    `batch`: size of a dynamic first dimension of the model's inputs. `records`: the tuner's records, which choose the
+    knobs. `dump_passes`: the folder that receives the program after each pass.
     """
 
     target: str
@@ -56,10 +56,10 @@ class Backend(Protocol):
         ...
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """Compiles a scheduled tensor expression; a program without a schedule gets the backend's default schedule.
+        """Compiles a scheduled tensor expression. A program without a schedule gets the backend's default schedule.
 
-        The executable's inputs are the parameters that the program reads, its outputs those that it writes. Raises
-        UserError if the schedule does not fit this target.
+        The executable's inputs are the parameters that the program reads; the executable's outputs are the parameters
+        that the program writes. Raises UserError if the schedule does not fit this target.
         """
         ...
 
@@ -81,9 +81,13 @@ class KernelBackend(Backend, Protocol):
         ...
 
     def open(self, options: CompileOptions) -> KernelDevice:
-        """A device of this computer. Raises UserError if there is none, or if it cannot run code for the target."""
+        """Opens a device of this computer. Raises UserError if there is no device, or if the device cannot run code for
+        the target.
+        """
         ...
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """The network of an archive in this user's cache, on a device from `open`; the network closes the device."""
+        """Loads the network of an archive in this user's cache on `device`, which `open` returned. Closing the network
+        also closes the device.
+        """
         ...

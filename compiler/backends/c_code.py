@@ -1,4 +1,6 @@
-"""Files that `vdla compile` writes for a processor, by the file's name: an archive, or code for C programs."""
+"""The files that `vdla compile` writes for a processor: an archive, or code for C programs. The suffix of the output
+file decides.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def function_name(output: Path) -> str:
 
 def write_code(network: NetworkCode, output: Path) -> None:
     """Writes the network as an object or a shared library, with its C header and a driver program. Each file is written
-    whole or not at all. Raises UserError.
+    completely or not at all. Raises UserError if the processor lacks instructions for a kernel, or if a file cannot be
+    written.
     """
     from ..codegen.cpu.c_driver import driver_text
     from ..codegen.cpu.one_object import write_shared_library

@@ -72,7 +72,7 @@ class CudaCompiler:
         return self.describe_target(self.target)
 
     def describe_target(self, target: GpuTarget) -> dict[str, Any]:
-        """The target's architecture, and whether its products may round their inputs to tf32."""
+        """The target's architecture, and whether matrix products may round their inputs to tf32."""
         return {"arch": target.arch, "tf32": target.tensor_float}
 
     def archive_settings(self) -> Mapping[str, Any]:
@@ -103,7 +103,7 @@ class CudaCompiler:
         dump_passes: Path | None,
         told: Progress | None = None,
     ) -> CudaNetworkCode:
-        """A compiled model, not loaded on a device."""
+        """Compiles a model for the target, without loading the code on a device."""
         from ..gpu_stages import gpu_ahead
         from ..pipeline import compile_kernels
 
@@ -196,8 +196,8 @@ class CudaDevice(CudaCompiler):
         return network.name
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
-        """The card's peak in the network's arithmetic, int8 or float32 (tf32 where the target allows it), and its
-        memory's bandwidth.
+        """The card's peak rate of arithmetic in the network's type, int8 or float32 (tf32 where the target allows it),
+        and the bandwidth of the card's memory.
         """
         code = _on_gpu(network).code
         target = code.target
@@ -216,7 +216,7 @@ class CudaDevice(CudaCompiler):
 
 
 class EmulatedCudaDevice(CudaCompiler):
-    """The kernels of a GPU on this processor, which runs blocks and threads one after the other. See
+    """Emulation, on this processor, of the GPU that the target names; blocks and threads run one after the other. See
     `kernels.KernelDevice`.
     """
 
@@ -275,8 +275,8 @@ class EmulatedCudaDevice(CudaCompiler):
         )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
-        """Loads the network that `save` wrote into this user's cache (`trusted`). Raises UserError for any other
-        archive: it holds machine code of a GPU, which emulation cannot run.
+        """Loads an archive that `save` wrote into this user's cache (`trusted`). Raises UserError for all other
+        archives, because they contain machine code of a GPU, which emulation cannot run.
         """
         if not trusted:
             raise UserError(
@@ -331,7 +331,7 @@ class CudaBackend:
         return CudaCompiler(options.target)
 
     def open(self, options: CompileOptions) -> CudaDevice | EmulatedCudaDevice:
-        """A GPU of this computer, or its emulation. Raises UserError if there is none."""
+        """Opens a GPU of this computer, or its emulation. Raises UserError if the computer has no such GPU."""
         if options.device == EMULATED:
             return EmulatedCudaDevice(options.target)
         ordinal = options.device or "0"
@@ -343,8 +343,9 @@ class CudaBackend:
         return CudaDevice(text=options.target, gpu=gpu, device=f"cuda:{int(ordinal)}")
 
     def compile(self, model: Source, options: CompileOptions) -> CudaNetwork | CpuNetwork:
-        """A model as kernels of a GPU: in integers if it is quantized throughout and the kernels' language has the
-        arithmetic, else in float32 with the roundings of its QuantizeLinear nodes.
+        """Compiles a model to kernels of a GPU. The kernels compute in integers if the whole model is quantized and
+        their language has exact integer arithmetic. Otherwise they compute in float32, rounded where the model has
+        QuantizeLinear nodes.
         """
         device = self.open(options)
         knobs = device.knobs(options.records)
@@ -355,7 +356,9 @@ class CudaBackend:
             return OwningNetwork(code, device.gpu)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """A scheduled expression as kernels; in an unscheduled program every independent iteration is a thread."""
+        """Compiles a scheduled expression to kernels. In a program without a schedule, each independent iteration
+        becomes a thread.
+        """
         from ..gpu_stages import gpu_ahead, gpu_emulated
         from ..pipeline import compile_kernel
         from ..templates.gpu.flat import flattened
@@ -388,7 +391,7 @@ class CudaBackend:
             return OwningNetwork(load_cuda_network(path, device.archive), device.gpu)
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """A network from the cache, on a GPU or its emulation."""
+        """Loads a network from the cache on a GPU or its emulation. Closing the network also closes the GPU."""
         if not isinstance(device, CudaDevice):
             return device.load(path, trusted=True)
         with _owned(device):
@@ -406,7 +409,9 @@ def _on_gpu(network: KernelNetwork) -> CudaNetwork:
 
 @contextmanager
 def _owned(device: CudaDevice) -> Iterator[None]:
-    """Context in which a network takes over a device: closes the device if the block raises."""
+    """A `with` context in which a network takes over `device`, and with it the duty to close the device. If the block
+    raises, the context closes the device.
+    """
     try:
         yield
     except BaseException:

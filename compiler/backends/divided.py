@@ -36,7 +36,7 @@ from .vdla import machine_of
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DividedExecutable(Readable):
-    """A partitioned network, in regions of one target each; `division` says which nodes run on which
+    """A network partitioned into regions, each of which runs on one target. `division` says which nodes run on which
     target, and why.
     """
 
@@ -112,8 +112,8 @@ class DividedBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """A partitioned network for inputs of one length, and the total cycles of its accelerator regions, if it has
-        any; time of the processor is not counted.
+        """Compiles a partitioned network for inputs of one length. The rung's cycles are the sum over all accelerator
+        regions (None without such regions); the processor's time is not counted.
         """
         division = self.compile(model, options).division
         cycles = [
@@ -150,7 +150,7 @@ class DividedBackend:
         )
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """Raises UserError: an expression runs on one target."""
+        """Raises UserError: a single expression cannot be partitioned."""
         raise UserError(f'target "{options.target}": an expression runs on one target; take vdla or llvm')
 
     def load(self, path: Path, options: CompileOptions) -> Executable:

@@ -1,4 +1,4 @@
-"""The backend of AMD GPUs: the kernels as text in HIP C++, which hipcc compiles elsewhere."""
+"""The backend of AMD GPUs. It writes kernels as text in HIP C++; hipcc must compile the text on another computer."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ class Peaks:
 
 
 class KernelTime(Protocol):
-    """Median time of one kernel over several runs of the network; a dataclass, whose fields a report shows."""
+    """Median time of one kernel over several runs of the network. Implementations are dataclasses, whose fields a
+    report shows.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -60,8 +62,8 @@ class KernelTime(Protocol):
 
     @property
     def gflops(self) -> float:
-        """Arithmetic throughput of the kernel in operations per nanosecond (GFLOP/s); 0 if its operations are not
-        counted.
+        """Arithmetic throughput of the kernel in operations per nanosecond (GFLOP/s); 0 if the kernel's operations are
+        not counted.
         """
         ...
 
@@ -92,7 +94,7 @@ class KernelCompiler(Protocol):
 
     @property
     def full_label(self) -> str:
-        """The target's full name, for messages on files."""
+        """The target's full name, for messages about files."""
         ...
 
     def describe(self) -> dict[str, Any]:

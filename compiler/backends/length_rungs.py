@@ -27,7 +27,9 @@ because the cost of short lengths grows in steps of the kernels' tiles.
 
 
 def roundest(least: int, most: int) -> int:
-    """The number in `least` .. `most` that is divisible by the largest power of two; `most` if `most` <= `least`."""
+    """The number in `least` .. `most` that is divisible by the largest power of two (512 for 500 .. 600); `most` if
+    `most` <= `least`.
+    """
     if most <= least:
         return most
     power = 1 << (most - least).bit_length()
@@ -40,10 +42,10 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
     """The rungs for the lengths from `least` to `most`, ascending. `cost` gives the exact cost of a length; it is
     evaluated for few lengths.
 
-    Lengths from `low` to `high` share the rung `high` if its cost is at most 1 + `tolerance` times the cost of each of
-    three lengths: `low`, and the two lengths below `high` that are divisible by the largest powers of two. Otherwise
-    the range is split near its geometric middle. In the end a rung is dropped if the next rung's cost is within the
-    tolerance for all evaluated lengths that would use the dropped rung.
+    All lengths from `low` to `high` share the rung `high` if cost(high) <= (1 + `tolerance`) * cost(length) for three
+    lengths: `low`, the roundest length below `high`, and the roundest length below that length (`roundest`). Otherwise
+    the range is split near its geometric mean. At the end, a rung is dropped if the next longer rung costs at most 1 +
+    `tolerance` times each evaluated length that the longer rung would then serve.
     """
     known: dict[int, int] = {}
 
@@ -78,8 +80,9 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
 
 
 def rungs_by_ratio(least: int, most: int, tolerance: float) -> list[int]:
-    """Rungs, ascending, by an estimate of the cost of a length: its tokens plus `FIXED`. The rungs include the powers
-    of two, unless the range is so short that one rung is enough.
+    """The rungs for the lengths from `least` to `most`, ascending, by an estimated cost: a length's tokens plus
+    `FIXED`. A rung costs at most 1 + `tolerance` times each length that it serves. No power of two lies between two
+    neighbouring rungs.
     """
     rungs = [most]
     while True:

@@ -30,8 +30,8 @@ from .length_rungs import LADDER_TOLERANCE, TOLERANCE, rungs_by_cost, rungs_by_r
 from .registry import backend_of
 
 FLOAT_DIFFERENCE = 1e-5
-"""Tolerance of float outputs, relative to the output's largest magnitude: kernels of different lengths round
-differently.
+"""Tolerance of float outputs in the test of pads, relative to the output's largest magnitude: kernels of different
+lengths round differently.
 """
 SEED = 0
 Progress = Callable[[int], object]
@@ -104,10 +104,10 @@ def compile_lengths(
 ) -> LengthsExecutable:
     """Compiles an ONNX model whose dimension `lengths.symbol` is a symbol, for all sizes of the dimension in `lengths`.
 
-    `tolerance`: largest extra cost of a length on the executable of a longer one, relative to an executable for that
-    length alone; costs are exact cycles where the target has them (defaults in `length_rungs`). `pads`: values of
-    inputs behind their real tokens, default 0. `told` is called with each length that is compiled. Raises UserError for
-    an unsupported target or model, and if outputs of real tokens depend on pads.
+    `tolerance`: largest extra cost of padding a length to its rung, relative to an executable for the length alone
+    (None: a default of `length_rungs`); costs are exact cycles where the target has them. `pads`: by name of an input,
+    the value that follows the real tokens (default 0). `told` is called with each length that is compiled. Raises
+    UserError for an unsupported target or model, and if outputs of real tokens depend on pads.
     """
     started = time.perf_counter()
     if not isinstance(backend, LengthsBackend):
@@ -222,7 +222,8 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
 
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:
     """Raises UserError if outputs of real tokens depend on pads. Tries up to three rungs (lengths that have a program):
-    the least length that a rung serves, padded, must give the outputs of an executable for that length alone.
+    for the shortest length that is padded to a rung, the rung must give the same outputs as an executable for that
+    length alone.
     """
     chosen = [rung.length for rung in found.rungs]
     lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]

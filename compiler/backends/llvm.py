@@ -1,5 +1,5 @@
-"""The LLVM backend of processors. It compiles and runs networks on this processor, or on a subset of its instructions,
-and writes archives for any other processor.
+"""The LLVM backend of processors. It compiles and runs networks on this processor, with all or some of its
+instructions, and writes archives for any processor.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LlvmCompiler:
         return f"{self.target.cpu} ({self.target.triple})"
 
     def describe(self) -> dict[str, Any]:
-        """The processor's triple, LLVM's name of it, and the number of bits in a vector."""
+        """The processor's triple, LLVM's name of the processor, and the number of bits in a vector."""
         target = self.target
         return {"triple": target.triple, "cpu": target.cpu, "vector_bits": target.vector_bits}
 
@@ -116,7 +116,7 @@ class LlvmCompiler:
         return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
-        """The archive that `save` writes, or code with its header and a driver."""
+        """The files that `save` writes: an archive, or code for C programs with its header and a driver."""
         return code_files(output)
 
     def describe_saved(self, path: Path) -> Saved:
@@ -128,8 +128,8 @@ class LlvmCompiler:
 
 @dataclass(frozen=True)
 class LlvmDevice(LlvmCompiler):
-    """This processor, or a subset of its instructions. See `kernels.KernelDevice`. Raises UserError for any other
-    processor.
+    """This processor, with all or some of its instructions. See `kernels.KernelDevice`. Raises UserError if the target
+    is another processor.
     """
 
     device: str = "cpu"
@@ -258,7 +258,7 @@ class LlvmBackend:
         return load_network(path)
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """A network from the cache; a processor needs no closing."""
+        """Loads a network from the cache; `device`, this processor, needs no closing."""
         return device.load(path, trusted=True)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:

@@ -59,7 +59,7 @@ class VdlaBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The program for inputs of `length`, with cycles; constants outside its memory image are in `shared`."""
+        """The program for inputs of `length`, and its cycles. constants outside of the memory image go to `shared`."""
         from ..runtime.lengths import Rung
         from ..runtime.program_description import describe_program
         from ..runtime.shared_arrays import share_constants
@@ -95,7 +95,7 @@ class VdlaBackend:
         )
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
-        """The accelerator's configuration, the depths of its scratchpads, its memory and its array."""
+        """The accelerator's configuration, scratchpad depths, memory, multiplications per cycle and intrinsics."""
         config = machine_of(options)
         return {
             "target": self.name,

@@ -1,5 +1,5 @@
-"""The backend of devices of any maker whose own platform compiles the text of kernels: OpenCL devices, and those that
-run WGSL.
+"""The backend of devices whose own platform compiles the text of kernels: OpenCL devices and devices that run WGSL, of
+any maker, and AMD GPUs.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class WorkGroupCompiler(CudaCompiler):
         return gpu_kind(self.kind).parse(self.text)
 
     def describe_target(self, target: GpuTarget) -> dict[str, Any]:
-        """The limits for kernels: threads in a work-group and bytes of its memory."""
+        """The limits of a work-group: its largest number of threads, and its bytes of memory."""
         return {"threads": target.threads_per_block, "local_bytes": target.shared_bytes_per_block}
 
     def archive_settings(self) -> Mapping[str, Any]:
-        """The settings that determine an archive's bytes: the limits and estimates in the target's description."""
+        """The settings that determine an archive's bytes: the kind of device, and the target's description."""
         return {"device": self.kind, "target": asdict(self.target)}
 
 
@@ -66,7 +66,9 @@ class WorkGroupDevice(WorkGroupCompiler, CudaDevice):
 
 @dataclass(frozen=True, slots=True)
 class WorkGroupBackend(CudaBackend):
-    """The backend of one kind of devices, see `backend.Backend`. `called`: the devices, in messages."""
+    """The backend of one kind of devices, see `backend.Backend`. `called`: the name of the devices in messages, such as
+    "AMD GPUs".
+    """
 
     called: str = ""
 

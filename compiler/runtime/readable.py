@@ -87,14 +87,16 @@ class CompiledKernels(Readable):
             return made.source(kind)
 
     def text_of(self, kind: str, parts: Iterable[tuple[str, str]]) -> str:
-        """The texts of `parts` (name and text), each after a line with its name. Raises UserError if there are none."""
+        """The texts of `parts` (name, text), each after a line with the part's name. Raises UserError if a text is
+        empty.
+        """
         listed = list(parts)
         if all(text for _, text in listed):
             return joined(kind, listed)
         raise self.without_text(kind)
 
     def without_text(self, kind: str) -> UserError:
-        """The error for a network whose file has no text."""
+        """The error for a network that was loaded from a file without source text."""
         return UserError(
             f"{self._executable.name}: comes from a file, which holds machine code alone; compile the model with "
             f'vdla.compile to get its source "{kind}"'
@@ -105,12 +107,14 @@ _COMMENTS = {"llvm": ";", "asm": "#", "instructions": "#", "cuda": "//", "opencl
 
 
 def joined(kind: str, parts: Iterable[tuple[str, str]]) -> str:
-    """The texts of one kind, each after a comment with its name."""
+    """The texts of `parts` (name, text), each after a line with the part's name as a comment in the language `kind`."""
     return "\n".join(f"{_COMMENTS[kind]} {name}\n{text}" for name, text in parts)
 
 
 def texts_of_parts(parts: Iterable[tuple[str, Readable]]) -> Texts:
-    """The sources of an executable that consists of several executables: all kinds that any of them has."""
+    """The sources of an executable that consists of `parts` (name, executable): every kind of source that some part
+    has.
+    """
     listed = list(parts)
 
     def text(kind: str) -> str:

@@ -16,7 +16,7 @@ from .storage import Storage
 def accumulate(
     loop: For, ranges: Ranges, storages: Mapping[str, Storage], fresh: Callable[[str], str]
 ) -> Stmt:
-    """`loop` with its sums and maxima in registers, written to memory once after the loop.
+    """`loop` with one sum or maximum in a register, written to memory once after the loop.
 
     rewrite:
         for k in range(64):                               alloc s: float32[1] @ register
@@ -24,9 +24,9 @@ def accumulate(
                                                           for k in range(64): s[0] += X[k]
                                                           Y[i] = s[0]
 
-    Applied to Reduce statements (sums and maxima, as above) to device or shared memory whose element is the same in all
-    iterations of the loops inside `loop`, is accessed by no other statement in `loop`, and is certainly updated.
-    `fresh` makes a new buffer name from another name. Returns the same object if there is no such statement.
+    Rewrites the first Reduce statement (sum or maximum) whose element is in device or shared memory, is the same in all
+    iterations of `loop` and of the loops inside, is accessed by no other statement in `loop`, and is certainly updated.
+    Returns `loop` itself if there is no such statement. `fresh` makes a new buffer name from another name.
     """
     for path, reduce in _sums(loop, ()):
         storage = storages.get(reduce.buffer.name)
@@ -81,7 +81,7 @@ def neutral(op: str, dtype: DType) -> Const:
 
 
 def _zeros(condition: Expr) -> set[str] | None:
-    """The variables that a conjunction of `variable == 0` compares with 0; None for other conditions."""
+    """The variables that a conjunction (`i == 0 and j == 0`) compares with 0 ({i, j}); None for other conditions."""
     match condition:
         case Binary(op="and", a=a, b=b):
             x, y = _zeros(a), _zeros(b)

@@ -1,8 +1,8 @@
 """Addresses as arrays, for the detection of races: the elements that an access touches between two barriers, and the
 thread that touches each.
 
-Loops over blocks, and loops that all threads run together, have given values; loops over threads, and loops inside
-these, become axes of arrays, ragged axes with a mask.
+The caller gives the values of loops over blocks, and of loops that all threads run together. Each loop over threads,
+and each loop inside it, becomes an axis of the arrays; a mask marks the existing iterations if their number varies.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def touched(
     """The elements that an access touches while the loops in `values` have the given values and all other enclosing
     loops run.
 
-    The owner of an element is the thread or block that touches it, as the number of a point of `axes`, the first axis
-    fastest. `axes`: extents by name, of loops over blocks, or of "thread.x" and so on for a block's threads.
-    `collective`: all threads along thread.x count as the first one. Raises LoweringError if there are too many elements
-    to list.
+    The owner of an element is the number of the thread or block that touches the element. `axes`: extents by name, of
+    the loops over blocks or of the thread axes ("thread.x", ...); numbers count along the first axis fastest: x + 4 * y
+    for 4 threads along x. `collective`: all threads along thread.x count as the first one. Raises LoweringError if
+    there are too many elements to list.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}
@@ -98,9 +98,9 @@ def touched(
 
 
 def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
-    """The names of the loops in `inner` that determine which elements an access touches: loops over the threads or
-    blocks in `names`, loops whose variables occur in the access's indices, loops with variable extents, and the loops
-    on which these depend.
+    """The names of the loops in `inner` that determine which elements an access touches: loops over threads or blocks
+    (`names`), loops whose variables occur in the access's indices, loops with variable extents, and loops whose
+    variables occur in these extents.
     """
     needed = set(names)
     for expr in (*access.starts, *access.extents):

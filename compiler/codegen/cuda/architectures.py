@@ -34,10 +34,10 @@ Capability = Literal[
     "bulk copies",
     "overlapping kernels",
 ]
-"""A capability that only some GPUs have: reads of another thread's register within a warp ("shuffles"), matrix products
-by a warp ("mma") or by four warps ("wgmma"), sums of four products of int8, copies into shared memory for which one
-thread ("asynchronous") or a whole block ("bulk") waits later, and kernels that start early and wait for the preceding
-kernel ("overlapping").
+"""A capability that only some GPUs have. "shuffles": threads read registers of other threads in their warp. "mma",
+"wgmma": matrix products by one warp, by four warps. "int8 dot products": sums of four products of int8. "asynchronous
+copies", "bulk copies": one thread, or a whole block, copies into shared memory and waits for the copy later.
+"overlapping kernels": kernels that start before the preceding kernel ends, and wait for its end themselves.
 """
 
 
@@ -58,8 +58,8 @@ class Architecture:
 
     For each multiprocessor and clock cycle: `float32_lanes`, multiply-adds of float32; `tensor_rates`, multiply-adds of
     dense matrices on tensor cores, for inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on
-    this compute capability only. `special`: name of the exact architecture for which kernels with its instructions are
-    compiled; other kernels are compiled for this one.
+    this compute capability only. `special`: name of the exact architecture with the same compute capability ("sm_90a"
+    for "sm_90"); kernels with instructions of `special` are compiled for `special`, all others for `name`.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Architecture:
 
     @property
     def shared_bytes_per_block(self) -> int:
-        """Shared memory of a block: a KiB less than that of a multiprocessor."""
+        """Largest shared memory of a block in bytes: 1 KiB less than a multiprocessor has (`shared_bytes`)."""
         return self.shared_bytes - KIB
 
     @property
@@ -94,7 +94,8 @@ class Architecture:
         """Whether a device of a compute capability can run cubins of this architecture.
 
         It can if the major versions are equal and the device's minor version is not lower (CUDA C++ Programming Guide,
-        "Binary Compatibility"); cubins of exact architectures need their own version.
+        "Binary Compatibility"); cubins of an architecture that is exact, or that has a `special` form, need the
+        architecture's own version.
         """
         if self.exact or self.special is not None:
             return capability == self.capability
@@ -129,7 +130,7 @@ def _server(
 
 
 def _desktop(name: str, capability: tuple[int, int], blocks: int, card: Card) -> Architecture:
-    """An architecture of cards for desktops; `blocks`: largest number of blocks of a multiprocessor."""
+    """An architecture of cards for desktops; `blocks`: most blocks that a multiprocessor runs at a time."""
     return Architecture(
         name=name,
         capability=capability,
@@ -152,4 +153,6 @@ ARCHITECTURES = (
     _server("sm_100", (10, 0), 228, (2048, 4096, 8192), Card("B200", 148, 1.965e9, 8e12, 126 * KIB**2)),
     _desktop("sm_120", (12, 0), 24, Card("RTX 5090", 170, 2.407e9, 1.792e12, 96 * KIB**2)),
 )
-"""All architectures, older ones first. A newer device runs code of the newest architecture with its major version."""
+"""All architectures, older ones first. A device that is not listed runs code of the newest architecture with its major
+version.
+"""

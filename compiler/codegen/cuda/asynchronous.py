@@ -45,8 +45,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution of a task (code between barriers, or a copy by the whole block) at given values of the enclosing
-    loops. Runs with equal `task` and `uniform` touch equal elements and compare equal.
+    """One execution of a task (code between barriers, or a copy by the whole block). `values`: values of the enclosing
+    loops' variables. `uniform`: values of the task's expressions `uniform`. Runs with equal `task` and `uniform` touch
+    the same elements, and compare equal.
     """
 
     task: Task
@@ -56,8 +57,9 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """The asynchronous copies that a run issued, seen within one span (execution between two barriers). They are issued
-    before step `start` of the span (None: before the span) and waited for at step `end` (None: after the span).
+    """The asynchronous copies that a run issued, seen within one span (execution between two barriers). `start`: number
+    of the span's run that issues the copies (None: issued before the span). `end`: number of the span's run before
+    which the wait for the copies stands (None: no wait in the span).
     """
 
     run: Run
@@ -92,8 +94,8 @@ def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) 
 
 
 def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
-    """The phases (code that each thread runs by itself) and the whole-block copies of a kernel, by the identity of
-    their statement, with their accesses to `buffers`.
+    """The phases (code that each thread runs by itself) and the whole-block copies of a kernel, with their accesses to
+    `buffers`. Keys: `id` of the phase's or copy's statement.
     """
     found: dict[int, Task] = {}
 
@@ -120,7 +122,8 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
     """The part of `expr` that depends on the variables in `names`, as a list of expressions of these variables only.
-    The values of these expressions and of all other variables together determine `expr`.
+    Equal values of the list's expressions and of all other variables give equal values of `expr`. For 4 * i + 2 * j + t
+    and the names i and j: [4 * i + 2 * j].
     """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []

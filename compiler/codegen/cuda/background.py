@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 MOST_THREADS = 8
-"""Largest number of threads: NVRTC keeps up with the passes in Python. A compilation takes about 100 MB."""
+"""Largest number of threads: 8 compilations at a time keep up with the Python passes that make the sources. Each
+compilation takes about 100 MB of memory.
+"""
 
 
 @contextmanager

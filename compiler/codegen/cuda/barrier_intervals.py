@@ -20,17 +20,15 @@ from ...ir.visit import walk
 
 @dataclass(slots=True)
 class BarrierInterval:
-    """Statements between two barriers, to be executed for each thread separately. Waits for asynchronous copies that
-    may run once for all threads come last.
-    """
+    """Statements between two barriers, in program order. Each thread executes all of them by itself."""
 
     items: list[Stmt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Rotated:
-    """A loop with barriers in its body. `parts`: statements of the body, split at the barriers. `before`, `behind`:
-    statements before and after the loop, up to the nearest barriers.
+    """A loop with barriers in its body, but in no inner loop. `parts`: statements of the body, split at the barriers.
+    `before`: statements from the preceding barrier to the loop. `behind`: statements from the loop to the next barrier.
     """
 
     loop: For
@@ -59,13 +57,13 @@ class Cut:
         self.open = interval.items
 
     def barrier(self) -> None:
-        """Ends the current turn (the statements between two barriers) and begins the next one."""
+        """Ends the current interval (the statements between two barriers) and begins the next one."""
         interval = BarrierInterval()
         self.pieces.append(interval)
         self.open = interval.items
 
     def visit(self, node: Stmt) -> None:
-        """Appends a statement that all threads of the block execute together, or its parts, to the pieces."""
+        """Appends a statement that all threads of the block execute together to `pieces`, cut at its barriers."""
         match node:
             case Seq(statements=statements):
                 for inner in statements:
@@ -123,9 +121,10 @@ def mixed_order(var: Var, count: int) -> Expr:
     """The thread along an axis that is emulated at position `var` of `count`, in an order of all threads that exposes
     missing barriers.
 
-    If threads t read results of t + h (steps of a tree), some t is before its t + h; if t + h reads results of t
-    (scans), some t + h is before its t; and thread 0, whose result others often read, is about in the middle. The order
-    is the first sequence (step * var + start) % count with all these properties, if there is one.
+    A missing barrier shows if a thread runs before a thread whose result it reads. So for each power of two h, some
+    thread t runs before thread t + h (tree reductions read t + h), and some thread t + h runs before thread t (scans
+    read t). Thread 0, whose result others often read, runs about in the middle. The order is the first sequence (step *
+    var + start) % count with these properties, if there is one.
     """
     if count <= 2:
         return reversed_order(var, count)

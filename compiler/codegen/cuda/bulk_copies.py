@@ -1,15 +1,16 @@
 """Bulk tensor copies (sm_90 and later): the hardware copies boxes (rectangular parts of arrays) to shared memory for a
 whole block.
 
-An asynchronous copy in no loop over threads is a bulk copy (PTX ISA, "cp.async.bulk.tensor"): one thread issues it. It
-finds the array by a *tensor map*, a description made by the host and passed to the launch; elements outside of the
-array are filled with zeros. Completed copies are signalled on an mbarrier in shared memory: a group of copies has its
-own mbarrier until all threads have waited for it, after which the mbarrier serves another group.
+An asynchronous copy outside of all loops over threads is a bulk copy (PTX ISA, "cp.async.bulk.tensor"), which one
+thread issues. The hardware finds the array by a *tensor map*, a description that the host makes and passes to the
+launch. Elements outside of the array become zeros. The hardware signals completed copies on an mbarrier in shared
+memory. A group of copies has an mbarrier of its own until all threads have waited for the group; then the mbarrier
+serves another group.
 
 If products of warpgroups read a buffer in rows of 32, 64 or 128 bytes (`wgmma`), these rows are swizzled: pieces of 16
-bytes are permuted within their row, by rules that copy and product share. No other access can use such a buffer. If its
-elements are float32, the copy rounds them to tf32, the type that these products multiply: ties to even, as observed on
-an H100 (NVIDIA does not document it), while `te.scalars.round_tf32` rounds ties away from zero.
+bytes are permuted within their row, by rules that copy and product share. No other access can use such a buffer. If the
+buffer's elements are float32, the copy rounds them to tf32, the type that these products multiply: ties to even, as
+observed on an H100 (NVIDIA does not document it), while `te.scalars.round_tf32` rounds ties away from zero.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
-    """A tensor map without its address: an array `shape` of elements of `element_bytes`, and the shape of a box, the
-    part of the array that one copy moves.
+    """The fields of a tensor map, except the array's address: the array's `shape`, the bytes of an element, and the
+    shape of a `box`, the part of the array that one copy moves.
 
     The array is contiguous and row-major. In shared memory boxes are row-major; rows of `swizzle` bytes are swizzled
     (0: not swizzled). `rounds`: elements are float32, which the copy rounds to tf32.
@@ -135,8 +136,8 @@ def has_thread_copies(body: Stmt) -> bool:
 
 
 def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
-    """Raises LoweringError for bulk copies that the target lacks, and for swizzled buffers that are accessed other than
-    by products.
+    """Raises LoweringError for bulk copies on a target without them, and for accesses to swizzled buffers by statements
+    other than bulk copies and products of warpgroups.
     """
     copies = list(bulk_copies(kernel.body))
     if copies and not target.has("bulk copies"):
@@ -210,8 +211,9 @@ def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
 def groups_needed(kernel: Kernel) -> int:
     """The number of mbarriers for the groups of a kernel's bulk copies; 0 without bulk copies.
 
-    An mbarrier serves a group until all threads have waited for it and met at a later barrier; then another group may
-    use it. Raises LoweringError for loops around waits whose number of iterations depends on the block.
+    An mbarrier serves a group until all threads have waited for the group and met at a later barrier; then another
+    group may use the mbarrier. Raises LoweringError for loops around waits whose number of iterations depends on the
+    block.
     """
     if not any(True for _ in bulk_copies(kernel.body)):
         return 0
@@ -264,7 +266,7 @@ class _Groups:
                 pass
 
     def note(self) -> None:
-        """Sets `needed` to the number of groups whose mbarriers are now in use, if that is more than before."""
+        """Increases `needed` to the number of groups whose mbarriers are in use now, if that number is greater."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise LoweringError(
@@ -274,7 +276,9 @@ class _Groups:
 
 
 def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
-    """Tensor map of a copy (`swizzled`: names of swizzled buffers). Raises LoweringError if none can express it."""
+    """Tensor map of a copy (`swizzled`: names of swizzled buffers). Raises LoweringError if no tensor map can express
+    the copy.
+    """
     of, to = copy.source.buffer, copy.destination.buffer
     where = f"`{summarize(copy)}` is in no loop over threads, and no tensor map can describe its source: "
     size = of.dtype.bits // 8
@@ -317,7 +321,9 @@ def _constant(copy: Copy, extent: Expr) -> int:
 
 
 def _definition(rank: int) -> str:
-    """The function that issues a copy of `rank` dimensions; coordinates are innermost first."""
+    """The text of the device function that issues a bulk copy of an array with `rank` dimensions. The function takes
+    the coordinates of the box innermost first.
+    """
     numbers = [f"c{d}" for d in range(rank)]
     listed = ", ".join(f"%{3 + d}" for d in range(rank))
     given = ", ".join(f'"r"({c})' for c in numbers)

@@ -1,6 +1,6 @@
-"""Emits the part of a copy that one thread makes. The copy takes a box (a rectangular part of an array); it moves
-vectors as wide as the alignment allows, synchronously or asynchronously, and writes pad values where a condition finds
-an element outside the source.
+"""Emits the part of a copy that one thread makes. A copy moves a box (a rectangular part of an array) in vectors as
+wide as the alignment allows, synchronously or asynchronously. For elements outside of the source it writes the pad
+value.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _ONE = Const(1)
 
 
 def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """Emits the moves of a copy, in loops if one move does not take all elements.
+    """Emits the moves of a copy (each of one vector of elements), in loops if one move does not take all elements.
 
-    An asynchronous copy becomes a synchronous one, equally correct, if the hardware has none, if its elements are too
-    narrow or not aligned, or if its pad is not zero. Raises LoweringError for asynchronous copies other than from
-    global to shared memory.
+    An asynchronous copy becomes a synchronous copy with the same result if the hardware has no asynchronous copies, if
+    the elements are too narrow or not aligned, or if the pad is not zero. Raises LoweringError for asynchronous copies
+    other than from global to shared memory.
     """
     _Move(kernel, copy).emit()
 
 
 @dataclass(slots=True)
 class _Dimension:
-    """A dimension of a copied box along which it has more than one element: its `extent`, and the number of the array
-    dimension along which it runs in the destination (`to`) and in the source (`of`).
+    """A dimension along which a copied box has more than one element. `extent`: the number of elements. `to`, `of`: the
+    number of this dimension in the destination array, and in the source array.
     """
 
     extent: Expr
@@ -152,8 +152,8 @@ class _Move:
         return most
 
     def whole(self, run: _Dimension, lanes: int) -> bool:
-        """Whether each move of `lanes` elements along dimension `run` is entirely inside or entirely outside the
-        source, or can be truncated at the source's end.
+        """Whether moves of `lanes` elements along dimension `run` need no test of single elements: each move is
+        entirely inside or entirely outside the source, or is asynchronous and can stop at the source's end.
         """
         if self.copy.pad is None:
             return True
@@ -179,7 +179,9 @@ class _Move:
         return self.asynchronous and lanes * self.element_bytes in ASYNCHRONOUS_BYTES
 
     def move(self, offsets: dict[int, Expr], lanes: int) -> None:
-        """Emits one move of `lanes` elements, at `offsets` (by identity of the dimension) from the start of the box."""
+        """Emits one move of `lanes` elements. `offsets`: for a dimension (by `id`) the distance of the move from the
+        start of the box.
+        """
         copy, values = self.copy, self.values
         to, of = list(copy.destination.starts), list(copy.source.starts)
         for d in self.dimensions:
@@ -224,9 +226,9 @@ class _Move:
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
-        """Emits one asynchronous copy of `lanes` elements from `source` to `target`. Unless all conditions `inside`
-        hold, it writes zeros only; elements beyond the `left` elements that remain in the source's row are zeros, too
-        (`left` None: all are read).
+        """Emits one asynchronous copy of `lanes` elements from `source` to `target`. The copy writes only zeros unless
+        all conditions `inside` hold. `left`: number of elements that remain in the source's row; the copy writes zeros
+        for elements beyond them (None: it reads all elements).
         """
         values, size = self.values, lanes * self.element_bytes
         count = values.dialect.integer(size)
@@ -243,8 +245,9 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """Conditions for a move of `lanes` elements at source indices `of` to be inside the source; and, if the move
-        may be cut at the end of the source's row, the number of elements left in the row (else None).
+        """Conditions under which a move of `lanes` elements from the source indices `of` is inside the source. The
+        second value is the number of elements left in the source's row, if the move may stop at the row's end, else
+        None.
         """
         conditions: list[Text] = []
         left: Text | None = None
@@ -270,7 +273,9 @@ class _Move:
         return conditions, left
 
     def guarded(self, conditions: list[Text], value: Text, otherwise: Text | None) -> Text:
-        """The text of `value` if all conditions are true, else of `otherwise`."""
+        """The text of an expression with the value `value` if all conditions are true, else `otherwise` (None: always
+        `value`).
+        """
         if not conditions or otherwise is None:
             return value
         test = conditions[0] if len(conditions) == 1 else Text(conjunction(conditions), AND)

@@ -49,8 +49,8 @@ class Parameter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelParts:
     """The parts of a kernel's text. `block`: threads along x, y and z. `shared`: declarations of shared memory.
-    `arrays`, `others`, `numbers`: parameters, in this order: arrays, declarations in the language's own words, and
-    names of 32-bit integers. `head`, `body`: lines, the ones of `head` without indentation.
+    Parameters are in this order: `arrays`, `others` (whole declarations, of tensor maps), and `numbers` (names of
+    32-bit integers). `head`, `body`: lines of text; lines of `head` are not indented yet.
     """
 
     function: str
@@ -70,27 +70,27 @@ class Dialect:
     `types`: names of the element types in memory; kernels cannot use a type without an entry. `unsigned`: an unsigned
     integer of 32 bits, `unsigned_wide` of 64 bits. Literals of 64 bits end with `wide_suffix`. `long_integers`: whether
     the language has integers of 64 bits; else kernels compute int64 in 32 bits. `exact_integers`: whether models that
-    are quantized throughout are computed in integers: stores of single bytes are plain stores, and the language's fused
-    multiply-add and division round once, as `vdla.isa.arithmetic` does. `float_of_bits`,
-    `float_of_int`: functions that make a float from its bits, given as unsigned or as int. `math`: names of the scalar
-    functions of the IR. `fused`: a fused multiply-add. `dot`: adds to {total} the products of four int8 in the 32-bit
-    words {a} and {b}; "" if the language lacks it.
+    are quantized throughout are computed in integers. This requires plain stores of single bytes, and a fused
+    multiply-add and a division that round once, as in `vdla.isa.arithmetic`. `float_of_bits`, `float_of_int`: functions
+    that make a float from its bits, given as unsigned or as int. `math`: names of the scalar functions of the IR.
+    `fused`: a fused multiply-add. `dot`: adds to {total} the products of four int8 in the 32-bit words {a} and {b}; ""
+    if the language lacks it.
 
-    `spaces`, `restrict`: qualifiers of pointers. `aligned`: declares 16 bytes of alignment. `thread`, `block`: a
-    coordinate along an {axis} ("x") with its {number}. `blocks_along_x`: the greatest number of blocks of a
-    launch along x. `kernel`: beginning of a kernel's declaration, with {function},
-    {threads} and the threads along each axis, {x}, {y} and {z}. `barrier`: makes all threads of a block wait for each
-    other, and shared memory consistent; `device_barrier` makes device memory consistent as well ("": so does
-    `barrier`). `unroll`: the line before a loop that is to be unrolled, "" if the language has none.
+    `spaces`, `restrict`: qualifiers of pointers. `aligned`: declares 16 bytes of alignment. `thread`, `block`: the
+    coordinate of a thread or block along {axis} ("x"), which is axis {number} (0). `blocks_along_x`: the greatest
+    number of blocks of a launch along x. `kernel`: beginning of a kernel's declaration, with {function}, {threads} and
+    the threads along each axis, {x}, {y} and {z}. `barrier`: makes all threads of a block wait for each other, and
+    shared memory consistent; `device_barrier` makes device memory consistent as well ("": so does `barrier`). `unroll`:
+    the line before a loop that is to be unrolled, "" if the language has none.
 
     `vector`: the type of {count} adjacent elements of a {type}, a struct whose member `at` is the array of elements; ""
-    if memory is accessed by single elements only. `vector_definition`: the definition of this type, or "" if
-    `functions` contains one definition for all, named "Vector". `compound`: text before the braces of a vector value.
-    `zeros`: these braces for a vector of zeros.
+    if memory is accessed by single elements only. `vector_definition`: the definition of this type, or "" if the
+    definition "Vector" in `functions` serves all vector types. `compound`: text before the braces of a vector's value.
+    `zeros`: the braces of a vector of zeros.
 
-    `shared_block`: declares shared memory of {bytes} bytes; `shared_dynamic` does so if launches give the size.
-    `shared_array`: declares a single buffer in shared memory ({type}, {name}, {elements}). `overlays`: whether buffers
-    of shared memory with disjoint lifetimes may use the same bytes.
+    `shared_block`: declares shared memory of {bytes} bytes; `shared_dynamic`: the declaration if launches give the
+    size. `shared_array`: declares a single buffer in shared memory ({type}, {name}, {elements}). `overlays`: whether
+    buffers of shared memory with disjoint lifetimes may use the same bytes.
 
     `functions`: definitions by name, which the printers use on demand. `names`: reserved identifiers. `prelude`:
     beginning of every source.
@@ -163,7 +163,7 @@ class Dialect:
         return Text(f"{digits}f", UNARY if digits.startswith("-") else PRIMARY)
 
     def integer(self, value: int, *, wide: bool = False) -> Text:
-        """An integer literal; of 64 bits if `wide` or if the value does not fit 32."""
+        """An integer literal; of 64 bits if `wide` or if the value does not fit 32 bits."""
         if value == -(2**63):
             return Text(f"(-9223372036854775807{self.wide_suffix} - 1)")
         suffix = self.wide_suffix if wide or not -(2**31) < value < 2**31 else ""
@@ -174,7 +174,9 @@ class Dialect:
         return _conversion(self.type_of(dtype), value)
 
     def as_unsigned(self, value: Text, *, wide: bool) -> Text:
-        """An integer as an unsigned one of 32 or 64 (`wide`) bits, whose sums and products wrap."""
+        """The text of an integer converted to an unsigned integer of 32 bits (`wide`: 64 bits). Sums and products of
+        unsigned integers wrap.
+        """
         return _conversion(self.unsigned_wide if wide else self.unsigned, value)
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
@@ -186,8 +188,8 @@ class Dialect:
         return operation(op, precedence, a, b)
 
     def chosen(self, condition: Text, then: Text, otherwise: Text) -> Text:
-        """The value `then` where a condition holds, else `otherwise`. One side may be invalid to read where it is not
-        chosen.
+        """The text of `then` if `condition` holds, else of `otherwise`. The side that is not chosen may contain indices
+        outside of an array.
         """
         head = f"{condition.within(CONDITIONAL + 1)} ? {then.within(CONDITIONAL)}"
         return Text(f"{head} : {otherwise.within(CONDITIONAL)}", CONDITIONAL)
@@ -195,12 +197,12 @@ class Dialect:
     # Declarations and loops
 
     def declared(self, dtype: DType, name: str, elements: int | None = None) -> str:
-        """The declaration of a thread's variable, or of its array of `elements`."""
+        """The declaration of a variable of one thread, or of an array of `elements` elements."""
         size = "" if elements is None else f"[{elements}]"
         return f"{self.type_of(dtype)} {name}{size};"
 
     def defined(self, dtype: DType, name: str, value: str) -> str:
-        """The declaration of a value that never changes."""
+        """The declaration of a constant `name` with the value `value`."""
         return f"const {self.type_of(dtype)} {name} = {value};"
 
     def counted(self, dtype: DType, name: str, end: str) -> str:
@@ -226,7 +228,9 @@ class Dialect:
         return f"*(const {self.type_of(DType.INT32)}*){self.address(storage, at)}"
 
     def shared_arrays(self, buffers: Iterable[tuple[Buffer, str]], alignment: int) -> list[str]:
-        """The declarations of buffers in shared memory, each with its name, that are arrays of their own."""
+        """The declarations of buffers in shared memory, an array for each. `buffers`: buffers and their names in the
+        text.
+        """
         return [
             self.shared_array.format(
                 alignment=alignment,
@@ -240,7 +244,7 @@ class Dialect:
     # Kernels and sources
 
     def coordinate(self, text: str, axis: str) -> str:
-        """A thread's or block's coordinate along an axis, by the template `text` (`thread` or `block`)."""
+        """The text of a coordinate along an axis. `text`: the template `self.thread` or `self.block`."""
         return text.format(axis=axis, number=_AXES.index(axis))
 
     def kernel_text(self, parts: KernelParts) -> str:

@@ -13,9 +13,10 @@ the destination.
 A shuffle, which reads registers of all threads along x, waits for these threads and for no others: the work before and
 after it is in loops over thread.x of its own, inside the loops over the other threads.
 
-The rewriting keeps the work after the last barrier of one iteration and the work before the first barrier of the next
-one between the same barriers, as on a GPU. It is not done for a loop that contains another loop with barriers, nor for
-two loops with barriers in sequence: these are treated as if a barrier separated their iterations.
+So the work after the last barrier of an iteration and the work before the first barrier of the next iteration stay
+between the same two barriers, as on a GPU. A loop that contains another loop with barriers is not rewritten: emulation
+runs the loop as if a barrier separated its iterations. Two successive loops with barriers run as if a barrier separated
+the loops.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ _ZERO, _ONE = Const(0), Const(1)
 def emulate(program: Program) -> Program:
     """Converts a program in kernel form with barriers (from `prepare`) into a program for `codegen.cpu.kernel.build`.
 
-    Threads run in the order of `barrier_intervals.mixed_order`; if the verifier cannot follow this order in the guards
-    of ragged tiles, in the order of `barrier_intervals.reversed_order`, which is affine.
+    Threads run in the order `barrier_intervals.mixed_order`. If the verifier cannot prove the result's indices legal in
+    this order (guards of ragged tiles), threads run in the order `barrier_intervals.reversed_order`, which is affine.
     """
     program = inline_intrinsics(program)
     result = _in_order(program, mixed_order)
@@ -141,9 +142,9 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body `node` without its allocations of the block's shared memory; these are collected in `allocated`. An
-        allocation of each thread's own memory is replaced by a phase (code that each thread runs by itself) that fills
-        this memory with poison (NaN or a pattern).
+        """The body `node` without its allocations; `allocated` collects the buffers. A buffer of each thread's own
+        memory gets, in place of its allocation, a phase (code that each thread runs by itself) that fills the buffer
+        with poison (NaN or a pattern).
         """
         match node:
             case For() if is_thread_loop(node):
@@ -164,8 +165,9 @@ class _Block:
                 return map_children(node, lambda child: self.hoist(child, around))
 
     def undefined(self, buffer: Buffer, axes: Sequence[str | None]) -> Stmt:
-        """A phase (code that each thread runs by itself) in which each thread fills its part of a buffer with poison
-        (NaN or a pattern). `axes`: for each dimension the thread axis over which it is distributed, or None.
+        """A phase (code that each thread runs by itself) in which each thread fills its part of `buffer` with poison
+        (NaN or a pattern). `axes`: for each dimension of the buffer the thread axis that the dimension is distributed
+        over, or None.
         """
         loops: list[For] = []
         threads: list[For] = []
@@ -268,13 +270,14 @@ class _Block:
         return any(self.exchanges(child) for child in children(node))
 
     def each(self, items: list[Stmt], places: Mapping[str, Expr]) -> Stmt:
-        """The parts of block-level statements that the thread with coordinates `places` executes."""
+        """The block-level statements `items`, as the thread with coordinates `places` executes them."""
         return seq(*(self.thread(item, places) for item in items))
 
     def lanes(self, items: list[Stmt], places: Mapping[str, Expr]) -> Stmt:
-        """The parts of block-level statements that all threads along x execute; `places`: their other coordinates.
+        """The block-level statements `items`, as all threads along x execute them; `places`: the coordinates along y
+        and z.
 
-        Between two shuffles each of these threads executes its parts, out of order.
+        Between two shuffles each of these threads executes its statements, out of order.
         """
         done: list[Stmt] = []
         alone: list[Stmt] = []
@@ -302,8 +305,8 @@ class _Block:
         return seq(*done)
 
     def split_waits(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
-        """Splits `items` into statements to run thread by thread, and waits for asynchronous copies that may instead
-        run once, after all threads. Without `last` no wait is moved.
+        """Splits `items` into the statements that each thread runs, and the waits for asynchronous copies that run
+        once, after all threads. If `last` is False, each thread runs all waits.
         """
         waits: list[Wait] = []
         kept: list[Stmt] = []
@@ -323,8 +326,8 @@ class _Block:
         return kept, waits
 
     def alone(self, node: Stmt) -> Stmt:
-        """A phase (code that each thread runs by itself) that is the only work between two barriers, emulated: its
-        loops over threads run in reverse order.
+        """Emulates a phase (code that each thread runs by itself) that is the only work between two barriers: the
+        phase's loops over threads run in reverse order.
         """
         assert isinstance(node, For)
         phase = phase_at(node)
@@ -346,7 +349,7 @@ class _Block:
         return nest(around, self.inside(substitute(phase.body, values), places))
 
     def thread(self, node: Stmt, places: Mapping[str, Expr]) -> Stmt:
-        """The part of a block-level statement that the thread with coordinates `places` executes."""
+        """The block-level statement `node`, as the thread with coordinates `places` executes it."""
         match node:
             case For() if is_thread_loop(node):
                 phase = phase_at(node)

@@ -33,12 +33,12 @@ _PRECEDENCE = {
 
 
 class ExpressionEmitter:
-    """Emits expressions, in the context that the emitter of statements sets.
+    """Emits expressions. The emitter of statements sets the fields, which describe the enclosing loops and the buffers.
 
-    `ranges`: ranges of the loops around, outermost first. `variables`: C identifiers of their variables, "0" for a loop
-    that runs at most once. `storages`: memory of the buffers. `used`: collects the names of called device functions.
-    `defined`: texts of functions that instructions define, by name. `divisions`: counts the emitted quotients and
-    remainders; the ones in `named` have a variable.
+    `ranges`: ranges of the enclosing loops, outermost first. `variables`: C identifiers of the loops' variables, "0"
+    for a loop that runs at most once. `storages`: memory of the buffers. `used`: collects the names of called device
+    functions. `defined`: texts of functions that instructions define, by name. `divisions`: how often each quotient or
+    remainder was emitted. `named`: the variables that contain quotients or remainders.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -201,7 +201,7 @@ class ExpressionEmitter:
         return self.dialect.element(self.storages[buffer.name], self.at(buffer, indices))
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-        """The offset of an element from the first element of the buffer, in elements of its storage."""
+        """The offset of an element from the first element of the buffer, in the unit of the storage's strides."""
         storage = self.storages[buffer.name]
         total = LinearForm({}, 0)
         for at, stride in zip(indices, storage.strides, strict=True):
@@ -226,7 +226,7 @@ class ExpressionEmitter:
 
 
 def _sum(form: LinearForm) -> Expr:
-    """A linear form as an expression, its terms in any order."""
+    """An expression for a linear form; the order of its terms is arbitrary."""
     result: Expr = Const(form.constant)
     for atom, coefficient in form.terms.items():
         result = Binary("+", result, Binary("*", atom, Const(coefficient)))

@@ -1,8 +1,9 @@
-"""Instructions for tensorization: the semantics that each declares, and its emission as C++.
+"""Instructions for `tensorize`: the declaration of each instruction's semantics, and the emission of the instruction as
+C++.
 
-An instruction of one thread is in a phase (code that each thread runs by itself) like any other statement. An
-instruction of a warp, or of a warpgroup of four warps, is in a loop over thread.y without a loop over thread.x around
-it: the threads along x execute it together.
+An instruction of one thread stands in a phase (code that each thread runs by itself) like any other statement. An
+instruction of a warp, or of a warpgroup of four warps, stands in a loop over thread.y, but in no loop over thread.x:
+the threads along x execute it together.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Emission = Callable[["KernelEmitter", Intrinsic], None]
 
 LANGUAGES = {"CUDA C++": "cuda", "OpenCL C": "opencl"}
-"""For each dialect in which a user may declare intrinsics, the name of its code in a declaration."""
+"""For each dialect in which a user may declare intrinsics, the dialect's key in the declaration's `code`."""
 
 DOT_DEPTH = 4
 
@@ -50,7 +51,7 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All instructions of this target by name: an argument of `schedule.replay`."""
+    """All built-in instructions of this target by name, as `schedule.replay` takes them."""
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
     declarations += [*shuffles.declarations(), *mma.declarations(), *wgmma.declarations()]
     return {d.name: d for d in declarations}
@@ -88,7 +89,9 @@ def lanes_of(declaration: IntrinsicDeclaration) -> int:
 
 
 def _emit_code(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits a user's statements in a block, in which a pointer with the name of each operand is declared."""
+    """Emits the code of an intrinsic that a user declared, in a block. For each operand the block declares a pointer
+    with the operand's name.
+    """
     values, declaration = kernel.values, use.declaration
     code, language = dict(declaration.code), LANGUAGES.get(values.dialect.name)
     if language not in code:

@@ -1,4 +1,4 @@
-"""Leaf statements (assignments and sums) of one thread."""
+"""Emits the statements of one thread that contain no other statements, such as assignments and sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Leaf = Assign | Reduce | Copy | Intrinsic
 
 SHORT = 12
-"""Largest number of characters of a quotient's or remainder's text that is repeated at every use; a longer one gets a
+"""Quotients and remainders whose text has at most this many characters are written out at every use. Longer ones get a
 variable.
 """
 

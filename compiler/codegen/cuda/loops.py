@@ -106,8 +106,8 @@ def _indexes_registers(loop: For) -> bool:
 
 
 def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
-    """The buffers that a statement itself reads or writes (not the statements nested in it); each with the variables
-    that occur in its indices.
+    """The buffers that a statement reads or writes, each with the variables in its indices. Statements nested in this
+    statement do not count.
     """
     match statement:
         case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
 """Type of the inputs of multiply-adds: float32 on ordinary lanes, the others on tensor cores."""
 WARPGROUPS = "wgmma.mma_async"
-"""PTX's name of the products of warpgroups, which stands in the text of each module that has such products."""
+"""PTX's name of the products of warpgroups. The text of each module that has these products contains the name."""
 _RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
 
 

@@ -30,7 +30,9 @@ stands for tf32.
 TF32 = DType.FLOAT32
 
 Order = Literal["rows", "columns"]
-"""Whether neighbours in shared memory are neighbours in a row of the factor ("rows") or in a column ("columns")."""
+"""Storage order of a factor in shared memory: adjacent elements are neighbours in a row of the factor ("rows") or in a
+column ("columns").
+"""
 
 
 def sum_type(factor: DType) -> DType:
@@ -67,7 +69,7 @@ def zero(total: DType) -> IntrinsicDeclaration:
 
 
 def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """Loads a fragment of A from shared memory: a [16, depth] = source [16, depth], in order "columns" source [depth,
+    """Loads a fragment of A, [16, depth], from shared memory. `source` is [16, depth], or in order "columns" [depth,
     16].
 
     `matrix`: `ldmatrix` loads the fragment; rows of `source` must then begin at multiples of 16 bytes, and order
@@ -79,8 +81,9 @@ def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> Intri
 
 
 def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """Loads a fragment of B from shared memory, like `load_a`: b [depth, 8] = source [depth, 8] or, in order "columns",
-    [8, depth]; by `ldmatrix` two fragments side by side, b [2, depth, 8] from source [depth, 16] or [16, depth].
+    """Loads a fragment of B, [depth, 8], from shared memory, like `load_a`. `source` is [depth, 8], or in order
+    "columns" [8, depth]. With `matrix` two fragments side by side are loaded: [2, depth, 8] from [depth, 16] or [16,
+    depth].
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS))

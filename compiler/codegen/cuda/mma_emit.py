@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 LANE = Var("lane'")
-"""Variable, in addresses, for a lane of the warp or of the warpgroup; no loop has this name."""
+"""Variable that stands in addresses for the number of the lane in a warp or warpgroup; no loop has this name."""
 FEW_REGISTERS = 8
 """Largest number of registers that are cleared with one line of code each; more registers are cleared in a loop."""
 ROW_BYTES = 16
@@ -87,7 +87,7 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
     per_row = ROW_BYTES * 8 // source.buffer.dtype.bits
     with _lanes(kernel) as lane:
         row, piece = matrix_row(lane, columns_first=transposed == is_a)
-        at = _moved(source, row, piece * per_row)
+        at = _indices(source, row, piece * per_row)
         form = kernel.values.offset(source.buffer, at)
         storage = kernel.values.storages[source.buffer.name]
         if storage.space != "shared" or storage.vector_elements(form, per_row) < per_row:
@@ -116,7 +116,7 @@ def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
             parts: list[str] = []
             for part in range(fragment.packed):
                 row, column = fragment.position(lane // 4, lane % 4, register, part)
-                at = _moved(source, column, row) if columns else _moved(source, row, column)
+                at = _indices(source, column, row) if columns else _indices(source, row, column)
                 text = kernel.values.element(source.buffer, at).text
                 parts.append(_bits(kernel, text, dtype, part))
             kernel.source.line(f"{_register(kernel, use, to, register)} = {' | '.join(parts)};")
@@ -144,7 +144,7 @@ def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
     with _lanes(kernel, fragment.lanes) as lane:
         for register in range(0, fragment.registers, 2):
             values = [_register(kernel, use, sums, register + i) for i in range(2)]
-            at = [_moved(target, *fragment.position(lane // 4, lane % 4, register + i)) for i in range(2)]
+            at = [_indices(target, *fragment.position(lane // 4, lane % 4, register + i)) for i in range(2)]
             form = kernel.values.offset(target.buffer, at[0])
             if kernel.values.storages[target.buffer.name].vector_elements(form, 2) == 2:
                 kernel.values.used.add("Vector")
@@ -176,7 +176,7 @@ class _lanes:
         del self.values.ranges[LANE.name]
 
 
-def _moved(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
+def _indices(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
     """The buffer indices of the element at (`row`, `column`) of the matrix in `region`, whose last two dimensions are
     the matrix.
     """

@@ -2,11 +2,12 @@
 (`wgmma`).
 
 In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix;
-earlier dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access it. The
-placement of its elements in the lanes' registers matters for emission only. It is defined here, after the figures of
-"Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate
-Instructions"); the figures agree if elements are counted in registers of 32 bits. The sums of a warpgroup are those of
-its four warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
+earlier dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access the buffer.
+The placement of its elements in the lanes' registers matters for emission only. This file defines the placement, after
+the figures of "Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix
+Multiply-Accumulate Instructions"); the figures agree if elements are counted in registers of 32 bits. The sums of a
+warpgroup are those of its four warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix
+Layouts" of wgmma).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ T = TypeVar("T", int, Expr)
 
 
 def depth_of(dtype: DType) -> int:
-    """The depth of one `mma` with operands of a type, 256 bits of a row: 8 for tf32 (held as float32), 16 for 16-bit
-    floats, 32 for int8.
+    """The depth of one `mma` with factors of type `dtype`, always 256 bits: 8 elements of tf32 (stored as float32), 16
+    of 16-bit floats, 32 of int8.
     """
     return 256 // dtype.bits
 
@@ -51,7 +52,9 @@ class Fragment:
 
     @staticmethod
     def of(buffer: Buffer) -> Fragment:
-        """The fragment that a buffer in a fragment scope holds. Raises LoweringError if no operation has this one."""
+        """The fragment that a buffer in a fragment scope holds. Raises LoweringError if no operation supports the
+        buffer's type and shape in this scope.
+        """
         rows, columns = buffer.shape[-2:] if len(buffer.shape) >= 2 else (0, 0)
         fragment = Fragment(scope=buffer.scope, dtype=buffer.dtype, rows=rows, columns=columns)
         wanted = shape_of(buffer.scope, buffer.dtype, columns)
@@ -107,7 +110,8 @@ class Fragment:
 def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
     """Rows and columns of the matrices in a fragment scope. Raises LoweringError if no `mma` has such fragments.
 
-    For a warpgroup's sums `columns` may be any multiple of 8.
+    `columns` matters for a warpgroup's sums only: they have the greatest multiple of 8 columns that is at most
+    `columns`, at least 8 and at most 256.
     """
     factors = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
     if scope == MATRIX_A and dtype in factors:
@@ -125,10 +129,10 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
     """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 rows each.
 
-    Returns (row, number of the 16-byte column): lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
-    register q. `columns_first` False: matrix 1 is below matrix 0, matrices 2 and 3 to the right of these (a fragment of
-    A in rows); True: matrix 1 is beside matrix 0, matrices 2 and 3 below these (two fragments of B, each a row of its
-    transpose).
+    Returns (row, column), where a column has 16 bytes. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
+    register q. If `columns_first` is False, matrices 0 and 2 are side by side above matrices 1 and 3 (a fragment of A
+    in order "rows"). If it is True, matrices 0 and 1 are side by side above matrices 2 and 3 (two fragments of B: 0 and
+    1 are the transpose of the first fragment, 2 and 3 of the second).
     """
     if columns_first:
         return lane % 8 + (lane // 16) * 8, (lane // 8) % 2

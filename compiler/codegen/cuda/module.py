@@ -210,10 +210,10 @@ class _Outline:
     def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> Parameter:
         """The kernel parameter for an array.
 
-        An array that is only read may go through a cache that is not coherent, if its pointer is declared restricted.
-        But such an array must not change while the kernel runs (PTX ISA, "ld.global.nc"), and an overlapping kernel
-        runs while the preceding kernel still writes, so its read-only pointers are not restricted. The restricted
-        pointers of `changed` arrays still tell the compiler that these overlap no other array.
+        Reads through a restricted pointer to a read-only array may use a cache that is not coherent, so the array must
+        not change while the kernel runs (PTX ISA, "ld.global.nc"). An overlapping kernel runs while the preceding
+        kernel still writes, so its pointers to read-only arrays are not restricted. Pointers to `changed` arrays are
+        always restricted: these arrays overlap no other array.
         """
         restricted = changed or not self.overlaps(shape)
         return Parameter(
@@ -312,7 +312,9 @@ class _Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """The text of a kernel, and the names of its launch arguments."""
+    """A kernel whose text is written: the function's name, launch shape, shared memory, and names of the launch
+    arguments.
+    """
 
     function: str
     shape: Shape

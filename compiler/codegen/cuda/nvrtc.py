@@ -60,7 +60,7 @@ class _Compilation:
         self._nvrtc.nvrtcDestroyProgram(self._program)
 
     def run(self, arch: str) -> None:
-        """Compiles for a real or virtual architecture."""
+        """Compiles for a real ("sm_90") or virtual ("compute_90") architecture."""
         nvrtc = self._nvrtc
         options = [option.encode() for option in (f"--gpu-architecture={arch}", *OPTIONS)]
         (status,) = nvrtc.nvrtcCompileProgram(self._program, len(options), options)
@@ -74,7 +74,9 @@ class _Compilation:
         raise CompileError(f"NVRTC {nvrtc_version()} refuses generated code for {arch}:\n{log}")
 
     def result(self, size: Any, get: Any) -> bytes:
-        """A result of a compilation, by the two functions of NVRTC that return its size and its bytes."""
+        """A result of the compilation, such as the cubin. `size`, `get`: NVRTC's functions that return the size and the
+        bytes of this result.
+        """
         data = b" " * self._checked(*size(self._program))
         self._checked(*get(self._program, data))
         return data

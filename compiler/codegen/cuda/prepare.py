@@ -31,10 +31,9 @@ from .wgmma_emit import has_products
 
 
 def sum_in_threads(program: Program) -> Program:
-    """The program with long sums inside one thread cut into blocks.
+    """The program in which long sums that one thread computes are summed in blocks (`sum_in_blocks`).
 
-    Sums of whole tiles (warp or warpgroup instructions) stay unchanged, because blocks would need twice their
-    registers.
+    Sums by instructions of a warp or warpgroup stay unchanged, because sums in blocks would need twice the registers.
     """
     return sum_in_blocks(program, within=is_thread_loop)
 
@@ -53,8 +52,8 @@ def prepare(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """A program in kernel form with its barriers, after all `CHECKS`; `dump(name, text)` receives the result of each
-    pass.
+    """Runs `PASSES`, which insert barriers, on a program in kernel form, then all `CHECKS`. `dump(name, text)` receives
+    the program's text after each pass.
 
     Raises LoweringError (RaceError for races) or VerifyError, which name the fault. Without `check`, only the form of
     the program is checked.
@@ -120,7 +119,9 @@ def shared_bytes(kernel: Kernel, target: GpuTarget) -> int:
 
 
 def check_copies(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for asynchronous copies other than from global to shared memory, which no hardware has."""
+    """Raises LoweringError for asynchronous copies that no hardware has: other than from global to shared memory, or
+    with a conversion of elements.
+    """
     for kernel in kernels(program):
         for node in walk(kernel.body):
             if isinstance(node, Copy) and node.asynchronous:

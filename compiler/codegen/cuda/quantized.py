@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def call_quantized(values: ExpressionEmitter, expr: Call) -> Text:
-    """The text of a call of a quantized function, an int8. Raises LoweringError for other functions, and for a zero
-    point or a limit that is not constant.
+    """The text of a call of a quantized function, with an int8 as result. Raises LoweringError for other functions, and
+    for a zero point or a limit that is not constant.
     """
     if (emit := _FUNCTIONS.get(expr.function)) is None:
         raise LoweringError(
@@ -32,8 +32,8 @@ def call_quantized(values: ExpressionEmitter, expr: Call) -> Text:
 
 
 class _Emitter:
-    """One call of a quantized function. A function of arithmetic returns the text of a float32, except for
-    `saturate`, whose text is an int8, and `less`, whose text is an int32.
+    """Emits one call of a quantized function. The method with the function's name returns the text of the result, an
+    int8; the other methods return texts of the result's parts.
     """
 
     def __init__(self, values: ExpressionEmitter, expr: Call) -> None:
@@ -41,29 +41,31 @@ class _Emitter:
         self.function, self.arguments = expr.function, expr.arguments
 
     def requantize(self) -> Text:
-        """requantize(sum, scale, zero point, low, high)"""
+        """The text of requantize(sum, scale, zero point, low, high)."""
         scaled = self.product(self.real(self.text(0)), self.text(1))
         return self.saturate(scaled, self.whole(2), self.whole(3), self.whole(4))
 
     def rescale(self) -> Text:
-        """rescale(value, zero point of the value, ratio, zero point of the result, low, high)"""
+        """The text of rescale(value, zero point of the value, ratio, zero point of the result, low, high)."""
         scaled = self.product(self.real(self.less(0, self.whole(1))), self.text(2))
         return self.saturate(scaled, self.whole(3), self.whole(4), self.whole(5))
 
     def quantize(self) -> Text:
-        """quantize(real value, scale, zero point)"""
+        """The text of quantize(real value, scale, zero point)."""
         quotient = self.dialect.operated("/", PRODUCT, self.text(0), self.text(1))
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def combine_add(self) -> Text:
-        """combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)"""
+        """The text of combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = call(self.dialect.fused, self.real(self.less(1, -shift)), self.text(3), self.text(4))
         total = call(self.dialect.fused, self.real(self.less(0, -shift)), self.text(2), inner)
         return self.saturate(total, -shift, self.whole(6), self.whole(7))
 
     def combine_multiply(self) -> Text:
-        """combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low, high)"""
+        """The text of combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
+        high).
+        """
         shift = UNSIGNED_OFFSET if self.whole(6) else 0
         product = self.product(self.less(0, self.whole(2)), self.less(1, self.whole(3)))
         scaled = self.product(self.real(product), self.text(4))
@@ -81,7 +83,7 @@ class _Emitter:
         return dialect.converted(DType.INT8, self.shifted(whole, zero_point))
 
     def less(self, position: int, zero_point: int) -> Text:
-        """The int8 argument with index `position`, less the constant `zero_point`, as int32."""
+        """The int8 argument with index `position` minus the constant `zero_point`, as int32."""
         return self.shifted(self.dialect.converted(DType.INT32, self.text(position)), -zero_point)
 
     def shifted(self, whole: Text, by: int) -> Text:

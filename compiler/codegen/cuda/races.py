@@ -1,10 +1,10 @@
 """check_races: proves that threads and blocks of kernels have no data race, or finds a race.
 
 The check is independent of the analysis that inserts barriers: a block's execution is followed (`asynchronous.spans`)
-and split at barriers, and for each span the elements touched by its threads are listed and compared. Iterations that
-use the same copies of buffers and have equal loop extents touch equal elements and are compared once. Of blocks that
-are equal in this sense only one is followed; that different blocks share no element is proven by affine forms, or by
-listing as well.
+and split at barriers, and for each span the elements touched by its threads are listed and compared. Iterations of a
+loop that touch the same elements, such as those that use the same copy of a double buffer, are compared once. Of blocks
+that touch the same elements of the buffers through which threads exchange data, only one is followed. That different
+blocks share no element of global memory is proven by affine forms of the indices, or by listed elements.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Largest number of kinds of blocks of a kernel whose execution is followed; blocks of a kind touch equal elements."""
+"""Largest number of kinds of blocks of a kernel whose execution is followed. All blocks of a kind touch the same
+elements of the buffers through which threads exchange data. Also the largest number of iterations of the host's loops.
+"""
 MOST_ITERATIONS = 1 << 22
-"""Largest number of iterations of the host's loops and the loops over blocks that are searched for blocks which touch
-different elements.
+"""Largest number of blocks of a kernel, over all iterations of the host's loops, that are searched for different kinds.
 """
 
 
@@ -158,7 +159,9 @@ def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
 
 
 def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -> bool:
-    """Whether threads of a block provably never touch the same element of a buffer, with or without barriers."""
+    """Whether different threads of a block provably never touch the same element of a buffer, even without barriers.
+    `uses`: the accesses to the buffer. `threads`: number of threads along each axis.
+    """
     axes = [axis for axis in THREAD_AXES if threads[axis] > 1]
     common = [loop.name for loop in kernel.around]
     for p, q in _pairs(uses):
@@ -203,8 +206,8 @@ def _widened(kernel: Kernel) -> Kernel:
 
 
 def _greatest(expr: Expr, outer: Ranges) -> Expr | None:
-    """An upper bound of an expression that holds for all values of the variables in `outer`. The bound is an expression
-    of the other variables; None if no bound is known.
+    """An upper bound of `expr` for all values of the variables in `outer`, as an expression of the remaining variables;
+    None if no bound is known.
     """
     if not free_vars(expr) & outer.keys():
         return expr

@@ -110,8 +110,9 @@ class Shadows:
         """Statements that emulate the issue of an asynchronous copy by the thread at `places`: the data goes to a
         shadow buffer, and the copy's destination becomes undefined and is stamped with the copy's group and thread.
 
-        A copy of a `whole` block is made element by element, because copies of whole rows cannot be verified for large
-        boxes (rectangular parts) that exceed the edges of arrays.
+        `whole`: the copy is issued once for the whole block. A padded copy of this kind is made element by element,
+        because the verifier cannot prove copies of rows legal for large boxes (rectangular parts) that exceed the edges
+        of arrays.
         """
         box = copy.destination
         shadow, stamp = self.shadows[box.buffer.name], self.stamps[box.buffer.name]

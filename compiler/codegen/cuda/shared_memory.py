@@ -74,7 +74,7 @@ class SharedPlan:
 
 
 def _shape(buffer: Buffer) -> str:
-    """A comment with the shape of a buffer; nothing for one of a single dimension."""
+    """A comment with the shape of a buffer, such as " // 4 x 32"; "" for a buffer of one dimension."""
     return f"  // {' x '.join(map(str, buffer.shape))}" if len(buffer.shape) > 1 else ""
 
 

@@ -1,8 +1,7 @@
 """Shuffles: the sum or maximum of a register of several neighbouring threads of a warp, without shared memory.
 
-A block's threads along x are these threads: `LANES` of them at most, so that all of them are in one warp. Threads of
-other rows of the warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle Functions": the mask names the threads
-that take part).
+All threads of a block along x take part: 2, 4, ... 32 (`LANES`), so that they are in one warp. Other threads of the
+warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle Functions": the mask names the threads that take part).
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ def declarations() -> list[IntrinsicDeclaration]:
 
 
 def emit_shuffle(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits a call of `warp_add` or `warp_max`. Raises LoweringError if a block has another number of threads along
-    x.
+    """Emits a call of `warp_add` or `warp_max`. Raises LoweringError unless blocks have as many threads along x as the
+    instruction combines.
     """
     (operand,) = use.operands
     function, _, lanes = use.declaration.name.rpartition("_")

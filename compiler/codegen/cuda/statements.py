@@ -2,7 +2,8 @@
 itself) the statements of each thread.
 
 At block level all threads run the same loops; barriers, commits and waits are at this level. A phase begins with a loop
-over threads; threads beyond its extent skip it, and along axes without a loop all threads but the first skip it.
+over threads. Threads beyond the loop's extent skip the phase; along a thread axis without a loop, all threads but the
+first skip the phase.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ from .wgmma_emit import has_products, only_products, overlapped, products, wait_
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The C variable that contains a thread's coordinate along an axis, by name of the axis."""
 LONG_NAME = 20
-"""Longest name of a loop over blocks, in characters, that the variable for the block's coordinate takes over; with
-longer names the variable is called "bx", "by" or "bz".
+"""The variable for a block's coordinate has the name of the loop over blocks if the name has at most this many
+characters; otherwise it is called "bx", "by" or "bz".
 """
 
 
@@ -113,7 +114,7 @@ class KernelEmitter:
                 self.source.lines[line] = f"{text[:indent]}{self.values.dialect.aligned} {text[indent:]}"
 
     def unroll(self) -> None:
-        """Marks the loop that comes next as one to unroll."""
+        """Emits the line that makes the compiler unroll the next loop."""
         if self.values.dialect.unroll:
             self.source.line(self.values.dialect.unroll)
 
@@ -125,7 +126,7 @@ class KernelEmitter:
     # Block level
 
     def blocks(self) -> list[str]:
-        """Emits the whole body; returns the lines that declare the block's coordinates, to be put before it."""
+        """Emits the whole body. Returns the lines that declare the block's coordinates; they belong before the body."""
         values, lines = self.values, []
         conditions: list[Text] = []
         grid: dict[str, int] = dict(zip(AXES, self.shape.grid, strict=True))

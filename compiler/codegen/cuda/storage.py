@@ -93,8 +93,8 @@ def in_shared_memory(buffer: Buffer, name: str) -> Storage:
 
 
 def in_registers(buffer: Buffer, name: str, distribution: tuple[str | None, ...] | None = None) -> Storage:
-    """The storage of one thread's part of a buffer. `distribution`: for each dimension the thread axis over which it is
-    distributed, or None (argument None: no dimension is).
+    """The storage of one thread's part of a buffer. `distribution`: for each dimension the thread axis that the
+    dimension is distributed over, or None; no dimension is distributed if the whole argument is None.
     """
     held = distribution if distribution is not None else (None,) * len(buffer.shape)
     shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=True)])

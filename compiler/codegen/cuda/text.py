@@ -56,7 +56,7 @@ _RESERVED = frozenset(_KEYWORDS.split())
 
 
 class Names:
-    """Unique C identifiers made from the IR's names; `taken`: names that are never used."""
+    """Unique C identifiers made from the IR's names. `taken`: reserved names, which `make` never returns."""
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._taken = set(_RESERVED | taken)
@@ -74,7 +74,7 @@ class Names:
         return name
 
     def copy(self) -> Names:
-        """A copy with the same names in use."""
+        """A copy; the names that are in use here are in use in the copy, too."""
         result = Names()
         result._taken = set(self._taken)
         return result
@@ -85,11 +85,13 @@ WIDTH = 118
 _BREAKS = re.compile(r"(?<=[,;]) (?! )|(?<= =) (?! )| (?=(?:[-+?:]|&&|\|\|) )")
 """Spaces at which a line may end: behind commas, semicolons and =, and before operators of sums and conditions."""
 _TYPE = re.compile(r"<\w+,$")
-"""Text in front of a space within the arguments of a type, `Vector<float, 4>`, where no line ends."""
+"""Text before a space inside the arguments of a type such as `Vector<float, 4>`. No line ends at this space."""
 
 
 def _rank(line: str, at: int) -> int:
-    """The order in which places of `_BREAKS` are preferred: = before commas, choices, conditions and sums."""
+    """Rank of a place of `_BREAKS` as the end of a line, the best rank first: 0 behind = and ;, 1 at commas and
+    choices, 2 in conditions, 3 in sums.
+    """
     if line[at - 1] in "=;":
         return 0
     following = line[at + 1]
@@ -97,9 +99,9 @@ def _rank(line: str, at: int) -> int:
 
 
 def wrapped(line: str) -> list[str]:
-    """A line of a C-like language as lines of at most `WIDTH` characters where it can be divided: outside of as many
-    brackets as possible, and there at the operator that binds least. Lines behind the first one are indented by two
-    steps more.
+    """Divides a line of a C-like language into lines of at most `WIDTH` characters, if possible. Lines end outside of
+    as many brackets as possible, and there at the place with the best `_rank`. Lines behind the first one are indented
+    by 8 more spaces.
     """
     if len(line) <= WIDTH or line.lstrip().startswith("#") or '"' in line:
         return [line]

@@ -18,15 +18,15 @@ from ...ir.types import DType
 from .machine import Precision
 
 PRODUCTS_A_STEP = 8
-"""Least number of products that a tensor core adds before truncating: the depth of an `mma` of tf32."""
+"""Number of products that a tensor core adds before it truncates the sum: at least 8, the depth of an `mma` of tf32."""
 MODEL_TOLERANCE = 1e-5
 """Largest error of a float32 model against ONNX Runtime's results, relative to the largest result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Unit roundoffs of a precision: `inputs`, of the conversion from float32 to the input type, and `sums`, of an
-    addition. `cut`: sums are rounded toward zero.
+    """Unit roundoffs of a precision. `inputs`: of the conversion from float32 to the input type. `sums`: of one
+    addition. `cut`: whether additions round toward zero (else to nearest).
     """
 
     inputs: float
@@ -48,15 +48,17 @@ OUTPUTS: Mapping[DType, float] = {
     DType.BFLOAT16: 2.0**-8,
     DType.INT32: 0.0,
 }
-"""Unit roundoff of a stored result by type; below the type's normal numbers the error is absolute instead."""
+"""Unit roundoff of a stored result by type, relative to the result. For results below the type's normal numbers the
+error is absolute instead.
+"""
 
 
 def worst_case(precision: Precision, depth: int) -> float:
     """The factor f in |computed - exact| <= f * sum |x| |w|, for any sum of `depth` products of rounded inputs in any
     order.
 
-    f = n u / (1 - n u) (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, Lemma 3.1 and section
-    4.2).
+    f = n u / (1 - n u), where n is `depth` and u the unit roundoff of sums (Higham, "Accuracy and Stability of
+    Numerical Algorithms", 2nd edition, Lemma 3.1 and section 4.2).
     """
     error = depth * ACCURACIES[precision].sums
     return error / (1 - error)
@@ -67,10 +69,11 @@ def tolerance(
 ) -> float:
     """Bound on max |computed - exact| / max |exact| for a product of matrices of independent random numbers.
 
-    `rounded`: the exact result is computed from rounded inputs. Roundings to nearest add up like a random walk, sqrt(n)
-    u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019,
-    Theorem 2.4; its constant, 4, means less than one failure in a thousand sums); roundings toward zero all have one
-    sign and add up to n u / 2 for the n steps of a tensor core. Each product has the roundings of two inputs.
+    `rounded`: the exact result is computed from rounded inputs; else each product also has the roundings of two inputs.
+    Roundings to nearest add up like a random walk, to 4 sqrt(n) u for n products with unit roundoff u (Higham and Mary,
+    "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, Theorem 2.4; the constant
+    4 means less than one failure in a thousand sums). Roundings toward zero all have one sign and add up to n u / 2 for
+    the n steps of a tensor core.
     """
     accuracy = ACCURACIES[precision]
     total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]
@@ -87,10 +90,11 @@ def winograd_amplification(
     """Ratio of the rounding errors of Winograd's products to the rounding errors of the direct sums.
 
     `outputs`, `weights` and `inputs` are A^T, G and B^T of one dimension; the convolution has two. For independent
-    random taps and inputs of one variance, output i has the variance of r products, and product j contributes the
-    variance A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up likewise. The ratio of errors is the square
-    root of the ratio of variances for each dimension, so for two dimensions it is the ratio of variances itself,
-    returned for the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1, 1/2, -2: 10.4.
+    random taps and inputs of one variance, output i has the variance of r products (one for each tap), and Winograd's
+    product j contributes the variance A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up likewise. The
+    ratio of errors is the square root of the ratio of variances for each dimension, so for two dimensions it is the
+    ratio of variances itself, returned for the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1,
+    1/2, -2: 10.4.
     """
     taps = len(weights[0])
 
@@ -107,8 +111,7 @@ def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
     inputs. `amplification`: the result of `winograd_amplification`.
 
     A result has depth + 4 * points + 1 roundings: those of the sum over `depth` channels, one of the transformed
-    weight, and `points` for each of two dimensions, both in the transform before the products and in the one after
-    them.
+    weight, and `points` for each of two dimensions in each of two transforms (before and after the products).
     """
     unit = ACCURACIES["float32"].sums
     return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

@@ -210,9 +210,9 @@ def _swizzled_factors(
 def _swizzled_factor(
     name: str, dtype: DType, size: int, data: str, k: Var, *, along_depth: bool
 ) -> tuple[Expr, list[tuple[Var, int]], Load]:
-    """For a wgmma factor in swizzled rows: the element's index among its `size` rows (of A) or columns (of B), the
-    loops over this index (named after `data`), and the load of the element at depth `k`. `along_depth`: swizzled rows
-    run along the depth.
+    """Returns for a wgmma factor in swizzled rows: the element's index among its `size` rows (of A) or columns (of B),
+    the loops over this index (named after `data`), and the load of the element at depth `k`. `along_depth`: swizzled
+    rows run along the depth.
     """
     if along_depth:
         i = Var(data)

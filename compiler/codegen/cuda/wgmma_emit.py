@@ -91,7 +91,7 @@ def has_products(body: Stmt) -> bool:
 
 
 def only_products(body: Stmt) -> list[Intrinsic]:
-    """The products in a statement, if it contains products only; else empty."""
+    """The products in a statement that does no other work (assignments, copies, other instructions); else []."""
     work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
     uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
     return uses if len(uses) == len(work) else []
@@ -99,8 +99,8 @@ def only_products(body: Stmt) -> list[Intrinsic]:
 
 @contextmanager
 def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
-    """A `with` context around the text of a phase (code that each thread runs by itself): if the phase contains only
-    products, they form one group.
+    """A `with` context in which the text of a phase (code that each thread runs by itself) is emitted. If the phase
+    contains only products, they form one group.
     """
     uses = only_products(body)
     if not uses:
@@ -121,7 +121,9 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """A context for a loop whose products are waited for one iteration later; outside it no product is in flight."""
+    """A `with` context in which a loop is emitted whose products are waited for one iteration later. Behind the loop a
+    wait for all products is emitted.
+    """
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)
     kernel.overlapping = True
@@ -138,7 +140,7 @@ def wait_products(kernel: KernelEmitter, pending: int) -> None:
 
 
 def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits wgmma.mma_async: the sums' registers change in place, at the latest when the group is waited for."""
+    """Emits wgmma.mma_async. The registers of the sums change between this instruction and the wait for its group."""
     name = use.declaration.name
     kernel.values.used.add("matrix_descriptor")
     kernel.values.defined[name] = definition(use.declaration)

@@ -38,7 +38,9 @@ __device__ __forceinline__ bfloat16 to_bfloat16(float x) {
 
 
 def _once(name: str, text: str) -> str:
-    """A definition that a file may have several times: a network's kernels are one file, module after module."""
+    """A definition inside an include guard. A network's kernels are written to one file, module after module, and
+    several modules may contain the same definition.
+    """
     return f"#ifndef vdla_{name}\n#define vdla_{name}\n{text}#endif\n"
 
 

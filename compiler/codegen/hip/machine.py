@@ -17,7 +17,7 @@ LIMITS = Limits(threads=1024, local_bytes=64 * KIB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HipTarget(OpenClTarget):
-    """An AMD GPU: the kernels of OpenCL, which have only local memory and barriers, in HIP C++."""
+    """An AMD GPU. Its kernels are those for OpenCL (only local memory and barriers), written in HIP C++."""
 
     thread_words: ClassVar[str] = "threads a block"
     memory_words: ClassVar[str] = "shared memory"

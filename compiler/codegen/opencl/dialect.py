@@ -1,7 +1,7 @@
 """OpenCL C as a dialect of GPU kernels (The OpenCL C Specification, version 1.2).
 
-Functions of the language have at least the accuracy of its table 7.4. Division and square root are correctly rounded on
-devices that support it, if `runtime.opencl_device` requests it.
+Functions of the language have at least the accuracy of the specification's table 7.4. Division and square root are
+correctly rounded on devices that support it, if `runtime.opencl_device` requests it.
 """
 
 from __future__ import annotations
@@ -99,4 +99,4 @@ OPENCL = Dialect(
     names=frozenset({*_KEYWORDS.split(), *FUNCTIONS}),
     prelude="#pragma OPENCL FP_CONTRACT OFF\n",
 )
-"""The dialect OpenCL C, without floats of 16 bits, whose arithmetic is an extension."""
+"""The dialect OpenCL C. It has no 16-bit floats, because their arithmetic is an extension of OpenCL C."""

@@ -14,8 +14,9 @@ from .work_groups import LEAST_THREADS, Limits, WorkGroupTarget, parse_limits, s
 
 NAME = "opencl"
 LEAST = Limits(threads=LEAST_THREADS, local_bytes=32 * KIB)
-"""Default limits, which every useful device has: 32 KiB is the least of the full profile (OpenCL 1.2 specification,
-table 4.3, CL_DEVICE_LOCAL_MEM_SIZE); GPUs of all vendors allow 256 work-items, and templates schedule for these."""
+"""Default limits. 32 KiB is the least local memory of the full profile (OpenCL 1.2 specification, table 4.3,
+CL_DEVICE_LOCAL_MEM_SIZE). GPUs of all vendors allow 256 work-items, the number that templates schedule for.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,8 @@ class OpenClTarget(WorkGroupTarget):
         return self.work_items
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """The reason why a device does not run this target's code (`WorkGroupTarget.refusal`), also if it has fewer
-        work-items than every kernel needs.
+        """The reason why a device does not run this target's code; None if it does (`WorkGroupTarget.refusal`). The
+        device must also have at least `LEAST.threads` work-items in a work-group.
         """
         if threads < LEAST.threads:
             return f"{name} has {threads} work-items a group, and kernels need {LEAST.threads}; take another device"

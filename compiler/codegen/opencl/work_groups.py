@@ -44,7 +44,9 @@ class WorkGroupTarget(GpuTarget):
 
     @property
     def float32_lanes(self) -> int:
-        """One multiply-add for each thread of a warp, as an estimate: such a device does not report its lanes."""
+        """Float32 multiply-adds of one multiprocessor per clock cycle, estimated as one for each thread of a warp:
+        OpenCL and WGSL do not report the number.
+        """
         return WARP
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:

@@ -7,8 +7,8 @@ WGSL has no pointer arithmetic, so kernels index arrays that are declared outsid
   atomic operations, so that threads may write to other bytes of the word at the same time.
 - int64 is two words in device memory, of which kernels compute with the low one: values beyond 32 bits wrap.
 
-An array begins at a word of its binding that the device says (`{name}_at_`, a constant of the pipeline): bindings begin
-at multiples of up to 256 bytes only, arrays of networks at multiples of 64.
+An array may begin inside its binding, at the word `{name}_at_` (a constant of the pipeline): bindings begin at
+multiples of up to 256 bytes only, arrays of networks at multiples of 64.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ _PLAIN = re.compile(r"[\w .*+/%-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WgslDialect(Dialect):
-    """The words of WGSL; see `Dialect` for the functions."""
+    """The dialect WGSL. `Dialect` describes the functions."""
 
     # Expressions
 
     def integer(self, value: int, *, wide: bool = False) -> Text:
-        """An integer literal of 32 bits. The limits of int64 become those of int32; LoweringError for other values."""
+        """An integer literal of 32 bits. The least and greatest int64 become the least and greatest int32. Raises
+        LoweringError for other values of more than 32 bits.
+        """
         if abs(value) >= 2**63 - 1:
             value = 2**31 - 1 if value > 0 else -(2**31)
         if not -(2**31) <= value < 2**31:
@@ -68,7 +70,9 @@ class WgslDialect(Dialect):
         return value
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
-        """The text `a op b`. Without parentheses comparisons take no comparisons, && takes no ||, and || no &&."""
+        """The text `a op b`, with the parentheses that WGSL requires around comparisons inside comparisons, || inside
+        &&, and && inside ||.
+        """
         if precedence in (RELATION, EQUALITY):
             return Text(f"{a.within(SUM)} {op} {b.within(SUM)}", precedence)
         if _ZERO in (a.text, b.text) and op in ("+", "-"):
@@ -92,8 +96,8 @@ class WgslDialect(Dialect):
         return self.operated(op, precedence, a, b)
 
     def chosen(self, condition: Text, then: Text, otherwise: Text) -> Text:
-        """The value `then` where a condition holds, else `otherwise`. Both are read; indices outside an array read any
-        element.
+        """The text of `then` if `condition` holds, else of `otherwise`. WGSL evaluates both sides; an index outside of
+        an array reads some element of the array.
         """
         # A comparison in parentheses cannot be taken for the beginning of a list of types.
         return Text(f"select({otherwise.text}, {then.text}, {condition.within(UNARY)})")
@@ -101,7 +105,7 @@ class WgslDialect(Dialect):
     # Declarations and loops
 
     def declared(self, dtype: DType, name: str, elements: int | None = None) -> str:
-        """The declaration of a thread's variable, or of its array of `elements`."""
+        """The declaration of a variable of one thread, or of an array of `elements` elements."""
         if elements is None:
             return f"var {name}: {self.type_of(dtype)};"
         if dtype in (DType.INT8, DType.UINT8):
@@ -109,7 +113,7 @@ class WgslDialect(Dialect):
         return f"var {name}: array<{self.type_of(dtype)}, {elements}>;"
 
     def defined(self, dtype: DType, name: str, value: str) -> str:
-        """The declaration of a value that never changes."""
+        """The declaration of a constant `name` with the value `value`."""
         return f"let {name}: {self.type_of(dtype)} = {value};"
 
     def counted(self, dtype: DType, name: str, end: str) -> str:
@@ -148,7 +152,7 @@ class WgslDialect(Dialect):
         return f"{{ {value_first} atomicAnd(&{place}, other_bytes({at})); atomicOr(&{place}, byte); }}"
 
     def word(self, storage: Storage, at: str) -> str:
-        """The word of 32 bits with the element with index `at` of a buffer of 8-bit elements."""
+        """The 32-bit word that contains the element with index `at` of a buffer of 8-bit elements."""
         place = f"{storage.name}[{_at(storage, at, storage.buffer.dtype)}]"
         return f"atomicLoad(&{place})" if _atomic(storage) else place
 
@@ -166,7 +170,9 @@ class WgslDialect(Dialect):
     # Kernels and sources
 
     def kernel_text(self, parts: KernelParts) -> str:
-        """The text of a kernel. Its arrays and numbers are bindings of group 0, in this order."""
+        """The text of a kernel. In group 0 the kernel's arrays have the first bindings, and the kernel's numbers the
+        next ones.
+        """
         lines = [
             f"@group(0) @binding({n}) var<storage, read_write> {array.name}: array<{self._held(array)}>;"
             for n, array in enumerate(parts.arrays)
@@ -187,7 +193,7 @@ class WgslDialect(Dialect):
         return frozenset({*(array.name for array in parts.arrays), *parts.numbers, *shared})
 
     def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> list[str]:
-        """The definitions of the functions that the texts, or these definitions, mention."""
+        """The definitions of the functions that `texts` mention, and of the functions that these definitions call."""
         wanted: set[str] = set()
         unread = list(texts)
         while unread:
@@ -210,7 +216,7 @@ class WgslDialect(Dialect):
 
 
 def _packed(storage: Storage) -> bool:
-    """Whether the elements of a buffer are four to a word."""
+    """Whether the elements of a buffer are stored four to a 32-bit word."""
     dtype = storage.buffer.dtype
     return dtype in _BYTES and not (dtype is DType.BOOL and storage.space == "register")
 
@@ -220,19 +226,23 @@ def _atomic(storage: Storage) -> bool:
 
 
 def _long(storage: Storage) -> bool:
-    """Whether the elements of a buffer are pairs of words."""
+    """Whether each element of a buffer is stored in two words (int64 in device memory)."""
     return storage.buffer.dtype is DType.INT64 and storage.space == "global"
 
 
 def _inside(storage: Storage, at: str) -> str:
-    """The index `at`; 0 in place of a number outside the buffer, which compilers refuse also where it is not read."""
+    """The index `at`, or "0" if `at` is a number outside of the buffer: compilers refuse the number even where the
+    element is not read.
+    """
     if re.fullmatch(r"-?\d+", at) and not 0 <= int(at) < storage.elements:
         return "0"
     return at
 
 
 def _at(storage: Storage, at: str, dtype: DType) -> str:
-    """The index in the array of a buffer, of the element with index `at` or of the word that contains the element."""
+    """The index, in the array that stores a buffer, of the element with index `at`, or of the word that contains the
+    element.
+    """
     plain = at if _PLAIN.fullmatch(at) else f"({at})"
     if _packed(storage):
         plain = (
@@ -249,7 +259,9 @@ def _at(storage: Storage, at: str, dtype: DType) -> str:
 
 
 def _first(name: str) -> str:
-    """The constant that is the first word of an array in its binding. No name of a program ends like this."""
+    """The name of the constant that gives the word of its binding at which array `name` begins. No name of a program
+    ends with "_at_".
+    """
     return f"{name}_at_"
 
 

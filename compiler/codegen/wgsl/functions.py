@@ -1,9 +1,10 @@
-"""Functions of WGSL texts, by name. A source contains the ones that its kernels mention.
+"""Functions of WGSL texts, by name. A source contains the functions that its kernels mention.
 
-WGSL has no erf, and allows its functions errors that networks would show: 2**-11 for sin and cos, and for acos that of
-a quotient and a square root; Mesa's asin is 4,000 units in the last place from the truth. So kernels compute these
-functions themselves, with the polynomials of Cephes (S. Moshier, https://www.netlib.org/cephes, single precision); erf
-is Eigen's quotient of polynomials. WGSL may take NaN for a number in comparisons, so NaN is recognized by its bits.
+WGSL has no erf, and allows errors of functions that are visible in networks' results: 2**-11 for sin and cos, for acos
+the error of a quotient and a square root. Mesa's asin is wrong by 4,000 units in the last place. So kernels compute
+these functions themselves, with the polynomials of Cephes (S. Moshier, https://www.netlib.org/cephes, single
+precision); erf is Eigen's quotient of polynomials. WGSL may take NaN for a number in comparisons, so NaN is recognized
+by its bits.
 """
 
 from __future__ import annotations
@@ -223,7 +224,9 @@ MATH = {
     "round_even": "round",
     "truncate": "trunc",
 }
-"""Names of the IR's scalar functions: WGSL's own where these are accurate, else names of `FUNCTIONS`."""
+"""For each scalar function of the IR the function that kernels call: WGSL's own where that is accurate, else one of
+`FUNCTIONS`.
+"""
 FUNCTIONS = {
     "is_nan": _IS_NAN,
     "float_of_bits": _FLOAT_OF_BITS,
@@ -255,4 +258,4 @@ FUNCTIONS = {
     "area_cosine": _ACOSH,
     "area_tangent": _ATANH,
 }
-"""Definitions of functions by name. `arc_sine` includes `arc_sine_upward`, which is its value for arguments from 0."""
+"""Definitions of functions by name. `arc_sine` includes `arc_sine_upward`, the arc sine of arguments from 0 on."""
