@@ -95,7 +95,8 @@ def _leave(code: int, processes: Mapping[int, int]) -> None:
     """Kills the processes that this process started, runs the functions registered with atexit, and ends the process
     with exit code `code`.
 
-    It does not wait for threads that still compute, because Python would unload libraries that they use.
+    Threads that still compute are neither waited for nor disturbed: a normal exit of Python would unload libraries that
+    these threads use.
     """
     end(processes)
     atexit._run_exitfuncs()
