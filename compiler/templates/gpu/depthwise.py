@@ -104,10 +104,10 @@ def _inputs(window: Window, own: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
 
 
 def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, scheduled; `window`: the window it was
-    built with.
+    """Schedules a program of `te.ops.blocked_convolution.blocked_depthwise` with blocks of one channel; `window`: the
+    window of the convolution.
 
-    W is packed ahead into tiles (`schedule.pack`), if the window is small enough for registers.
+    W is packed ahead into tiles (`schedule.pack`). Windows too large for registers are scheduled by `generic`.
     """
     if prod(window.kernel) > MOST_TAPS:
         return generic.schedule(target, program)

@@ -195,9 +195,9 @@ def blocks_in_groups(
     """Orders a grid of tiles in groups of `group` tiles, one below the other, that run at the same time. `i`, `j`:
     loops over the rows and the columns of tiles.
 
-    Blocks that run at the same time share fetched data in the second-level cache; they share more the nearer the shape
-    of the area that their tiles cover is to a square. Blocks start in the order of their numbers, x fastest. Returns
-    the axes of blocks for the loops over tiles (empty if tiles are not grouped), and the innermost of these loops.
+    Blocks that run at the same time share fetched data in the second-level cache; they share most if their tiles cover
+    a square of the result. Blocks start in the order of their numbers, x fastest. Returns (loop, axis of blocks) for
+    each loop over tiles (empty if tiles are not grouped), and the innermost of these loops.
     """
     beyond = extent_of(s, j) > GRID_LIMITS["y"] or extent_of(s, i) // group > GRID_LIMITS["z"]
     if grid or group == 1 or extent_of(s, i) % group or beyond:

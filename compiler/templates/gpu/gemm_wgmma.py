@@ -191,8 +191,8 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
-    """Sizes and types of a program's product after factors have been rearranged with rows along the depth where
-    warpgroups require it (`lay_along_depth`), and whether bulk copies can fetch its factors.
+    """(sizes and types of a program's product, whether bulk copies can fetch the factors). Factors that warpgroups read
+    only with rows along the depth have this order in the result (`lay_along_depth`); `program` is unchanged.
     """
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
@@ -201,8 +201,8 @@ def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, 
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
-    """Splits loop `j` over a warpgroup's `columns` by the length of B's swizzled rows, if these are across the depth.
-    Returns the names of the resulting loops.
+    """Splits loop `j` over a warpgroup's `columns` by the length of B's swizzled rows, if these rows run along the
+    columns instead of the depth. Returns the names of the resulting loops.
     """
     row = row_elements(columns)
     return [j] if b.along_depth or row in (None, columns) else list(s.split(j, row))

@@ -30,8 +30,8 @@ class Kernel:
     knobs (None: default knobs). `name`: name of this kind of schedule, part of the kernel's cache key.
 
     `tuned`: the template of the node's workload, or a function that returns it for a program (None: no template with
-    knobs). `flat`: arrays are flattened to one dimension first; arrays that the program allocates only if
-    `intermediates`. `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise
+    knobs). `flat`: parameters are flattened to one dimension first; with `intermediates`, also the arrays that the
+    program allocates. `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise
     convolution.
     """
 

@@ -24,7 +24,9 @@ from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, 
 VECTOR = 4
 """Float32 elements of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 BYTE_BITS = 8
-"""Bits of elements that are gathered in runs: a copy of one byte takes as long as a copy of 16."""
+"""Width of elements of which a thread gathers several adjacent ones with one copy, if it can: a copy of one byte takes
+as long as a copy of 16 bytes.
+"""
 REDUCING_THREADS = 256
 """Threads of a block in the kernel that adds up partial sums; they share no data."""
 
@@ -279,8 +281,8 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
 
 
 def _run(s: Schedule, stage: str, loop: str, width: int) -> int:
-    """The number of elements, at most `width`, that a copy of single elements may take at once: in each such number of
-    iterations of the innermost loop, `loop`, they are adjacent in the source.
+    """The largest number n of elements (`width`, or `width` halved repeatedly) that one copy may replace n copies of
+    single elements by: in every n iterations of the innermost loop `loop`, the elements are adjacent in the source.
     """
     while width > 1:
         if extent_of(s, loop) % width == 0:
