@@ -34,7 +34,9 @@ each further line grows by `SILENCE`.
 
 @dataclass(slots=True)
 class Talk:
-    """Amount of output on standard error: `quiet`: errors only; `verbose`: each step, and all reasons."""
+    """Amount of output on standard error. `quiet` (-q): only errors; `verbose` (-v): each step, and details that are
+    otherwise only counted.
+    """
 
     quiet: bool = False
     verbose: bool = False
@@ -43,7 +45,7 @@ class Talk:
 
 
 talk = Talk()
-"""How much the running command prints on standard error, set by its options -q and -v."""
+"""The amount of output of the command that runs in this process; the options -q and -v set the fields."""
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -18,8 +18,8 @@ from ...schedule import Schedule
 from ...schedule.legality import written
 
 THREADS = 256
-"""Threads of a block whose threads share no data: eight warps, so that a multiprocessor holds eight blocks (CUDA C++
-Programming Guide, "Technical Specifications per Compute Capability": 2048 threads, 1024 from sm_86 to sm_89).
+"""Threads of a block whose threads share no data. A multiprocessor holds 2048 threads, which are 8 such blocks, or 1536
+threads on desktop cards (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 """
 ONE = Const(1)
 
@@ -139,7 +139,7 @@ def bind_nest(
     `loops`: (name, iterations), outermost first; all iterations must be independent. Adjacent threads run adjacent
     iterations of the innermost loop. A thread runs `items` iterations, which are `threads` iterations apart, if the
     total number of iterations is a multiple of `threads` * `items`; otherwise one iteration. `inner`: loops inside of
-    `loops`, all of whose iterations each thread runs.
+    `loops`; for each of its iterations of `loops`, a thread runs all iterations of these inner loops.
     """
     for name, _ in loops:
         s.parallel(name)

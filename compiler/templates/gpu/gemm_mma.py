@@ -228,8 +228,9 @@ def bind_grid(
     rows: str,
     columns: str,
 ) -> None:
-    """Binds the loops over tiles to blocks (`blocks`: the axes if tiles are grouped, else empty), and the loops `rows`
-    and `columns` over parts of a tile to threads along z and y.
+    """Binds the loops over tiles to blocks, and the loops `rows` and `columns` over the warps of a tile to threads of
+    axes z and y. `blocks`: the pairs that `blocks_in_groups` returns; if empty, `bind_blocks` binds `grid`: (loops
+    around the tiles, loop over rows of tiles, loop over columns of tiles).
     """
     if blocks:
         bind_all(s, *blocks)
@@ -266,9 +267,11 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums into whole fragments for every warp, and tiles the copy of `sums` back to memory likewise.
+    """Arranges the buffer `sums` in whole fragments of every warp, and splits the loops of the copy of `sums` to memory
+    in the same way.
 
-    The buffer becomes [..., warps, warps, tiles, tiles, 16, 8]. Returns the loop around one fragment's copy.
+    The buffer becomes [..., warps along rows, warps along columns, fragments along rows, fragments along columns, 16,
+    8]; the last four dimensions belong to a warp. Returns the loop around one fragment's copy.
     """
     s.expand_copy(sums)
     rank = len(allocated(s, sums).shape)

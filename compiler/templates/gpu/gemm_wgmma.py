@@ -58,8 +58,8 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
     """Whether warpgroups should compute the program's product.
 
     The target must have warpgroup products for the factors' types, copies must be able to fetch whole lines of both
-    factors, and there must be more rows, and no fewer columns, than in an `mma`. For types whose rows must be along the
-    depth, the method must also be faster than `gemm_mma`, including any transposition.
+    factors, and the product must have more rows than an `mma` and at least as many columns. For types whose rows must
+    be along the depth, the method must also be faster than `gemm_mma`, including the time of transpositions.
     """
     if not target.has("wgmma"):
         return False
@@ -261,9 +261,11 @@ def _pack_cores(s: Schedule, buffer: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums among warpgroups, and tiles the copy of `sums` back to memory likewise.
+    """Divides the buffer `sums` among the warpgroups, and splits the loops of the copy of `sums` to memory in the same
+    way.
 
-    The buffer becomes [..., groups, groups, tiles, 64, columns]. Returns the loop around the copy of a tile.
+    The buffer becomes [..., warpgroups along rows, warpgroups along columns, tiles of a warpgroup, 64, columns]; a tile
+    has 64 rows. Returns the loop around the copy of a tile.
     """
     s.expand_copy(sums)
     rank = len(shape_of(s, sums))

@@ -67,7 +67,9 @@ types that are missing here use `GENERIC`.
 """
 
 ChooseKnobs = Callable[[Node], Any]
-"""Function from a node to knobs of its template, such as knobs found by a tuner; None: the template's defaults."""
+"""A function from a node to knobs of the node's template, such as knobs found by a tuner, or to None for the template's
+default knobs.
+"""
 
 
 def lower_cuda_node(

@@ -106,11 +106,11 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
 def whole_tiles(
     s: Schedule, rows: int, columns: int, depth: int, splits: int, tag: str = ""
 ) -> tuple[str, str, str, str, list[str]]:
-    """Pads a sum to whole tiles; if `splits` > 1, cuts its depth into as many parts, whose sums a separate kernel adds
-    up.
+    """Pads the sum "gemm" to whole tiles. If `splits` > 1, cuts the depth of the sum into `splits` parts, whose sums a
+    separate kernel adds up. `tag`: suffix of the names of the sum's stages.
 
-    Returns the name of the statement that computes tiles, its loops over rows, columns and depth, and the loops around
-    them.
+    Returns the names of the statement that computes tiles, of this statement's loops over rows, columns and depth, and
+    of the loops around these loops.
     """
     statement = f"gemm{tag}"
     i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))
@@ -167,12 +167,15 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
 
 
 Phase = tuple[Sequence[str], Sequence[str]]
-"""(loops over threads, loops inside): names of the two thread loops of a nest, and of the loops inside them."""
+"""(loops over threads, loops inside): names of the two loops of a nest that become threads along y and x, and of the
+loops inside these two.
+"""
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves statement "post" into the loops over threads, after the sums in registers that "post" reads. `i0`, `j0`:
-    loops over tiles; `tag`: suffix of the stages' names. Returns the loops over threads and inside them.
+    """Moves the statement "post" into the loops over tiles, after the sums that it reads, puts these sums in registers,
+    and splits the loops around "post" for the threads. `i0`, `j0`: loops over tiles; `tag`: suffix of the stages'
+    names. Returns the loops around "post".
     """
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
