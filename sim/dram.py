@@ -111,7 +111,7 @@ def state(controller: Controller, masters: int) -> tuple[Array, Array, Array, Ar
 
 @timing_code
 def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
-    """The next index behind `grant`, in a circle of `count`, that is in the set `requests`; `grant` if no other is."""
+    """The next index after `grant`, in a circle of `count`, that is in the set `requests`; `grant` if there is none."""
     others = requests & ~(1 << grant)
     if others == 0:
         return grant

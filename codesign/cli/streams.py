@@ -24,8 +24,8 @@ class OutputLostError(Exception):
 
 
 class _Results(io.FileIO):
-    """Standard output as a stream. After the first failure it ignores all output, because Python tries to write again
-    when the process ends.
+    """Standard output as a stream. After the first failure the stream ignores all output, because Python tries to write
+    again when the process ends.
     """
 
     lost = False

@@ -31,7 +31,8 @@ Compile = Callable[[bytes], Run]
 
 @dataclass(kw_only=True, eq=False)
 class TracedGraph:
-    """A graph of torch.compile (`graph`, a torch.fx.GraphModule); a call of the graph compiles it by `compile`.
+    """A graph of torch.compile (`graph`, a torch.fx.GraphModule). A call compiles the graph by `compile`, unless one of
+    the `programs` fits the arguments.
 
     `programs`: the compiled programs by `_key` of their calls, oldest first. `refused`: whether a compilation failed;
     PyTorch then runs every call.

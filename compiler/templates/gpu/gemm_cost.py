@@ -60,7 +60,7 @@ STALL_CYCLES = 4
 meanwhile. Fitted.
 """
 SINGLE_WARP_SLOWDOWN = 0.34
-"""Relative slowdown of a warp that is alone on its scheduler: no other warp issues while it waits for registers.
+"""Relative slowdown of a warp that is alone on its scheduler: while the warp waits for registers, no other warp issues.
 Fitted.
 """
 UNOVERLAPPED_SHARE = 0.5
@@ -308,7 +308,7 @@ THREAD_TILES = (
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
 """Candidate numbers of threads along (rows, columns), for default tiles."""
 EQUAL_CYCLES = 100
-"""Difference in cycles that is below the model's accuracy: estimates are rounded to multiples of it."""
+"""Difference in cycles that is below the model's accuracy; `cheapest` rounds estimates to multiples of this number."""
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)

@@ -1,8 +1,8 @@
 """Matrix products on tensor cores: each warp of a block multiplies fragments of tiles that all warps of the block fetch
 together.
 
-A block computes one tile of the result. Slices of its factors pass through shared memory, with several copies in flight
-at a time; warps in two dimensions (thread.z, thread.y) load fragments of them and accumulate sums in registers. The
+A block computes one tile of the result. Slices of the factors pass through shared memory, with several copies in flight
+at a time; warps in two dimensions (thread.z, thread.y) load fragments of slices and accumulate sums in registers. The
 sums pass back through shared memory, so that the following operators are computed and written by rows. If there are few
 tiles with deep sums, several blocks share the depth of a tile, and a second kernel adds up their partial sums.
 """

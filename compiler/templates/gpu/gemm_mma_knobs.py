@@ -29,8 +29,9 @@ CACHE_BYTES_A_CYCLE = 22
 (`benchmarks/gpu_cost.py` measures the errors).
 """
 HOPPER_SHARE = 0.38
-"""Share of a Hopper card's peak (reached by wgmma) that `mma.sync` reaches, fitted to these kernels. (With operands in
-registers only it is 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)
+"""Share of a Hopper card's peak (reached by wgmma) that `mma.sync` reaches, fitted to these kernels. (With all operands
+in registers `mma.sync` reaches 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through
+Microbenchmarking", 2024.)
 """
 LATENCY = 1350
 """Cycles from the first copy of a block to its first product, and about as many after its last product. Fitted."""

@@ -94,9 +94,9 @@ def schedule(
     with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
-    multiples of 16 bytes are legal, but copied element by element (`applies` excludes them). `constants`: parameters
-    whose arrays are packed ahead (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors do not need it. Raises
-    LegalityError for other programs or architectures, or if the knobs are inconsistent.
+    multiples of 16 bytes are legal, but copied element by element (`applies` excludes such factors). `constants`:
+    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies of 16-bit factors do not
+    need. Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):

@@ -74,7 +74,7 @@ class Knobs:
     A warpgroup multiplies 64 rows by all of its columns at once. `stages`: slices in shared memory at a time (1: no
     slice is fetched ahead). `group`: rows of tiles that are computed together, if `group` divides their number.
     `splits`: blocks that share the depth of a tile. With `bulk` one thread starts a hardware copy of a slice, and
-    products of a slice are in flight while threads wait for the next one; otherwise all threads copy.
+    products of a slice are in flight while threads wait for the next slice; otherwise all threads copy.
     """
 
     rows: Number

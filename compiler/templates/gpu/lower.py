@@ -116,10 +116,8 @@ def lower_cuda_node(
 
 
 def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-    """A node lowered by each method (template) for which it has a workload; the result of `lower_cuda_node` comes
-    first. Empty if `lower_cuda_node` returns None.
-
-    All methods are equally accurate, so that a tuner may choose among them.
+    """A node lowered by each method (template) that can compute the node as accurately as `lower_cuda_node`, whose
+    result comes first. A tuner may choose among these methods. Empty if `lower_cuda_node` returns None.
     """
     if isinstance(node.operator, Convolution):
         return lower_convolution_methods(target, graph, node, node.operator)

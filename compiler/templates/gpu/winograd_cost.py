@@ -83,7 +83,7 @@ def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
 
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
-    """Estimated seconds of both transforms, each a kernel of its own; the time of one additional launch is included."""
+    """Estimated seconds of both transforms, which are separate kernels, with the time of one additional launch."""
     n, problem = m + WINOGRAD_TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
