@@ -12,8 +12,9 @@ S_WRITE, S_WORD, S_WORDS, S_EARLIEST, S_GAP = range(5)
 and, for writes, the cycles between its words.
 """
 T_ACCEPTED, T_FIRST, T_END = range(3)
-"""Columns of a burst's cycles: in which its address is accepted, in which the first word of a read arrives (-1 for
-writes), and in which the last word of a read or the response to a write arrives (-1 if the run stops before).
+"""Columns of an array of cycles, a row for each burst. T_ACCEPTED: the address is accepted. T_FIRST: the first word of
+a read arrives (-1 for writes). T_END: the last word of a read, or the response to a write, arrives. -1: the run stopped
+before the event.
 """
 
 

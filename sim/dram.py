@@ -384,8 +384,8 @@ def _clock_fifo(port, enters, leaves):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_address(port, valid, address, last, accepted, ends):  # type: ignore[no-untyped-def]
-    """The next state of an address channel. Its register takes the next burst (`address`, `last`) if the register is
-    empty, or if a bank has `accepted` the word that `ends` the present burst.
+    """The next state of an address channel. The register of the channel takes the next burst, if there is one
+    (`valid`), when the register is empty, or when the last word of its burst is requested (`accepted` and `ends`).
     """
     if accepted:
         port[A_BEAT] = 0 if ends else port[A_BEAT] + 1

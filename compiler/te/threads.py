@@ -247,10 +247,12 @@ def fold(
     at a time or, with shuffles, over the threads of a warp and over the warps.
 
     `value` gives, for an element, statements to run first and the value to reduce. `unroll`: whether the loop over a
-    thread's elements is unrolled. `most`: number of elements of a row, if it may be less than the threads' `size`. The
-    names of the statements are `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and
-    `name`.n.kept, where n is the number of threads of a row that still have partial results. With shuffles they are
-    `name`, `name`.init and `name`.tail, `name`.warp (`all_lanes`), `name`.warp.kept, and `name`.warps(.init).
+    thread's elements is unrolled. `most`: number of elements of a row, if this number may be less than `threads.size`.
+
+    Names of statements: `name`, `name`.init, `name`.kept (and `name`.tail) for the threads' elements; then, for each
+    step of the tree, `name`.n.init, `name`.n, `name`.n.kept, where n threads of a row still have partial results. With
+    shuffles: `name`, `name`.init, `name`.tail for the elements; `name`.warp (`all_lanes`), `name`.warp.kept for
+    a warp; `name`.warps, `name`.warps.init for the warps of a row.
     """
     if threads.shuffles:
         return _shuffled_fold(threads, block, name, op, value, unroll=unroll, most=most)

@@ -141,8 +141,8 @@ AXES = (
     Axis(name="threads", values=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)),
 )
 MOST_INPUTS = 160
-"""Largest number of elements of the input in a thread's registers: a thread has at most 255, and needs some for sums
-and addresses.
+"""Largest number of elements of the input in a thread's registers. A thread has at most 255 registers, some of which it
+needs for sums and addresses.
 """
 
 

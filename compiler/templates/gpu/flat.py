@@ -139,7 +139,7 @@ def bind_nest(
     `loops`: (name, iterations), outermost first; all iterations must be independent. Adjacent threads run adjacent
     iterations of the innermost loop. A thread runs `items` iterations, which are `threads` iterations apart, if the
     total number of iterations is a multiple of `threads` * `items`; otherwise one iteration. `inner`: loops inside of
-    `loops`; for each of its iterations of `loops`, a thread runs all iterations of these inner loops.
+    `loops` that are not divided among threads.
     """
     for name, _ in loops:
         s.parallel(name)

@@ -46,8 +46,8 @@ MOST_SUMS = 128
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
-"""Cycles between the last product of a slice and the first product of the next slice. Tensor cores are idle meanwhile,
-unless another block uses them or products of the previous slice are still in flight. An assumption.
+"""Cycles between the last product of a slice and the first product of the next slice. In these cycles tensor cores are
+idle, unless they execute products of another block or of a slice before that are still in flight. An assumption.
 """
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""

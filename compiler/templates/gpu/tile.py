@@ -284,8 +284,8 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
 
 
 def _run(s: Schedule, stage: str, loop: str, width: int) -> int:
-    """The largest number n of elements (`width`, or `width` halved repeatedly) that one copy may replace n copies of
-    single elements by: in every n iterations of the innermost loop `loop`, the elements are adjacent in the source.
+    """Number n of elements for which one copy of n adjacent elements may replace n copies of single elements, in n
+    iterations of the innermost loop `loop`: the greatest of `width`, `width` / 2, `width` / 4 ... 1 that is legal.
     """
     while width > 1:
         if extent_of(s, loop) % width == 0:

@@ -23,7 +23,7 @@ from .tile import Tile
 from .traffic import BLOCK_CYCLES, moving_seconds
 
 THREADS = 128
-"""Threads of a block of a transform: each has two tiles in its registers."""
+"""Threads of a block of a transform; each thread holds two tiles in registers."""
 LOAD_INSTRUCTIONS = 5
 """Instructions for an element of the input: conditions, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 60
