@@ -18,15 +18,17 @@ REFRESH_NS = 64e6 / 8192
 """Nanoseconds between two refresh commands: 8,192 of them in 64 ms, for all parts here (JEDEC)."""
 
 Limit = tuple[int, float]
-"""The longer of a number of DRAM clocks and a number of nanoseconds."""
+"""A least time as (DRAM clocks, nanoseconds), of which the longer holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A generation of DRAM. `phases`: DRAM clocks in a clock of the controller. `transfers`: data transfers in a DRAM
-    clock. `burst`: transfers of one READ or WRITE, counted in columns. `latencies`: (least DRAM clock period in
-    nanoseconds, CAS latency, CAS write latency) in DRAM clocks, slowest first. `read_delay`: controller clocks that the
-    PHY adds to a read; `write_lead`: controller clocks by which data of a write are earlier than its CAS write latency.
+    """A generation of DRAM.
+
+    `phases`: DRAM clocks in a controller clock. `transfers`: data transfers in a DRAM clock. `burst`: columns that one
+    READ or WRITE transfers. `latencies`: rows (least DRAM clock period in nanoseconds, CAS latency, CAS write latency),
+    slowest clock first, latencies in DRAM clocks. `read_delay`: controller clocks that the PHY adds to a read.
+    `write_lead`: controller clocks by which the data of a write come before the CAS write latency has passed.
     """
 
     phases: int
@@ -38,7 +40,9 @@ class Kind:
 
 
 def _rates(rows: Mapping[float, tuple[int, int]]) -> tuple[tuple[float, int, int], ...]:
-    """Latencies by data rate in megatransfers per second, two transfers a clock."""
+    """`Kind.latencies` from {megatransfers per second: (CAS latency, CAS write latency)}, for two transfers in a DRAM
+    clock: a rate of 800 is a clock period of 2.5 ns.
+    """
     return tuple((2e3 / rate, cas, write) for rate, (cas, write) in rows.items())
 
 
@@ -90,7 +94,7 @@ class Times:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A DRAM chip: its generation, its banks, rows a bank and columns a row (powers of two), its data lines `width`,
-    and its times by speed grade (megatransfers per second; "" if there is one).
+    and its times by speed grade (megatransfers per second; "" for the times of a chip without grades).
     """
 
     kind: str
@@ -182,18 +186,19 @@ PARTS: Mapping[str, Part] = MappingProxyType(
 """Parts by name."""
 
 _UNLIMITED = -1
-"""Stands for a time without a limit in `Controller`."""
+"""Value of a time in `Controller` that the part does not limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """Numbers of a DRAM controller. Times are in its clocks; -1: the part has no such limit.
+    """Sizes and times of a DRAM controller. Times are in controller clocks; -1: the part has no such limit.
 
-    `phases`: DRAM clocks in a controller clock. `column_bits`: address bits, in bus words, within a row of a bank.
-    `queue`: requests that a bank holds besides the one in work. `read_time`, `write_time`: longest time before waiting
-    requests of the other direction are served. `read_latency`, `write_latency`: from a column command to its data at
-    the crossbar. `turnaround`: from the decision to the first write after reads. `t_wtp`: from a write command to a
-    precharge. `zqcs_period`: clocks between two calibrations. `read_fifo`, `write_fifo`: bus words of the AXI bridge.
+    `phases`: DRAM clocks in a controller clock. `column_bits`: a row of a bank has 2 ** `column_bits` bus words.
+    `queue`: requests that wait at a bank at most, besides the request that the bank executes. `read_time`,
+    `write_time`: longest time of reads, or writes, while requests of the other direction wait. `read_latency`,
+    `write_latency`: from a column command to its data at the crossbar. `turnaround`: from the end of reads to the first
+    write. `t_wtp`: from a write command to a precharge. `zqcs_period`: clocks between two calibrations. `read_fifo`,
+    `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
     """
 
     banks: int
@@ -237,19 +242,18 @@ def part_of(name: str) -> Part:
 
 
 def word_bytes(kind: str, width: int) -> int:
-    """Bytes of a bus word: what `width` data lines of a generation of DRAM transfer in a clock of the controller."""
+    """Bytes of a bus word: all that `width` data lines of the generation `kind` transfer in one controller clock."""
     return width * KINDS[kind].phases * KINDS[kind].transfers // 8
 
 
 def controller(
     name: str, *, clock_mhz: float, width: int | None = None, grade: str | None = None
 ) -> Controller:
-    """The controller of chips of the part `name`, which share commands and together have `width` data lines (by default
-    those of one chip), at `clock_mhz` of the controller.
+    """The controller for chips of the part `name`, which all receive the same commands.
 
-    `grade`: speed grade, by default the fastest one. Raises ConfigError for a part or grade that does not exist, for a
-    `width` that is no power of two times that of a chip, and for a clock that is too fast for the part, or too slow for
-    its refresh.
+    `clock_mhz`: the controller's clock. `width`: data lines of all chips together (default: of one chip). `grade`:
+    speed grade (default: the fastest). Raises ConfigError for a part or grade that does not exist, if `width` is not
+    that of 1, 2, 4, 8 ... chips, and for a clock that is too fast for the part, or too slow for its refresh.
     """
     part = part_of(name)
     kind, lines = KINDS[part.kind], part.width if width is None else width
@@ -271,7 +275,9 @@ def controller(
     cas, write = found[0]
 
     def clocks(ns: float, count: int = 0, *, phase: bool = True) -> int:
-        """The longer of `count` DRAM clocks and `ns`; a command may be up to a clock minus one phase late (`phase`)."""
+        """Controller clocks that last at least `count` DRAM clocks and `ns` nanoseconds. With `phase`, `ns` counts from
+        the last phase of a controller clock, in which a command may be sent.
+        """
         late = clock * (1 - 1 / kind.phases) if phase else 0.0
         return max(ceil(count / kind.phases), ceil((ns + late) / clock))
 

@@ -12,8 +12,9 @@ S_WRITE, S_WORD, S_WORDS, S_EARLIEST, S_GAP = range(5)
 and, for writes, the cycles between its words.
 """
 T_ACCEPTED, T_FIRST, T_END = range(3)
-"""Columns of a request's cycles: its address is accepted, its first word arrives (-1 for writes), its last word arrives
-or its response. -1 if the burst has not ended when the run stops.
+"""Columns of an array of cycles, a row for each burst. T_ACCEPTED: the address is accepted. T_FIRST: the first word of
+a read arrives (-1 for writes). T_END: the last word of a read, or the response to a write, arrives. -1: the run stopped
+before the event.
 """
 
 
@@ -21,9 +22,9 @@ or its response. -1 if the burst has not ended when the run stops.
 class Streams:
     """Requests of masters that share a DRAM.
 
-    `requests` int64 (masters, n, 5): a row for each burst in the order of issue. `stalls` int64 (masters,): of 8
-    cycles, the average number in which the master takes neither data nor responses (pseudo-random). `reads`, `writes`:
-    most bursts of a master in flight.
+    `requests` int64 (masters, n, 5): n bursts of each master in the order of issue, with the columns S_WRITE to S_GAP.
+    `stalls` int64 (masters,): in this many of 8 cycles on average (pseudo-random), the master takes neither data nor
+    responses. `reads`, `writes`: most read bursts, and most write bursts, of a master in flight.
     """
 
     requests: NDArray[np.int64]

@@ -8,8 +8,8 @@ A cycle has two halves. `outputs` computes from the state alone which requests a
 the outputs of the AXI channels. `clock` takes the masters' inputs of the cycle and computes the next state.
 `quiet_until` tells which cycles can be left out while no master asks for anything.
 
-Sets of banks are bits of an integer, and limits on times are the first cycle in which they hold no longer: only banks
-with work cost time.
+A set of banks is stored as the bits of an integer. A limit on a time is stored as the first cycle in which the limit no
+longer holds, so that no counter must be decremented in each cycle: only banks with work cost simulation time.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ def parameters(controller: Controller) -> Array:
 
 
 def _first_ready(time: int) -> int:
-    """The first cycle after reset in which a timer of `time` cycles lets a command pass; 0 without a limit.
+    """The first cycle after reset in which a timer of `time` cycles lets a command pass; 0 if `time` is negative.
 
-    The controller's timers count down from 0 at reset, and wrap.
+    A timer is 0 at reset, and its first decrement wraps to its largest value. It therefore takes as many cycles as it
+    has values: 8 for a timer of 6 cycles, which has 3 bits.
     """
     return 0 if time < 0 else 1 << (max(time, 2) - 1).bit_length()
 
@@ -110,7 +111,7 @@ def state(controller: Controller, masters: int) -> tuple[Array, Array, Array, Ar
 
 @timing_code
 def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
-    """The next index behind `grant`, in a circle of `count`, that is in the set `requests`; `grant` if no other is."""
+    """The next index after `grant`, in a circle of `count`, that is in the set `requests`; `grant` if there is none."""
     others = requests & ~(1 << grant)
     if others == 0:
         return grant
@@ -123,7 +124,7 @@ def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _locked_elsewhere(G, B, master, bank):  # type: ignore[no-untyped-def]
-    """Whether another bank than `bank` still works on requests of the master."""
+    """Whether a bank other than `bank` still has requests of `master` to execute."""
     others, other = G[G_BUSY] & ~(1 << bank), 0
     while others >> other:
         if others >> other & 1 and B[other, B_GRANT] == master:
@@ -156,7 +157,9 @@ def quiet_until(G, M):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-def]
-    """The request of a bridge in this cycle, whether a bank accepts the request, and the outputs of the channels."""
+    """Sets in `master`, the bridge's row of M: the bridge's request in this cycle, whether a bank accepts the request,
+    and the outputs of the AXI channels. `number`: index of the master.
+    """
     write = master[M_GRANT] == 0
     port = M_WRITE if write else M_READ
     master[M_VALID] = master[M_ACCEPTED] = master[M_ENDS] = 0
@@ -224,8 +227,10 @@ def outputs(P, G, B, L, M, F):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _choose(P, G, B):  # type: ignore[no-untyped-def]
-    """The banks whose row command and whose column command are accepted, -1 for none; moves the grants of both
-    choosers. A part of one phase has one chooser for both, the column chooser.
+    """(bank whose row command is accepted in this cycle, bank whose column command is accepted); -1 for none.
+
+    Also moves the grants of the row chooser and the column chooser. If a controller clock is one DRAM clock, the column
+    chooser alone chooses among commands of both kinds.
     """
     cycle, count = G[G_CYCLE], len(B)
     rows = G[G_ASK_ROWS]
@@ -320,7 +325,9 @@ def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_bank(P, G, bank, queue, accepted):  # type: ignore[no-untyped-def]
-    """The next state of a bank, except for the request that the bank takes. `accepted`: its command is accepted."""
+    """The next state of a bank, without requests that enter the bank's queue in this cycle. `accepted`: whether the
+    bank's command of this cycle is accepted.
+    """
     cycle, state, command = G[G_CYCLE], bank[B_STATE], bank[B_COMMAND]
     if state == REGULAR:
         if G[G_STOPS]:
@@ -364,7 +371,9 @@ def _clock_bank(P, G, bank, queue, accepted):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_fifo(port, enters, leaves):  # type: ignore[no-untyped-def]
-    """A clock of a FIFO with an output register: a word `enters`, the output `leaves`."""
+    """The next state of a FIFO with an output register. `enters`: whether a word enters the FIFO; `leaves`: whether the
+    reader takes the word in the output register, if there is one.
+    """
     moves = port[A_INNER] > 0 and (not port[A_OUT] or leaves)
     port[A_INNER] += enters - moves
     if moves:
@@ -375,8 +384,8 @@ def _clock_fifo(port, enters, leaves):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_address(port, valid, address, last, accepted, ends):  # type: ignore[no-untyped-def]
-    """A clock of an address channel: its register takes the next burst if the register is empty, or if the last word of
-    the present burst is accepted.
+    """The next state of an address channel. The register of the channel takes the next burst, if there is one
+    (`valid`), when the register is empty, or when the last word of its burst is requested (`accepted` and `ends`).
     """
     if accepted:
         port[A_BEAT] = 0 if ends else port[A_BEAT] + 1
@@ -388,8 +397,8 @@ def _clock_address(port, valid, address, last, accepted, ends):  # type: ignore[
 
 @timing_code
 def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: ignore[no-untyped-def]
-    """The next state of a bridge. `given`: the master's inputs; `read_data`, `write_data`: the controller's column
-    command of this cycle is a read or write of this master.
+    """The next state of a bridge. `given`: the master's inputs; `read_data`, `write_data`: whether the controller's
+    column command of this cycle is a read, or a write, of this master.
     """
     read, write = master[M_READ : M_READ + A_SIZE], master[M_WRITE : M_WRITE + A_SIZE]
     writes = master[M_GRANT] == 0

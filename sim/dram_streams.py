@@ -1,4 +1,6 @@
-"""Streams of AXI bursts on the DRAM alone: the cycles in which addresses are accepted and bursts begin and end."""
+"""Runs streams of AXI bursts on the model of the DRAM, without an accelerator: for each burst, the cycles in which its
+address is accepted and in which its data begin and end.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,16 @@ NEVER = 1 << 40
 
 @timing_code
 def accepts(cycle, master, stall):  # type: ignore[no-untyped-def]
-    """Whether a master takes data and responses in a cycle: pseudo-random, `stall` of 8 cycles not."""
+    """Whether a master takes data and responses in a cycle: pseudo-random, false in `stall` of 8 cycles on average."""
     mixed = (np.uint64(cycle) * np.uint64(2654435761) + np.uint64(master) * np.uint64(40503)) >> np.uint64(9)
     return np.int64(mixed & np.uint64(7)) >= stall
 
 
 @timing_code
 def _give(d, given, requests, kinds, most_reads, most_writes, cycle, ready):  # type: ignore[no-untyped-def]
-    """Sets the inputs `given` of a master in a cycle from its state `d`."""
+    """Sets `given`, the AXI signals that a master drives in a cycle, from the master's state `d` and its `requests`.
+    `kinds`: indices in `requests` of the reads (row 0) and of the writes (row 1). `ready`: whether the master accepts.
+    """
     given[:] = 0
     place = d[D_NEXT]
     if cycle >= 0 and place < len(requests) and cycle >= requests[place, S_EARLIEST]:
@@ -79,8 +83,9 @@ def _give(d, given, requests, kinds, most_reads, most_writes, cycle, ready):  # 
 
 @timing_code
 def _take(d, given, made, requests, kinds, times, cycle):  # type: ignore[no-untyped-def]
-    """The next state `d` of a master whose inputs were `given` and whose bridge `made` its outputs, and the cycles of
-    its bursts. Returns the number of bursts that end.
+    """Advances the state `d` of a master by a cycle, and notes the cycle in `times` for each burst that is accepted,
+    begins or ends. `given`: the signals that the master drove; `made`: the signals that the master's bridge drove;
+    `kinds`: as in `_give`. Returns the number of bursts that end in the cycle.
     """
     ended = 0
     if d[D_PAUSE] > 0:
@@ -120,8 +125,8 @@ def _take(d, given, made, requests, kinds, times, cycle):  # type: ignore[no-unt
 
 @timing_code
 def _next_request(D, requests, cycle):  # type: ignore[no-untyped-def]
-    """The next cycle in which a master may give an input: this one, or the earliest cycle of a later request if no
-    master has bursts in flight.
+    """The next cycle in which a master may drive a signal: `cycle` itself if a master has bursts in flight, else the
+    earliest cycle in which a master may issue its next request.
     """
     first = cycle + NEVER
     for m in range(len(D)):

@@ -38,8 +38,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of comparing `streams`: the cycles that the RTL ran, the streams that differ, and the lines of LiteDRAM's
-    checker of timings.
+    """Result of comparing model and RTL: the number of `streams`, the `cycles` of all streams together, the first
+    difference of each stream that differs, and the lines that LiteDRAM's checker of timings printed for broken rules.
     """
 
     streams: int
@@ -51,8 +51,9 @@ class Comparison:
 def random_streams(controller: Controller, words: int, masters: int, bursts: int, seed: int) -> Streams:
     """Streams of `bursts` bursts of each master in a memory of `words` bus words.
 
-    Drawn for each master: the share of writes (none, all or some), lengths, an order of addresses (linear, strided,
-    random, near each other, two linear ones), cycles without requests, pauses between words of writes, stalls.
+    Drawn for each master: the share of writes (none, all or some), lengths of bursts, an order of addresses (linear,
+    strided, random in the memory, random within three rows of every bank, or two linear sequences mixed), cycles
+    without requests, pauses between words of writes, stalls.
     """
     rng = np.random.default_rng(seed)
     requests = np.zeros((masters, bursts, 5), np.int64)
@@ -101,8 +102,8 @@ def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Strea
 
 
 def compare(design: Design, streams: Sequence[Streams], model: Controller | None = None) -> Comparison:
-    """Runs streams on LiteDRAM's RTL and on the model, by default with the controller's numbers of the design. Raises
-    UserError for a missing tool.
+    """Runs streams on LiteDRAM's RTL for `design`, and on the simulator's model of the controller `model` (default: the
+    controller of `design`); compares the cycles of all bursts. Raises UserError for a missing tool.
     """
     numbers = controller_of(design) if model is None else model
     found, violations = run_on_litedram(design, streams)

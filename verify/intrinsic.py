@@ -37,15 +37,17 @@ from vdla.util.errors import UserError
 
 DRAWS = 20
 TOLERANCE = 1e-5
-"""Largest difference of float results, relative to the largest value: code may add in another order."""
+"""Largest difference of float results, relative to the largest value: LLVM code may sum in another order than the
+semantics.
+"""
 
 
 def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
     """Runs the LLVM code of a declaration on random operands, twice in succession, and its semantics in the
     interpreter. Does nothing for a declaration without LLVM code.
 
-    Raises UserError if LLVM rejects the code, and for the first operands on which the results of both differ; integers
-    must be equal. Code with an instruction that this processor lacks can end the process.
+    Raises UserError if LLVM rejects the code, and for the first operands on which code and semantics give different
+    results; integers must be equal. Code with an instruction that this processor lacks can end the process.
     """
     if LANGUAGE not in dict(declaration.code):
         return

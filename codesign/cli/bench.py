@@ -56,10 +56,10 @@ def bench(
     ] = 15,
     json: JsonOption = False,
 ) -> None:
-    """Measures kernels and networks on this processor against ONNX Runtime, interleaved in this process.
+    """Measures kernels and networks on this processor against ONNX Runtime; both sides run in turn in this process.
 
-    In every row, ratio is our speed over the peer's: the peer's time / ours, the median over the rounds. Above 1 ours
-    is faster, for layers and networks alike.
+    In every row, ratio is our speed over the peer's: the peer's time / ours, the median over the rounds. A ratio above
+    1 means that ours is faster, for layers and networks alike.
     """
     from vdla.benchmarks.harness.peer import peer_version
     from vdla.benchmarks.harness.suite import choose, measured, other_suite, paper_suite

@@ -105,15 +105,15 @@ def run_command(arguments: Sequence[str]) -> int:
 
 @functools.cache
 def _command() -> Any:
-    """The click command of `vdla` with all subcommands and their options. With many subcommands, typer takes longer to
-    collect the options than a subcommand takes to run.
+    """The click command of `vdla` with all subcommands and their options. The command is cached, because typer can take
+    longer to collect the options of all subcommands than one subcommand takes to run.
     """
     return typer.main.get_command(app)
 
 
 def _refuse_usage(error: Exception) -> int:
-    """Raises Stopped for arguments that cannot be parsed. Returns 2 if there were no arguments at all, since the help
-    has then been printed already.
+    """Raises Stopped with the message of `error`, which the parser of the arguments raised. If there were no arguments
+    at all, typer has printed the help already: then returns the exit code 2.
     """
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
     if not message:

@@ -1,4 +1,4 @@
-"""Options of every command: -q, -v, --import, and old names of options; and --version before a command."""
+"""Options that every command has (-q, -v, --import), old names of options, and --version, which needs no command."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from vdla.util.errors import UserError
 
 def import_module_of_user(name: str) -> None:
     """Imports the module `name` (dotted, from the current folder or installed) or the Python file `name` (ends with
-    .py), and checks each custom instruction that the module has. Processes that this one starts find the module, too.
+    .py), and checks each custom instruction that the module has. Worker processes can import the module, too.
 
-    Raises UserError if there is no such module, if its code raises an exception, and for an instruction whose parts
-    disagree.
+    Raises UserError if there is no such module, and if its code raises an exception; ConfigError for an instruction
+    whose RTL, simulator code or other part computes another result than its semantics.
     """
     path = Path(name)
     folder, module = (path.parent, path.stem) if path.suffix == ".py" else (Path(), name)

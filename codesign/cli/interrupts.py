@@ -28,9 +28,9 @@ _AGAIN_SECONDS = 0.02
 class Interrupts:
     """A context for the main thread, in which the first signal of `ENDINGS` raises KeyboardInterrupt.
 
-    A second signal, `PATIENCE` or more after the first, ends the process at once. Signals that the process has ignored
-    from its start, or that have a handler already, are left alone. After the block the signals are ignored, so that
-    nothing interrupts the process's end; if `last` is False, their handlers are restored.
+    A second signal, `PATIENCE` seconds or more after the first, ends the process at once. Signals that the process has
+    ignored from its start, or that have a handler already, are left alone. After the block, with `last`, the signals
+    are ignored, so that nothing interrupts the end of the process; otherwise their previous handlers are restored.
     """
 
     def __init__(self, *, last: bool) -> None:
@@ -71,8 +71,8 @@ class Interrupts:
             end_at_once(ENDINGS[signal.Signals(self.number)], 128 + self.number)
 
     def _unraisable(self, problem: UnraisableHookArgs) -> None:
-        """Raises KeyboardInterrupt again a little later, because Python drops exceptions that are raised in destructors
-        and callbacks.
+        """Raises KeyboardInterrupt again a little later if `problem` is a KeyboardInterrupt. Python calls this function
+        for exceptions in destructors and callbacks, and drops these exceptions.
         """
         if self.number is None or not issubclass(problem.exc_type, KeyboardInterrupt):
             self._hook(problem)
@@ -85,7 +85,7 @@ class Interrupts:
 
 
 def end_at_once(words: str, code: int) -> None:
-    """Ends this process without cleaning up."""
+    """Prints a line, `words`, on standard error and ends this process with exit code `code` without cleaning up."""
     try:
         os.write(2, f"{words}\n".encode())
     finally:

@@ -16,7 +16,7 @@ from .output import note, print_json, steps
 
 
 class Form(StrEnum):
-    """The forms in which `vdla models` writes a network."""
+    """Values of --form: uint8 QDQ (`u8`), symmetric int8 QDQ (`s8`), QOperator (`qop`) and float32 (`float`)."""
 
     u8 = "u8"
     s8 = "s8"

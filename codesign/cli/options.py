@@ -74,6 +74,6 @@ NoCacheOption = Annotated[
 
 
 def was_given(context: typer.Context, name: str) -> bool:
-    """Whether the command line contains a parameter; otherwise it has its default value."""
+    """Whether the command line sets the parameter `name` of the command; otherwise the parameter has its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -27,13 +27,16 @@ from vdla.util.printable import printable
 from ..report.console import PlainConsole
 
 SILENCE = 10.0
-"""Seconds of silence after which a command without a terminal prints its current step; the pause before each further
-line grows by `SILENCE`."""
+"""Seconds without output after which a command without a terminal prints the name of its current step. The pause before
+each further line grows by `SILENCE`.
+"""
 
 
 @dataclass(slots=True)
 class Talk:
-    """Amount of output on standard error: `quiet`: errors only; `verbose`: each step, and all reasons."""
+    """Amount of output on standard error. `quiet` (-q): only errors; `verbose` (-v): each step, and details that are
+    otherwise only counted.
+    """
 
     quiet: bool = False
     verbose: bool = False
@@ -42,7 +45,7 @@ class Talk:
 
 
 talk = Talk()
-"""How much the running command prints on standard error, set by its options -q and -v."""
+"""The amount of output of the command that runs in this process; the options -q and -v set the fields."""
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -75,11 +78,11 @@ def print_error(text: str) -> None:
 
 @contextlib.contextmanager
 def never_silent(doing: Callable[[], str | None]) -> Iterator[None]:
-    """While the block runs, prints a note when nothing was printed for a while, at first `SILENCE` seconds: the text of
-    `doing()` and the seconds so far.
+    """While the block of this context runs, prints a note after each period without output: the text that `doing()`
+    returns, and the seconds since the block began. If `doing()` returns None, nothing is printed.
 
-    If `doing()` is None nothing is printed. Each pause is longer than the one before, so that an hour's work does not
-    fill a page.
+    The first period is `SILENCE` seconds; each further period is longer by `SILENCE`, so that the notes of an hour's
+    work do not fill a page.
     """
     ended = threading.Event()
     began = talk.spoke = time.monotonic()
@@ -168,8 +171,8 @@ def step_columns() -> tuple[ProgressColumn, ...]:
 
 @contextlib.contextmanager
 def steps(always: bool = False) -> Iterator[Steps]:
-    """A context with a Steps that shows bars if standard error is a terminal. Otherwise notes are printed at intervals
-    (`never_silent`); with `always` or -v also a line for each step. With -q nothing is printed.
+    """A context with a `Steps`. On a terminal, steps are shown as bars. Otherwise, and with -v, notes are printed at
+    intervals (`never_silent`), and with `always` or -v also a line for each step. With -q nothing is printed.
     """
     console = PlainConsole(stderr=True)
     if talk.quiet:

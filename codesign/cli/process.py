@@ -19,8 +19,8 @@ from .streams import OutputLostError, guard_streams
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Number of new objects after which Python's garbage collector searches for reference cycles. With the default, 700,
-the search took 5% of the time of a compilation. Programs are trees, which need no search; a command needs a few
-megabytes more.
+the search took 5% of the time of a compilation. The compiler's programs are trees, without reference cycles; fewer
+searches cost a command a few megabytes of memory.
 """
 READER_GONE = 128 + signal.SIGPIPE
 """Exit code if the reader of standard output has gone, as in `vdla ... | head -1`. A program that the signal SIGPIPE
@@ -95,7 +95,8 @@ def _leave(code: int, processes: Mapping[int, int]) -> None:
     """Kills the processes that this process started, runs the functions registered with atexit, and ends the process
     with exit code `code`.
 
-    It does not wait for threads that still compute, because Python would unload libraries that they use.
+    Threads that still compute are neither waited for nor disturbed: a normal exit of Python would unload libraries that
+    these threads use.
     """
     end(processes)
     atexit._run_exitfuncs()

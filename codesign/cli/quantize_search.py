@@ -105,8 +105,8 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
 
 
 def _front_table(model: str, found: Found, chosen: Member) -> Table:
-    """A table of the Pareto front of error and cost, followed by the sets of decisions that treat all layers alike and
-    are not on the front.
+    """A table of the Pareto front of error and cost. Below the front, the table has the sets of decisions that treat
+    all layers alike, if these are not on the front.
     """
     machine, cost = found.study.evaluator.target.config.name, found.study.settings.cost
     table = Table(

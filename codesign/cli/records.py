@@ -52,7 +52,9 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
 
 
 def applied_text(knobs: ChosenKnobs[Any] | None) -> str:
-    """A text that says how many kernels use records; if `knobs` is None, nothing was compiled in this run."""
+    """A text that says how many kernels use records. `knobs` is None if the network came from the cache; the text then
+    says that the network was compiled with the same records.
+    """
     if knobs is None:
         return "records: the network in the cache was compiled with the same records"
     applied, ignored = len(knobs.applied), len(knobs.ignored)

@@ -153,7 +153,9 @@ def refuse_interpreter(check: Check, device: Device) -> None:
 
 
 def refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
-    """Raises UserError for options that were given but have no effect on this device."""
+    """Raises UserError for options that were given but have no effect on this device. `divided`: whether the network is
+    partitioned between the accelerator and a processor.
+    """
     for name in context.params:
         if not was_given(context, name) or name in FOR_ALL:
             continue

@@ -24,8 +24,8 @@ class OutputLostError(Exception):
 
 
 class _Results(io.FileIO):
-    """Standard output as a stream. After the first failure it ignores all output, because Python tries to write again
-    when the process ends.
+    """Standard output as a stream. After the first failure the stream ignores all output, because Python tries to write
+    again when the process ends.
     """
 
     lost = False
@@ -62,7 +62,7 @@ def guard_streams() -> None:
     """Replaces sys.stdout by a stream that raises OutputLostError if output cannot be written, and sys.stderr by a
     stream that never raises.
 
-    A stream that is closed now stays closed: its descriptor is occupied, so that no file opened later gets it.
+    If a stream is closed already, /dev/null takes its descriptor, so that no file opened later gets this descriptor.
     """
     for descriptor in range(3):
         try:

@@ -23,8 +23,8 @@ NAME = "cells"
 def synthesize_cells(
     machine: Config, liberty: str | None, paths: int, output: Path | None, report: Report
 ) -> dict[str, Any]:
-    """Maps the machine to standard cells, times it if the timing tool is installed, writes files to `output`; returns
-    the results as a JSON object.
+    """Maps the machine to standard cells, and computes the longest paths if the timing tool is installed. Writes files
+    to the folder `output`; returns the results as a JSON object.
 
     Raises ToolError, NetlistError, LibertyError and WriteError.
     """

@@ -47,7 +47,7 @@ class TuneProgress:
         return f"tuning: {self._done} of {self._total} trials"
 
     def resumed(self, trials: int) -> None:
-        """Counts `trials` that were made before an interruption; they are left out of the speed."""
+        """Counts `trials` that were made before an interruption as done, but not in the trials per second."""
         self._known += trials
         self._done += trials
         if self._bar is not None and self._task is not None:

@@ -24,21 +24,23 @@ from .networks import Network
 LEAST_SAVED = 0.03
 """Default share of the latency that a change must save to be listed."""
 SOMETHING = 1e-3
-"""Least share of the latency that every listed change saves, whatever share is asked for."""
+"""Least share of the latency that a listed change must save, even if the caller asks for a smaller share."""
 CHAIN_BYTES = (16 * 1024, 128 * 1024, 1024 * 1024)
 """Sizes in bytes of the chain memory that are tried for a machine without one."""
 DOUBLED = (
     *("inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes", "uop_buffer_bytes", "par_buffer_bytes"),
     "chain_buffer_bytes",
 )
-"""Fields of memories that are doubled."""
+"""Fields of the configuration with sizes of memories; each field is doubled in one of the changed machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A changed `machine`: its `cycles`, `milliseconds` at its own clock, the cycles and the share of the latency that
-    it saves of those of the machine before, and the square millimetres of area that it adds. Cycles saved and area
-    added may be below 0.
+    """A change of a machine, and its effect on the latency of a network and on the area.
+
+    `machine`: the changed machine, on which the network takes `cycles`, or `milliseconds` at this machine's clock.
+    Compared with the unchanged machine, `saved_cycles` are saved, `saved` is the saved share of the milliseconds, and
+    `added_area` the added square millimetres. `saved_cycles` and `added_area` may be below 0.
     """
 
     name: str
@@ -61,9 +63,10 @@ class Change:
 class Advice:
     """The changes of a machine that would make one network faster, the greatest saving first.
 
-    `machine`: the machine that the changes start from, with the extensions `needed` added without which it cannot run
-    the whole network, which add `needed_area`; `cycles`, `milliseconds` and `area` (square millimetres) are its own.
-    `steps`: changes one after the other, each the one that saves most on the machine of the step before.
+    `needed`: extensions without which the given machine cannot run the whole network; they add `needed_area`.
+    `machine`: the given machine with these extensions, from which all changes start; `cycles`, `milliseconds` and
+    `area` are its figures. `steps`: successive changes; each step is the change that saves most on the machine after
+    the step before. Areas are in square millimetres.
     """
 
     network: str
@@ -79,7 +82,9 @@ class Advice:
 
     @property
     def advised(self) -> Config:
-        """The machine of the last step, called after the machine that it started from; `machine` without steps."""
+        """The machine after all `steps`, called "NAME_advised" if NAME is the name of `machine`; without steps,
+        `machine` itself.
+        """
         if not self.steps:
             return self.machine
         return replace(self.steps[-1].machine, name=f"{self.machine.name}_advised")
@@ -142,8 +147,8 @@ def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_ste
     """The changes of a machine that save at least the share `least` of the latency of the trial's network, and more
     than nothing.
 
-    `with_steps`: whether changes are tried one after the other too, which compiles the network as often again for each
-    step. Raises UserError if the machine cannot run the whole network with any extensions.
+    `with_steps`: whether `Advice.steps` are searched too; each step compiles the network again for every change of the
+    machine before. Raises UserError if the machine cannot run the whole network with any extensions.
     """
     network, components = trial.network, trial.components
     needed = needed_extensions(config, trial)
@@ -167,8 +172,8 @@ def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_ste
 def advised_machine(
     config: Config, networks: Sequence[Network], components: Components
 ) -> tuple[Config, tuple[str, ...]]:
-    """(machine, names of its changes): the machine after the steps of the advice for the first network, then from there
-    for the next, and so on; with the extensions that the networks need.
+    """(machine, names of its changes): `config` after the extensions and steps that `advise` names for the first
+    network, then those that `advise` names for the second network on the resulting machine, and so on.
 
     Raises UserError if the machine cannot run a whole network with any extensions.
     """
@@ -182,7 +187,9 @@ def advised_machine(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Runs of one network on machines, whose area and clock follow from `components`. A machine is evaluated once."""
+    """Runs of one network on different machines. The area and clock of a machine are computed from `components`. Each
+    machine is evaluated only once.
+    """
 
     network: Network
     components: Components
@@ -207,7 +214,7 @@ class Trial:
 
 
 def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
-    """(description, machine) for every single change of a machine that is legal."""
+    """(description, machine) for every legal machine that a single change makes from `config`."""
     for name in EXTENSIONS:
         if name not in config.extensions:
             added = [item for item in _with_needs(name) if item not in config.extensions]
@@ -263,13 +270,13 @@ def needed_extensions(config: Config, trial: Trial) -> tuple[str, ...]:
 
 
 def _with_needs(name: str) -> list[str]:
-    """The extension `name` after the extensions that it needs."""
+    """All extensions that the extension `name` needs, and `name` last."""
     needs = EXTENSION_TABLE[name].needs
     return [*([] if needs is None else _with_needs(needs)), name]
 
 
 def _extended(config: Config, added: Sequence[str]) -> Config:
-    """The machine with more extensions, in the order of the table. Raises ConfigError if it is not legal."""
+    """The machine `config` with the extensions `added`; raises ConfigError if this machine is not legal."""
     if not added:
         return config
     return replace(config, extensions=tuple([n for n in EXTENSIONS if n in config.extensions or n in added]))
@@ -278,8 +285,9 @@ def _extended(config: Config, added: Sequence[str]) -> Config:
 def helpful(
     changed: Iterable[tuple[str, Config]], config: Config, trial: Trial, least: float = LEAST_SAVED
 ) -> list[Change]:
-    """Each of the `changed` machines, (description, machine), that saves at least the share `least` of the latency of
-    the machine `config`, and more than nothing; the greatest saving first. `config` must be able to run the network.
+    """The changes that save at least the share `least`, and at least `SOMETHING`, of the latency of the network on
+    `config`; the greatest saving first. `changed`: the machines to try, as (description, machine). `config` must be
+    able to run the network.
     """
     found: list[Change] = []
     own, before = trial.figures(config), trial.milliseconds(config)
@@ -304,8 +312,9 @@ def helpful(
 
 
 def _steps(trial: Trial, least: float, first: Sequence[Change]) -> Iterator[Change]:
-    """The best change of a machine, then the best change of the changed machine, and so on, while a change saves at
-    least the share `least` of the latency; `first`: the changes of the machine itself.
+    """The change that saves most, then the change that saves most on the changed machine, and so on, while a change
+    saves at least the share `least` of the latency. `first`: the changes of the original machine, as `helpful` returns
+    them.
     """
     choices: Sequence[Change] = first
     while choices:

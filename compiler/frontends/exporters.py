@@ -16,7 +16,7 @@ class ExportError(UserError):
 
 
 def reason(error: BaseException) -> str:
-    """The first line of the innermost cause of an exporter's error, and the name of its class."""
+    """The innermost cause of an exporter's `error` as "CLASS: first line of the message"."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,7 +1,7 @@
-"""ONNX models in memory of JAX functions, made by the exporter of the package jax2onnx.
+"""Exports JAX functions to ONNX models in memory, by the exporter of the package jax2onnx.
 
-A function is any callable that JAX can trace: a function, one of jax.jit, a functools.partial that binds parameters, a
-module of flax.nnx or Equinox.
+A JAX function is any callable that JAX can trace: a Python function, the result of jax.jit, a functools.partial that
+binds parameters, a module of flax.nnx or Equinox.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .pytorch.names import WEIGHT, name_nodes
 INSTALL = "pip install jax2onnx"
 """Command that installs the exporter, with JAX and Flax."""
 WEIGHTS = ("kernel", "weight", "w", "embedding")
-"""Last words of the path of a parameter that layers are called after; the layer has the path without them."""
+"""Last words of a parameter's path that are no part of the layer's path: "layers.0.kernel" is of layer "layers.0"."""
 MOVED = {2: ((0, 1), (1, 0)), 3: ((0, 1, 2), (2, 1, 0)), 4: ((0, 1, 2, 3), (3, 2, 0, 1))}
-"""By rank, the orders of axes in which the exporter may store a weight: as it is, or the axis of output channels first,
-as ONNX has matrices that are transposed and kernels of lines and images.
+"""By rank, the orders of axes in which the exporter may store a weight: JAX's order, or the order of a transposed
+matrix or of an ONNX convolution (one or two spatial axes), with output channels first.
 """
 
 
 def is_function(model: object) -> bool:
-    """Whether an object may be a JAX function: anything that can be called, but no class. JAX is not imported."""
+    """Whether an object may be a JAX function: any callable except a class. JAX is not imported."""
     return callable(model) and not isinstance(model, type)
 
 
@@ -42,7 +42,7 @@ def export_function(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Mapping[str, Mapping[int, str]] | None = None,
 ) -> onnx.ModelProto:
-    """The ONNX model of a JAX function for example arguments, arrays each; inputs have the names of its parameters.
+    """The ONNX model of a JAX function for example arguments, which are arrays; inputs are named after its parameters.
 
     `dynamic_shapes`: names of dimensions that may change, by parameter and axis, as in {"tokens": {1: "sequence"}}.
     Nodes that read a parameter of a module, or of a pytree bound by functools.partial, are called by the path of the
@@ -86,7 +86,9 @@ def export_function(
 def _bound(
     model: Any, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[str], tuple[Any, ...]]:
-    """Names and values of the arguments of a call, in the order of the function's parameters."""
+    """Names and values of the arguments of a call, in the order of the parameters of the function `model`. If a
+    parameter takes several arguments (*args), the names are "input_0", "input_1" ... Raises UserError.
+    """
     try:
         bound = inspect.signature(model).bind(*args, **kwargs)
     except (TypeError, ValueError) as error:
@@ -100,8 +102,8 @@ def _bound(
 
 
 def _paths(jax: Any, model: Any) -> dict[bytes, str]:
-    """Maps each weight of a module, or of the pytrees that a functools.partial binds, to the path of its layer. The
-    keys are its elements in each of the orders of axes in which the exporter may store it.
+    """Maps the elements of each weight, as bytes, to the path of the weight's layer. A weight has one key for each
+    order of axes in `MOVED`. The weights are those of a module, or of the pytrees that a functools.partial binds.
     """
     inner = inspect.unwrap(model)
     trees = [*inner.args, *inner.keywords.values()] if isinstance(inner, functools.partial) else [inner]
@@ -117,7 +119,9 @@ def _paths(jax: Any, model: Any) -> dict[bytes, str]:
 
 
 def _name_weights(model: onnx.ModelProto, paths: Mapping[bytes, str]) -> None:
-    """Calls the initializers that are weights by the paths of their layers and `WEIGHT`, as PyTorch's exporter does."""
+    """Renames each initializer whose elements are a key of `paths` to the path of the layer and `WEIGHT`, as in
+    "layers.0.weight" (the names that PyTorch's exporter gives).
+    """
     taken: set[str] = set()
     renamed: dict[str, str] = {}
     for entry in model.graph.initializer:

@@ -28,7 +28,8 @@ class Example:
     """Example arguments of a PyTorch module's `forward` or of a JAX function, tensors or arrays: `args` by position,
     `kwargs` by name.
 
-    `dynamic_shapes`: dimensions that may change, as torch.export takes them; for JAX their names.
+    `dynamic_shapes`: dimensions that may change; for PyTorch as torch.export takes them, for JAX their names by
+    parameter and axis.
     """
 
     args: Sequence[Any] = ()
@@ -83,11 +84,12 @@ def arguments(sample: Any) -> tuple[Any, ...]:
 
 
 def stacked(names: Sequence[str], samples: Sequence[Any], label: str) -> dict[str, np.ndarray]:
-    """For each input in `names`, one array of its values in all `samples`, joined along the first dimension.
+    """For each input in `names`, one array of the input's values in all `samples`, joined along the first dimension.
 
     A sample has an argument, array or tensor, for each input in the order of `names` (`arguments`). Arguments of shape
     (1, ...) become an array (number of samples, ...); scalars become an array (number of samples,). Raises UserError,
-    which begins with `label`, for another number of arguments, and if the arguments for an input differ in shape.
+    which begins with `label`, if a sample has more or fewer arguments than there are inputs, and if the arguments for
+    an input differ in shape.
     """
     columns: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for number, sample in enumerate(samples):

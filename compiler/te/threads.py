@@ -26,8 +26,8 @@ LANES = ".lanes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A thread of a block: the row's index in the block, the lane (number of the thread among the row's threads), and
-    the thread's indices in buffers of registers with the shape `Threads.register_shape`.
+    """A thread of a block. `row`: the index in the block of the thread's row; `lane`: the index of the thread among the
+    threads of this row; `own`: the thread's indices in buffers of the shape `Threads.register_shape`.
     """
 
     row: Expr
@@ -79,23 +79,23 @@ class Threads:
             warps, width = (ceil_div(lanes, WARP), min(lanes, WARP)) if lanes else (self.warps, WARP)
             row, warp, lane = (Var(f"{name}.{axis}") for axis in "zyx")
             place = Place(row=row, lane=warp * WARP + lane, own=(row, warp, lane))
-            return nest([(row, self._rest(block)), (warp, warps), (lane, width)], body(place))
+            return nest([(row, self._rows_of(block)), (warp, warps), (lane, width)], body(place))
         axes = "xy" if self.columns else "yx"
         row, lane = (Var(f"{name}.{axis}") for axis in axes)
-        around: list[tuple[Var, Expr]] = [(row, self._rest(block)), (lane, Const(lanes or self.lanes))]
+        around: list[tuple[Var, Expr]] = [(row, self._rows_of(block)), (lane, Const(lanes or self.lanes))]
         place = Place(row=row, lane=lane, own=(row, lane))
         return nest(around[::-1] if self.columns else around, body(place))
 
     def stage_of_warps(self, name: str, block: Expr, body: Callable[[tuple[Var, ...]], Stmt]) -> Stmt:
-        """A nest of thread loops that runs `body` once for the threads of each row, or of each warp of a row; `body`
-        gets the leading indices of these threads in buffers of registers.
+        """A nest of loops that runs `body` once for each row or, if rows have several warps, for each warp of a row.
+        `body` gets the indices (row,) or (row, warp), the leading indices in buffers of shape `register_shape`.
         """
         axes = "zy" if self.warps > 1 else "y"
         at = tuple([Var(f"{name}.{axis}") for axis in axes])
-        return nest(list(zip(at, (self._rest(block), Const(self.warps)), strict=False)), body(at))
+        return nest(list(zip(at, (self._rows_of(block), Const(self.warps)), strict=False)), body(at))
 
-    def _rest(self, block: Expr) -> Expr:
-        """Number of rows of a block."""
+    def _rows_of(self, block: Expr) -> Expr:
+        """Number of rows of the block with index `block`: `group`, or fewer in the last block."""
         if self.rows % self.group:
             return minimum(self.group, self.rows - block * self.group)
         return Const(self.group)
@@ -135,8 +135,8 @@ class Threads:
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="shared")
 
     def kept(self, name: str) -> Buffer:
-        """A buffer of all elements of the block's rows, each in a register of its thread: `register_shape`, and as last
-        dimension the step (element of the thread).
+        """A buffer of registers that holds all elements of the block's rows, each in the thread to which the element
+        belongs. Shape: `register_shape`, then the step (number of the element among the thread's elements).
         """
         shape = (*self.register_shape, self.steps)
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="register")
@@ -163,9 +163,9 @@ class Sharing:
     chunks: int = 1
 
     def threads(self, rows: int, size: int, *, shuffles: bool = False) -> Threads:
-        """The threads for `rows` of `size` elements; `shuffles`: whether the target has shuffles. Threads of
-        interleaved rows do not use them, since the threads of a row are not neighbours, and neither do numbers of
-        threads that are no power of two.
+        """The threads for `rows` of `size` elements. `shuffles`: whether the target has shuffles. They are used if the
+        threads of a row are neighbours, which excludes interleaved rows (`columns`), and if their number is a power of
+        two.
         """
         return Threads(
             rows=rows,
@@ -181,7 +181,7 @@ class Sharing:
 class Element:
     """An element of a row: its thread, the step (number of the thread's element), and the element's index in the row.
 
-    `suffix`: for names of statements, since a row's last elements may have statements of their own.
+    `suffix`: ends the names of statements for this element, since a row's last elements may have separate statements.
     """
 
     suffix: str
@@ -199,7 +199,7 @@ class Fold:
     buffers: tuple[Buffer, ...]
 
     def result(self, place: Place) -> Expr:
-        """The result of a thread's row, for this thread to read."""
+        """The result of the row of the thread `place`: a load from a buffer that this thread can read."""
         last = self.buffers[-1]
         if self.threads.shuffles:
             return last[place.own]
@@ -211,10 +211,10 @@ class Fold:
 
 
 def all_lanes(name: str, op: Operator, buffer: Buffer, first: tuple[Expr, ...]) -> Stmt:
-    """Replaces each of the elements `first`[0], `first`[1], ... of a buffer's last dimension by the sum or maximum of
-    them all: one element for each lane of a warp. `first`: the indices of the other dimensions.
+    """Replaces each element of buffer[*first, :], one for each lane of a warp, by the sum or maximum of all of these
+    elements. `first`: indices of all dimensions except the last.
 
-    The statements are `name`.init, `name` and `name`.all.
+    The names of the statements are `name`.init, `name` and `name`.all.
     """
     lanes = buffer.shape[-1]
     total = Buffer(name=f"{name}{LANES}", shape=(1,), dtype=DType.FLOAT32, scope="register")
@@ -247,10 +247,12 @@ def fold(
     at a time or, with shuffles, over the threads of a warp and over the warps.
 
     `value` gives, for an element, statements to run first and the value to reduce. `unroll`: whether the loop over a
-    thread's elements is unrolled. `most`: number of elements of a row, if it may be less than the threads' `size`. The
-    names of the statements are `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and
-    `name`.n.kept, where n is the number of threads of a row that still have partial results. With shuffles they are
-    `name`, `name`.init and `name`.tail, `name`.warp (`all_lanes`), `name`.warp.kept, and `name`.warps(.init).
+    thread's elements is unrolled. `most`: number of elements of a row, if this number may be less than `threads.size`.
+
+    Names of statements: `name`, `name`.init, `name`.kept (and `name`.tail) for the threads' elements; then, for each
+    step of the tree, `name`.n.init, `name`.n, `name`.n.kept, where n threads of a row still have partial results. With
+    shuffles: `name`, `name`.init, `name`.tail for the elements; `name`.warp (`all_lanes`), `name`.warp.kept for
+    a warp; `name`.warps, `name`.warps.init for the warps of a row.
     """
     if threads.shuffles:
         return _shuffled_fold(threads, block, name, op, value, unroll=unroll, most=most)

@@ -91,7 +91,9 @@ def _table(graph: Graph, node: Node, operator: Table) -> Expression:
 
 
 MOST_RUNS = 8
-"""Largest number of runs of adjacent channels that a kernel moves run by run; more are looked up in tables."""
+"""Largest number of runs of adjacent channels for which a kernel has one copy for each run; with more runs, the kernel
+looks up the source of each channel in a table.
+"""
 
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> Expression:

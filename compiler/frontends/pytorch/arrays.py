@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as numpy arrays and back, without copies where the memory allows it."""
+"""Converts tensors of PyTorch to numpy arrays and back, without copying where both can share memory."""
 
 from __future__ import annotations
 

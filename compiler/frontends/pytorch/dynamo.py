@@ -1,8 +1,8 @@
 """Compiles the graphs that torch.compile traces.
 
-PyTorch calls a backend with each graph that it traces, and the function that the backend returns in place of the graph.
-A graph is exported and compiled when it is called, once for each combination of shapes. Parameters and buffers of the
-model become constants; a program is compiled again if one of them has changed. A graph that cannot be compiled runs in
+PyTorch passes each graph that it traces to a backend, and from then on calls the function that the backend returns. A
+graph is exported and compiled at its first call with each combination of shapes. Parameters and buffers of the model
+become constants; the graph is compiled again if one of these has changed. A graph that cannot be compiled runs in
 PyTorch, and one line on standard error says why.
 """
 
@@ -24,14 +24,15 @@ MOST_PROGRAMS = 16
 """Largest number of compiled programs of one graph; the oldest is dropped first."""
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
-"""A compiled network: inputs by name to outputs by name."""
+"""A compiled network: a function from input arrays by name to output arrays by name."""
 Compile = Callable[[bytes], Run]
 """Compiles the bytes of an ONNX model. Raises UserError."""
 
 
 @dataclass(kw_only=True, eq=False)
 class TracedGraph:
-    """A graph of torch.compile (`graph`, a torch.fx.GraphModule), which `compile` compiles when it is called.
+    """A graph of torch.compile (`graph`, a torch.fx.GraphModule). A call compiles the graph by `compile`, unless one of
+    the `programs` fits the arguments.
 
     `programs`: the compiled programs by `_key` of their calls, oldest first. `refused`: whether a compilation failed;
     PyTorch then runs every call.
@@ -108,8 +109,8 @@ class _Program:
 
 
 def bind(torch: Any, graph: Any, args: Sequence[Any], results: Sequence[Any]) -> Any:
-    """A copy of `graph` in which all arguments except tensors that change from call to call are constants, and which
-    returns only its results that are tensors.
+    """A copy of `graph` whose only parameters are the tensors that change from call to call (`_is_input`); the values
+    in `args` of all other parameters are constants of the copy. The copy returns only those `results` that are tensors.
     """
     bound = torch.fx.GraphModule(graph, torch.fx.Graph())
     made = bound.graph.graph_copy(graph.graph, {}, return_output_node=True)

@@ -1,4 +1,4 @@
-"""ONNX models in memory of PyTorch modules and of programs of torch.export, made by PyTorch's own exporter."""
+"""Exports PyTorch modules and programs of torch.export to ONNX models in memory, by PyTorch's own exporter."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Attention as one node: softmax(scores(Q K^T)) V.
 
-The pattern is a product, a softmax along its last axis, and a product with the softmax's result, none of which anything
-else reads. Element-wise operators between product and softmax (scale, mask) become the expression of a score. Exporters
-move axes around the products and repeat the heads of keys and values: the node reads and writes the tensors as they are
-before and after these moves.
+The pattern is the product Q K^T, a softmax along its last axis, and the product of the softmax's result and V. No other
+node reads the results of the first product and of the softmax. Element-wise operators between the two (scale, mask)
+become the expression of a score. Exporters permute axes around the products and repeat the heads of keys and values:
+the fused node reads the tensors before these permutations and repeats, and writes the tensor after the last one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Fits: TypeAlias = Callable[[Attention], bool]
 
 
 def fuse_attention(graph: Graph, fits: Fits) -> Graph:
-    """The graph in which one node replaces each attention that `fits` accepts. Nodes whose results nothing reads any
-    more stay, for `rewrites.remove_dead`.
+    """The graph in which one node replaces each attention that `fits` accepts. Nodes whose results are read no more,
+    such as permutations before the attention, stay until `rewrites.remove_dead`.
     """
     for node in graph.nodes:
         if isinstance(node.operator, Softmax) and (found := _Pattern(graph).match(node)) is not None:
@@ -39,7 +39,7 @@ def fuse_attention(graph: Graph, fits: Fits) -> Graph:
 
 
 def sizes_of(graph: Graph, node: Node) -> Attention:
-    """The sizes of a `DotProductAttention`."""
+    """The sizes of the attention that a node with the operator `DotProductAttention` computes."""
     operator = node.operator
     assert isinstance(operator, DotProductAttention)
     names = (*node.inputs[:3], node.output)
@@ -68,7 +68,7 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A tensor that holds the matrices of an operand, as `Stored` says."""
+    """The tensor that holds the matrices of Q, K or V; `axes` and `repeats` are those of `te.ops.attention.Stored`."""
 
     tensor: str
     axes: tuple[int, ...]
@@ -77,8 +77,8 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """An attention: its nodes (product, softmax, product, and a permutation of the result or None), the sources of Q, K
-    and V, and the expression of a score with the tensors that it reads.
+    """An attention in a graph: its nodes (product, softmax, product, and a permutation of the result or None), the
+    `sources` of Q, K and V, the expression `scores` of a score, and the tensors `operands` that this expression reads.
     """
 
     nodes: tuple[Node, Node, Node, Node | None]
@@ -135,7 +135,9 @@ class _Pattern:
         )
 
     def scored(self, softmax: Node) -> Node | None:
-        """The product whose result a softmax alone reads, element by element."""
+        """The matrix product whose elements only `softmax` reads, directly or in the expression of the softmax's input;
+        None if there is none.
+        """
         read = softmax.inputs if softmax.data is None else self.data_inputs(softmax)
         for name in read:
             node = self.producers.get(name)
@@ -152,12 +154,12 @@ class _Pattern:
         return [node.inputs[i] for i in node.operands(node.data)]
 
     def only_reader(self, name: str) -> Node | None:
-        """The node that reads a tensor, if it is the only one and the tensor is no output."""
+        """The only node that reads the tensor `name`; None if there are several, or if the tensor is a graph output."""
         readers = self.readers.get(name, [])
         return readers[0] if len(readers) == 1 and self.uses[name] == 1 else None
 
     def scores(self, product: Node, softmax: Node) -> tuple[Expr, tuple[str, ...]]:
-        """The expression of a score, and the names of its operands (`argument(3)` and following)."""
+        """(expression of a score, names of the tensors that it reads as `argument(3)`, `argument(4)` ...)."""
         names: list[str] = []
 
         def renumbered(body: Expr, node: Node, element: Expr) -> Expr:
@@ -178,7 +180,7 @@ class _Pattern:
         return scores, tuple(names)
 
     def source(self, name: str) -> _Source:
-        """The tensor that holds the matrices of the tensor `name`, before permutations and repeated heads."""
+        """The tensor from which permutations, and before these a repeat of heads, make the tensor `name`."""
         axes = tuple(range(len(self.graph.tensors[name].shape)))
         while (node := self.producers.get(name)) is not None and node.data is node.result is None:
             if not isinstance(node.operator, Permute):
@@ -220,7 +222,7 @@ class _Pattern:
 
 
 def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
-    """The graph with one node for an attention, if it `fits`; else the same graph."""
+    """The graph with one node in place of the attention `found`, if `fits` accepts its sizes; else the same graph."""
     product, softmax, second, moved = found.nodes
     last = second if moved is None else moved
     rank = len(graph.tensors[second.output].shape)
@@ -263,10 +265,11 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _ahead(graph: Graph, found: _Found) -> int | None:
-    """The greatest distance from a row to a key behind it that a constant mask leaves visible.
+    """The greatest k - i for which the constant mask of an attention leaves key k visible to row i (causal mask: 0).
 
-    None if scores depend on more than the product and the mask, if a row sees no key, or if the first row sees the last
-    key. Else the weights of hidden keys are 0, since a visible score is far above `_HIDDEN`.
+    None if the scores do not read exactly one tensor, a constant mask, if a row sees no key, if the first row sees the
+    last key, or if the result would be negative. Hidden keys then have weight 0, since each row has a visible score far
+    above `_HIDDEN`.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:
@@ -285,11 +288,13 @@ def _ahead(graph: Graph, found: _Found) -> int | None:
 
 
 _HIDDEN = -1e30
-"""Masks hide keys by scores below this value."""
+"""A mask hides a key from a row by a score below this value."""
 
 
 def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
-    """Whether each element of a mask leaves a score visible; None if the expression of a score has no such mask."""
+    """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
+    select by the mask between a score and a value below `_HIDDEN`, nor the sum of a score and the mask.
+    """
     match scores:
         case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < _HIDDEN:
             return mask.astype(np.bool_)
@@ -301,7 +306,9 @@ def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
 
 
 def _with_result(graph: Graph, second: Node, output: str) -> Node:
-    """The element-wise node with the operators that were fused to the second product; `output`: its argument."""
+    """An element-wise node with the operators that were fused to the second product; `output`: the tensor that the
+    node reads, which is the result of the attention.
+    """
     assert second.result is not None
     others = [second.inputs[i] for i in second.operands(second.result)]
     values: dict[str, Expr] = {ELEMENT.name: argument(0)}

@@ -54,11 +54,11 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion`, the baseline for the gain of fusion, every operator of the model becomes a kernel, also batch
+    Without `fusion` (the baseline that shows its gain) every operator of the model becomes a kernel, also batch
     normalization; only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written
     directly into the result. `tiling`: chooses convolutions for `use_winograd`. `attention`: with `fusion`, tells which
-    attentions become one node. `tied`: whether a product and a look-up share an embedding. `halves`: kernels that
-    compute in float32 read and store 16-bit floats.
+    attentions become one node. `tied`: a product and a look-up share an embedding. `halves`: kernels that compute in
+    float32 read and store 16-bit floats.
     """
     rows = (
         REMOVE_DEAD,
@@ -129,7 +129,7 @@ def _tie_weights(graph: Graph, _: Vectors) -> Graph:
 
 
 def _read_halves(graph: Graph, _: Vectors) -> Graph:
-    """The graph whose operators read 16-bit floats themselves (`read_halves.read_halves`); few models have these."""
+    """The graph after `read_halves.read_halves`, which is imported only if a tensor has elements of 16 bits."""
     if not _has_halves(graph):
         return graph
     from .read_halves import read_halves

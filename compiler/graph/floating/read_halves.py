@@ -1,4 +1,4 @@
-"""Operators that compute in float32 read 16-bit floats themselves, in place of a copy of their data in float32.
+"""Lets operators that compute in float32 read 16-bit floats directly, instead of a float32 copy of the 16-bit data.
 
 The importer casts the 16-bit inputs of arithmetic operators to float32. A product of two 16-bit floats is exact in
 float32, so tensor cores may multiply the 16-bit factors and sum in float32: the results differ by the order of the sums
@@ -82,7 +82,7 @@ class _Halves:
         self.nodes.append(node)
 
     def _with_casts(self, node: Node, operator: Elementwise) -> Node:
-        """An element-wise node with the casts of its inputs to float32 in its own expression."""
+        """An element-wise node that reads 16-bit inputs directly: its expression contains the casts to float32."""
         inputs, values = list(node.inputs), dict[str, Expr]()
         for i, name in enumerate(node.inputs):
             before = self.producers.get(name)
@@ -98,7 +98,9 @@ class _Halves:
         return replace(node, operator=Elementwise(body=body), inputs=tuple(inputs))
 
     def _factors(self, node: Node) -> int:
-        """Number of a node's first inputs that must have one type if it is a 16-bit type; 0 if none may have one."""
+        """Number of leading inputs that the node may read as 16-bit floats, all of one type: 2 for a product, 1 for
+        another operator of `READERS`, 0 if the node reads only float32.
+        """
         operator = node.operator
         if not isinstance(operator, READERS) or node.data is not None:
             return 0
@@ -107,8 +109,8 @@ class _Halves:
         return 2 if isinstance(operator, PRODUCTS) else 1
 
     def _source(self, name: str) -> tuple[Sequence[Node], str] | None:
-        """The moves (first to last) between a cast to float32 and tensor `name`, and the 16-bit tensor that is cast;
-        None for other tensors.
+        """(moves, name of a 16-bit tensor) if the tensor `name` is this 16-bit tensor after a cast to float32 and then
+        `moves`: reshapes and permutations, first to last. None for any other tensor.
         """
         moves: list[Node] = []
         while (node := self.producers.get(name)) is not None:
@@ -135,7 +137,7 @@ class _Halves:
         return np.array_equal(rounded.astype(array.dtype), array, equal_nan=True)
 
     def _half(self, name: str, dtype: DType) -> str:
-        """The name of a tensor of type `dtype` with the values of tensor `name`, which fits the type."""
+        """The name of a tensor of type `dtype` with the values of tensor `name`, all of which `dtype` can represent."""
         if (name, dtype) not in self._known:
             self._known[name, dtype] = self._made(name, dtype)
         return self._known[name, dtype]
@@ -161,7 +163,7 @@ class _Halves:
 
 
 def _widened(body: Expr) -> DType | None:
-    """The 16-bit type that an element-wise expression only casts to float32; None for other expressions."""
+    """The type of the 16-bit argument, if an expression is only the cast of this argument to float32; else None."""
     match body:
         case Cast(value=Var(dtype=held), dtype=DType.FLOAT32) if held in HALVES:
             return held

@@ -1,7 +1,7 @@
-"""Tied embeddings: a matrix that is looked up in and multiplied by, transposed, is one constant.
+"""Tied embeddings: a look-up and a product with the transposed embedding read the same constant.
 
-Exporters give the product's weight as a transposed embedding. The import transposes constants ahead, which makes a
-second constant of the same size. The product reads the embedding as it is instead.
+Exporters write the product's weight as the transpose of the embedding. The import computes transposes of constants
+ahead, which makes a second constant of the same size. After this pass the product reads the embedding itself.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..operators import Dense, Gather
 
 
 def tie_weights(graph: Graph) -> Graph:
-    """The graph in which a `Dense` whose weight is the transpose of a constant that a `Gather` reads has this constant
-    as its weight.
+    """The graph in which a `Dense` reads the constant of a `Gather` as its transposed weight, if its own weight is the
+    transpose of that constant.
     """
     tables = dict.fromkeys(
         node.inputs[0]
@@ -42,5 +42,5 @@ def _tied(graph: Graph, node: Node, tables: list[str]) -> Node:
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """The array as integers, so that NaN equals NaN and the zeros differ."""
+    """The bits of the array as unsigned integers, so that NaN equals NaN, and 0.0 differs from -0.0."""
     return array.view(np.dtype(f"u{array.dtype.itemsize}"))

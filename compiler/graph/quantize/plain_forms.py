@@ -1,5 +1,5 @@
-"""Operators in forms that quantization does not know, as operators that it knows: Einsums that are matrix products as
-MatMul, sums divided by their number of terms as ReduceMean, max-pools over many axes as pools of images.
+"""Replaces operators that quantization does not support by operators that it supports: Einsums that are matrix products
+by MatMul, sums divided by their number of terms by ReduceMean, max-pools over many axes by max-pools of images.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ MEAN_READS_AXES = 18
 
 
 def name_matrix_products(model: FloatModel) -> None:
-    """Replaces each Einsum that sums the products of two tensors over one axis of both, and keeps one other axis of the
-    second: "btd,de->bte", "bqhd,bkhd->bhqk". Axes are transposed before and after the MatMul where its order differs.
+    """Replaces each Einsum that is a matrix product by a MatMul, with Transposes where the order of axes differs. Such
+    an Einsum sums over one axis that both inputs have, and one axis belongs to the second input alone (d and e in
+    "btd,de->bte", d and k in "bqhd,bkhd->bhqk").
     """
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:
@@ -32,7 +33,9 @@ def name_matrix_products(model: FloatModel) -> None:
 
 
 def name_means(model: FloatModel) -> None:
-    """Replaces each ReduceSum that a Div by its number of terms follows, as its only reader, by a ReduceMean."""
+    """Puts a ReduceMean in place of each ReduceSum and the Div that divides its sums by their number of terms, if no
+    other node reads the sums.
+    """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         total = producers.get(node.input[0]) if node.op_type == "Div" else None
@@ -54,8 +57,8 @@ def name_means(model: FloatModel) -> None:
 
 
 def flatten_pools(model: FloatModel) -> None:
-    """Replaces each MaxPool over more than two axes, of which at most two have windows, by a MaxPool of images between
-    transpositions: JAX's windows are over all axes of an array.
+    """Replaces each MaxPool over three or more axes by a MaxPool of images between transpositions, if at most two axes
+    have a window or stride other than 1, or pads. Exported JAX pools have windows over all axes of an array.
     """
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:
@@ -65,7 +68,9 @@ def flatten_pools(model: FloatModel) -> None:
 
 
 def _pool_order(model: FloatModel, proto: onnx.NodeProto) -> list[int] | None:
-    """The axes of a MaxPool's input, those with windows last; None for a pool that stays as it is."""
+    """The axes of a MaxPool's input in the order in which `_image_pool` needs them: the two axes that become the rows
+    and columns of images are last. None for a MaxPool that is not replaced.
+    """
     shape, made = (model.static_shapes.get(name) for name in (proto.input[0], proto.output[0]))
     node = read_node(proto, 0)
     if len(proto.output) > 1 or shape is None or made is None or len(shape) < 5:
@@ -89,7 +94,9 @@ def _pool_order(model: FloatModel, proto: onnx.NodeProto) -> list[int] | None:
 
 
 def _image_pool(model: FloatModel, proto: onnx.NodeProto, order: list[int]) -> list[onnx.NodeProto]:
-    """The nodes that compute a pool: its axes in `order`, all but the last three as one, a MaxPool, and back."""
+    """The nodes that replace a MaxPool: a transposition of the axes to `order`, a Reshape that joins all axes but the
+    last three, a MaxPool of images, and the reverse Reshape and transposition.
+    """
     node, nodes = read_node(proto, 0), list[onnx.NodeProto]()
     given, made = model.static_shapes[proto.input[0]], model.static_shapes[proto.output[0]]
     spatial, windows = len(given) - 2, [axis - 2 for axis in order[-2:]]
@@ -121,7 +128,9 @@ def _image_pool(model: FloatModel, proto: onnx.NodeProto, order: list[int]) -> l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Product:
-    """Axes, a letter each: of both inputs and the result as the equation has them (`given`), and as MatMul does."""
+    """The axes of the first input, the second input and the result of a matrix product, as strings of one letter for
+    each axis. `given`: in the order of the Einsum's equation; `wanted`: in the order that MatMul requires.
+    """
 
     given: tuple[str, str, str]
     wanted: tuple[str, str, str]
@@ -158,7 +167,7 @@ def _product(model: FloatModel, proto: onnx.NodeProto) -> _Product | None:
 
 
 def _matmul(model: FloatModel, proto: onnx.NodeProto, product: _Product) -> list[onnx.NodeProto]:
-    """The nodes that compute the product: MatMul, and a Transpose of each tensor whose order differs."""
+    """The nodes that replace an Einsum: a MatMul, and a Transpose of each tensor whose order of axes differs."""
     (left, right, result), (wanted_left, wanted_right, made) = product.given, product.wanted
     nodes: list[onnx.NodeProto] = []
     operands = [
@@ -193,7 +202,7 @@ def _moved(
 
 
 def _tensor(model: FloatModel, name: str, shape: Sequence[int]) -> str:
-    """The name of a new float32 activation."""
+    """The name of a new float32 activation of this shape: `name`, with "_" appended while the name is in use."""
     while name in model.types or name in model.constants:
         name += "_"
     model.types[name], model.static_shapes[name] = onnx.TensorProto.FLOAT, tuple(shape)

@@ -39,7 +39,9 @@ BANKS = 32
 VECTOR = 4
 """Elements of the widest access of a thread."""
 MOST_DIFFERENT = 128
-"""Largest number of blocks of rows with different numbers of steps: the race check follows each of them."""
+"""Largest number of row blocks that may skip different numbers of steps, since the race check follows each of these
+blocks; with more row blocks, no block skips steps.
+"""
 _LOWEST = Const(float("-inf"), F32)
 _NOTHING = Const(0.0, F32)
 _ZERO, _ONE = Const(0), Const(1)
@@ -49,8 +51,8 @@ _ZERO, _ONE = Const(0), Const(1)
 class Stored:
     """An array of matrices: dimension d of (batch ..., rows, columns) is dimension `axes`[d] of the array.
 
-    With `repeats` r, each matrix is that of r neighbouring heads (the last dimension of the batch). The batch
-    broadcasts as numpy's matmul does.
+    `repeats`: number of neighbouring heads (indices of the last batch dimension) that use the same matrix. Batch
+    dimensions that are missing or of size 1 broadcast, as in numpy's matmul.
     """
 
     shape: Shape
@@ -60,7 +62,9 @@ class Stored:
     def box(
         self, batch: Sequence[Expr], rows: tuple[ExprLike, ExprLike], columns: tuple[ExprLike, ExprLike]
     ) -> list[tuple[ExprLike, ExprLike]]:
-        """(start, extent) in each dimension of the array of a part of a matrix, given as (start, extent) too."""
+        """The box of the array that holds a part of one matrix: (start, extent) for each dimension of the array.
+        `batch`: indices of the matrix in the batch; `rows`, `columns`: (start, extent) of the part.
+        """
         lead = list(batch[len(batch) - (len(self.axes) - 2) :])
         if self.repeats > 1:
             lead[-1] = lead[-1] // self.repeats
@@ -72,19 +76,19 @@ class Stored:
 
     @property
     def by_rows(self) -> bool:
-        """Whether the elements of a row are nearer to one another in memory than those of a column."""
+        """Whether the elements of a row are nearer to one another in memory than the elements of a column."""
         return self.axes[-2] < self.axes[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Attention for every matrix of a `batch` (the last dimension of it: heads): Q [rows, depth], K [keys, depth], V
-    [keys, columns], result [rows, columns].
+    """Attention for every index of a `batch` (whose last dimension counts heads): Q [rows, depth], K [keys, depth],
+    V [keys, columns], result [rows, columns].
 
     `scores`: the expression of a score before softmax, where `te.scalars.ELEMENT` is an element of Q K^T, and
     `argument(i)` for i from 3 on the element of operand i - 3. `operands`: the operands' shapes and dtypes, which
-    broadcast to [*batch, rows, keys]. `ahead`: row i gives keys from i + `ahead` + 1 on weight 0, and blocks of rows
-    skip steps of such keys (None: no keys are skipped).
+    broadcast to [*batch, rows, keys]. `ahead`: for row i, keys from i + `ahead` + 1 on have weight 0, so that a block
+    skips steps whose keys have weight 0 for all rows of the block (None: no block skips steps).
     """
 
     batch: Shape
@@ -106,9 +110,9 @@ class Tile:
     """The work of a block of threads.
 
     A block has `splits` x `row_threads` x `lanes` threads (axes z, y, x). It computes `row_threads` * `rows` rows of
-    the result; each split goes over its own part of the keys, `lanes` * `keys` of them at a time. A thread computes
-    scores of `rows` rows and `keys` keys, and of the result vectors of `wide` columns. Shared memory holds the keys and
-    values of `stages` steps, so that those of the next steps are loaded while one is computed.
+    the result. In each step, every split processes `lanes` * `keys` keys of its own. A thread computes the scores of
+    `rows` rows and `keys` keys, and vectors of `wide` columns of the result. Shared memory holds the keys and values of
+    `stages` steps: while a step is computed, the keys and values of the next steps are loaded.
     """
 
     splits: int
@@ -131,23 +135,23 @@ class Tile:
 
     @property
     def split_keys(self) -> int:
-        """Keys of a split in one step."""
+        """Keys that a split processes in one step."""
         return self.lanes * self.keys
 
     @property
     def step_keys(self) -> int:
-        """Keys of all splits of a block in one step."""
+        """Keys that all splits of a block together process in one step."""
         return self.splits * self.split_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The buffers of a block in shared memory. Rows are widened so that no two threads of a warp that access different
-    words at the same time meet a bank: threads along x read neighbouring rows of `key` and neighbouring elements of
-    all other buffers, threads along y neighbouring rows.
+    """The buffers of a block in shared memory. Rows are padded so that threads of a warp access the same word or
+    different banks: threads along x read neighbouring rows of `key` and neighbouring elements of all other buffers;
+    threads along y read neighbouring rows.
 
-    `weights`: exp(score - m). `most`: partial maxima and sums of threads, without shuffles. `sums`, `bounds`: o, and
-    m and l, of the splits.
+    `weights`: exp(score - m). `most`: partial maxima and sums of threads (None with shuffles or one lane).
+    `sums`: o of each split; `bounds`: m and l of each split (None if there is one split).
     """
 
     query: Buffer
@@ -159,27 +163,29 @@ class Shared:
     bounds: Buffer | None
 
     def bytes(self, stages: int) -> int:
-        """Bytes of all buffers, with those of keys and values for `stages` steps."""
+        """Bytes of all buffers, where the buffers of keys and of values hold `stages` steps."""
         ahead = [self.key, self.value] * (stages - 1)
         held = (self.query, self.key, self.value, self.weights, self.most, self.sums, self.bounds)
         return sum(prod(b.shape) * b.dtype.bits // 8 for b in (*held, *ahead) if b is not None)
 
 
 def shared_buffers(sizes: Attention, tile: Tile, *, shuffles: bool) -> Shared:
-    """The buffers in shared memory of `attention` with the same arguments."""
+    """The buffers in shared memory of the program that `attention` returns for the same arguments."""
     depth = ceil_div(sizes.depth, VECTOR) * VECTOR
     columns = ceil_div(sizes.columns, tile.lanes * tile.wide) * tile.lanes * tile.wide
 
-    def vectors(size: int, stored: Stored) -> int:
-        """A pitch of an odd number of vectors, so that neighbouring rows begin at different banks; of an odd number of
-        elements for arrays that are transposed on the way, which is a column at a time.
+    def odd_pitch(size: int, stored: Stored) -> int:
+        """The distance between rows of `size` elements for which neighbouring rows begin at different banks: an odd
+        number of vectors or, if the copy transposes and thus writes columns, an odd number of elements.
         """
         if not stored.by_rows:
             return size + 1 - size % 2
         return size + VECTOR if size // VECTOR % 2 == 0 else size
 
-    def beside(size: int, lanes: int) -> int:
-        """A pitch at which the rows of neighbouring threads along y continue where those along x end."""
+    def pitch_of_lanes(size: int, lanes: int) -> int:
+        """The least distance between rows of `size` elements for which each row begins `lanes` banks after the row
+        before, so that `lanes` threads along x and their neighbours along y access different banks.
+        """
         return size + (lanes - size) % BANKS
 
     def shared(name: str, *shape: int) -> Buffer:
@@ -187,22 +193,25 @@ def shared_buffers(sizes: Attention, tile: Tile, *, shuffles: bool) -> Shared:
 
     rows, splits = tile.splits * tile.block_rows, tile.splits > 1
     return Shared(
-        query=shared("q", tile.block_rows, vectors(depth, sizes.query)),
-        key=shared("k", tile.step_keys, vectors(depth, sizes.key)),
-        value=shared("v", tile.step_keys, columns if sizes.value.by_rows else vectors(columns, sizes.value)),
-        weights=shared("p", rows, beside(tile.split_keys, tile.lanes)),
+        query=shared("q", tile.block_rows, odd_pitch(depth, sizes.query)),
+        key=shared("k", tile.step_keys, odd_pitch(depth, sizes.key)),
+        value=shared(
+            "v", tile.step_keys, columns if sizes.value.by_rows else odd_pitch(columns, sizes.value)
+        ),
+        weights=shared("p", rows, pitch_of_lanes(tile.split_keys, tile.lanes)),
         most=None if shuffles or tile.lanes == 1 else shared("partial", rows, tile.lanes),
-        sums=shared("sums", rows, beside(columns, tile.lanes * tile.wide)) if splits else None,
+        sums=shared("sums", rows, pitch_of_lanes(columns, tile.lanes * tile.wide)) if splits else None,
         bounds=shared("bounds", 2, rows) if splits else None,
     )
 
 
 def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str = "attention") -> Program:
-    """Attention on a GPU. Parameters Q, K, V, A3, A4, ... (the operands of the scores) and Y, as they are stored.
+    """Attention on a GPU. Parameters: Q, K, V, A3, A4, ... (operands of the scores) and Y, in the shapes of `sizes`.
 
     Grid axes: x blocks of rows, y heads, z the rest of the batch. Loops "STAGE.x", "STAGE.y" and "STAGE.z" are axes of
     threads. Stages: "start"; for each step over the keys (loop "step") the copies "k" and "v", "scores", "most" (the
-    greatest score of a row), "weights" and "context"; then "post", with several splits behind "give".
+    greatest score of a row), "weights" and "context"; if there are several splits, "give", which stores their o, m and
+    l in shared memory; "post", which stores the result.
     """
     return _Kernel(sizes, tile, shuffles).program(name)
 
@@ -268,7 +277,9 @@ class _Kernel:
     # Places
 
     def steps(self) -> ExprLike:
-        """Number of steps of a block: up to the last key that its last row needs."""
+        """Number of steps over the keys: as many as the last row of the block needs (an expression of "block.x"), or
+        as many as there are, if blocks skip no steps.
+        """
         sizes, tile = self.sizes, self.tile
         whole = ceil_div(sizes.keys, tile.step_keys)
         if sizes.ahead is None or whole == 1 or self.grid[2][1] > MOST_DIFFERENT:
@@ -277,18 +288,18 @@ class _Kernel:
         return minimum(whole, (needed + (tile.step_keys - 1)) // tile.step_keys)
 
     def phase(self, name: str, body: Callable[[Expr, Expr, Expr], Stmt], axes: str = "zyx") -> Stmt:
-        """A stage of all threads with the coordinates `axes`; the others are 0."""
+        """A stage: loops over the threads along `axes` around `body(z, y, x)`; coordinates of other axes are 0."""
         counts = {"z": self.tile.splits, "y": self.tile.row_threads, "x": self.tile.lanes}
         at = {axis: Var(f"{name}.{axis}") if axis in axes else _ZERO for axis in "zyx"}
         loops = [(var, counts[axis]) for axis, var in at.items() if isinstance(var, Var)]
         return nest(loops, body(at["z"], at["y"], at["x"]))
 
     def row(self, y: Expr, r: Expr) -> Expr:
-        """The row of a thread in its block: neighbouring threads have neighbouring rows."""
+        """The index in the block of row `r` of a thread at `y`: neighbouring threads have neighbouring rows."""
         return r * self.tile.row_threads + y
 
     def of_split(self, z: Expr, y: Expr, r: Expr) -> Expr:
-        """The row of a thread among the rows of all splits."""
+        """The index of `row(y, r)` of split `z` in a buffer of the rows of all splits, one split after the other."""
         return z * self.tile.block_rows + self.row(y, r)
 
     def unrolled(self, name: str, size: int, body: Callable[[Expr], Stmt]) -> Stmt:
@@ -296,7 +307,9 @@ class _Kernel:
         return nest([(var, size)], body(var), kind="unroll")
 
     def copied(self, name: str, to: Buffer, of: Buffer, stored: Stored, first: Expr, columns: int) -> Stmt:
-        """The copy of rows from `first` on of a matrix to shared memory, with zeros outside of the matrix."""
+        """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, with zeros for rows and
+        columns outside of the matrix. `columns`: number of columns of the matrix.
+        """
         rows, width = to.shape[0], ceil_div(columns, VECTOR) * VECTOR
         if to is self.shared.value:
             width = self.vectors * self.tile.lanes * self.tile.wide
@@ -341,7 +354,7 @@ class _Kernel:
         return self.phase("start", clear)
 
     def with_scores(self, keys: Expr) -> Stmt:
-        """The stages of a step, whose first key is `keys`."""
+        """The stages of a step that follow the copies of keys and values; `keys`: index of the step's first key."""
         stages = [self.phase("scores", lambda z, y, x: self.scores(keys, z, y, x)), *self.maxima()]
         stages += [self.phase("weights", self.weights), self.phase("context", self.context)]
         return allocated((self.score, self.most, self.shared.weights), seq(*stages))
@@ -390,7 +403,7 @@ class _Kernel:
         )
 
     def masked(self, score: Expr, y: Expr, r: Expr, key: Expr) -> Expr:
-        """A score after the expression `scores`; -inf for keys beyond the last one."""
+        """The value of the expression `scores` for `score`, an element of Q K^T; -inf for keys beyond the last key."""
         sizes, tile = self.sizes, self.tile
         row = self.grid[2][0] * tile.block_rows + self.row(y, r)
         whole_rows, whole_keys = sizes.rows % tile.block_rows == 0, sizes.keys % tile.step_keys == 0
@@ -408,7 +421,7 @@ class _Kernel:
         return result if whole_keys else select(key < sizes.keys, result, _LOWEST)
 
     def maxima(self) -> list[Stmt]:
-        """The greatest score of each row, from those of the row's threads."""
+        """Stages that compute the greatest score of each row from the greatest scores of the row's threads."""
         return self.joined("most", "max", self.most)
 
     def joined(self, name: str, op: str, own: Buffer) -> list[Stmt]:
@@ -446,7 +459,7 @@ class _Kernel:
         return [self.phase(f"{name}.give", give), self.phase(name, take)]
 
     def weights(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """exp(score - m) of a thread's scores, with the new m; l and o of the thread by the new m."""
+        """Updates m of each row, replaces a thread's scores by exp(score - m), and updates the thread's l and o."""
         tile, r, n, c, u = self.tile, *(Var(f"weights.{v}") for v in "rncu")
         new, base, factor = (
             Buffer(name=f"weights.{n}", shape=(1,), dtype=F32, scope="register")
@@ -482,7 +495,7 @@ class _Kernel:
         return nest([(r, tile.rows)], allocated((new, base, factor), body), kind="unroll")
 
     def context(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Adds the weights of a step times its rows of V to o."""
+        """Adds the products of a step's weights and its rows of V to o."""
         tile, shared = self.tile, self.shared
         width = VECTOR if tile.split_keys % VECTOR == 0 else 1
         j, e, r, c, u = (Var(f"context.{v}") for v in "jercu")
@@ -518,7 +531,7 @@ class _Kernel:
         return allocated((a, b), nest([(j, tile.split_keys // width)], products))
 
     def finish(self) -> Stmt:
-        """The stages behind all steps: the result of each row, from the splits of the keys."""
+        """The stages after all steps, which compute and store the result of each row from the results of all splits."""
         stages = self.joined("total", "add", self.total)
         shared = self.shared
         if shared.sums is None or shared.bounds is None:
@@ -612,8 +625,8 @@ class _Kernel:
         begin: Callable[[Expr], Stmt] | None = None,
         element: Callable[[Expr, Expr, Expr], Stmt] | None = None,
     ) -> Stmt:
-        """Stores the elements of a thread that are inside the result. `begin`, `element`: statements to run before for
-        each row and element.
+        """Stores `value(r, c, u)` for each element of a thread (row r, vector c, element u of the vector) inside the
+        result. `begin(r)`, `element(r, c, u)`: statements to run before each row and before each element.
         """
         sizes, tile = self.sizes, self.tile
         r, c, u, i, j = (Var(f"post.{v}") for v in "rcuij")

@@ -27,11 +27,11 @@ def int8_product(
 ) -> Program:
     """Y = `post` of the sums over the window and the group's channels of W * X; X reads `pad_value` outside.
 
-    Parameters, with `lanes` the channels of a position of X and of Y, C and F the channels and filters of a group (of
-    the only group: the lanes of X and of Y): uint8 X [images, height, width, lanes], or [positions, lanes] if pointwise
-    without groups; int8 W [groups, F, KH * KW * C] (`product_weights`); int32 P [2, lanes] (row 0 the biases, row 1 the
-    bits of the float32 scales); uint8 R like Y, if `post` combines with an operand; uint8 Y [positions, groups, F].
-    Without groups W and Y have no such dimension. Raises ValueError for groups whose filters do not fill the lanes.
+    `lanes`: stored channels of a position of X and of Y. C, F: channels and filters of a group; without groups, the two
+    `lanes`. Parameters: uint8 X [images, height, width, lanes], or [positions, lanes] if pointwise without groups; int8
+    W [groups, F, KH * KW * C] (`product_weights`); int32 P [2, lanes] (row 0: biases, row 1: bits of the float32
+    scales); uint8 R, shaped like Y, if `post` combines with an operand; uint8 Y [positions, groups, F]. Without groups,
+    W and Y lack the dimension `groups`. Raises ValueError if the filters of all groups do not fill the lanes of Y.
 
     The stages are those of `te.ops.product`: copies `a` [groups, positions, KH * KW * C] of X and `b` of W, the sum
     "gemm" (loops gemm.b0 over groups, gemm.i, gemm.j, gemm.k), and the statement "post" in loops b0, i, j.
@@ -87,8 +87,8 @@ def int8_product(
 
 
 def product_weights(weight: np.ndarray, groups: int, lanes: tuple[int, int]) -> np.ndarray:
-    """The parameter W of `int8_product` from int8 weights [filters, channels of a group, KH, KW]; zero in lanes that
-    hold no channel and for lanes that hold no filter.
+    """The parameter W of `int8_product` from int8 weights [filters, channels of a group, KH, KW]. Without groups, W is
+    padded with zeros to the `lanes` of X (channels) and of Y (filters).
     """
     filters, channels = weight.shape[:2]
     if groups == 1:
@@ -99,8 +99,8 @@ def product_weights(weight: np.ndarray, groups: int, lanes: tuple[int, int]) -> 
 
 
 def _gathered(shape: Convolution, channels: int, pad_value: int, x: Buffer, a: Buffer) -> Stmt:
-    """The nest of loops a.b0 over groups, a.i, a.k that copies each row's window of X to `a`: tap rows, tap columns,
-    channels.
+    """Copies the window of X for each output position to a row of `a`. Loops: a.b0 over groups, a.i over positions, a.k
+    over the elements of a window (rows of taps, then columns of taps, then channels).
     """
     *batch, positions, depth = a.shape
     (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads

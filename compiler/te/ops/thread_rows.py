@@ -20,7 +20,7 @@ from .reduction import Kind, reduced_value, reduction_result
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:
-    """Rows of X distributed over blocks of threads, with a result for each element.
+    """A program that computes a result for each element of X, with the rows of X distributed over blocks of threads.
 
     `place` gives the indices in X for (outer index, row, position in the row). The rows are repeated for each of the
     `outer` indices (None: X has no outer dimension). With `kept` each thread reads its elements once and keeps them in
@@ -35,8 +35,8 @@ class _Rows:
 
     @property
     def grid(self) -> tuple[Expr, Var]:
-        """(outer index, number of the group of rows), as expressions of the block's grid coordinates. The longer of the
-        two is on axis x, which allows the most blocks.
+        """(outer index, index of the group of rows) of a block, as expressions of the block's grid coordinates. The
+        index with more values is on axis x, which allows the most blocks.
         """
         y, x = Var("block.y"), Var("block.x")
         if self.outer is None:
@@ -60,13 +60,17 @@ class _Rows:
         return (Assign.to(f"{statement}{e.suffix}", held, value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        """How the first stage loads an element: (statements that the load needs, value of the element)."""
+        """(statements, value): the value of an element in the first stage, and the statements to run before, which with
+        `kept` load the element into its register.
+        """
         return self.keep("load", e, self.x[self.at(e)]), self.value(e)
 
     def fold(
         self, name: str, op: Operator, value: Callable[[Element], tuple[tuple[Stmt, ...], Expr]]
     ) -> Fold:
-        """The reduction of every row by `te.threads.fold`: `op` over the `value` of each element."""
+        """The reduction of every row by `te.threads.fold`: the sum or maximum (`op`) of `value(element)` over the row's
+        elements; `value` returns (statements to run before, value).
+        """
         return fold(self.threads, self.grid[1], name, op, value, unroll=self.kept)
 
     def program(
@@ -190,8 +194,8 @@ def thread_reduction(
     name: str = "reduction",
 ) -> Program:
     """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` and `shuffles` distribute rows over
-    threads as in `thread_softmax`, one row for each element of the output Y. `beside`: shapes of tensors that must
-    still broadcast against X after merging.
+    threads as in `thread_softmax`, one row for each element of the output Y. Neighbouring axes of X that are alike are
+    merged; `beside`: shapes of tensors that must still broadcast against X after the merging.
 
     If `sharing` has several chunks, each row is first cut into that many pieces, and a block of `lanes` * `group`
     threads reduces each piece into `chunk.sums` (stage "chunk"). The reduction itself is stage "reduce" with statement

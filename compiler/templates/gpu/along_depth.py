@@ -21,8 +21,9 @@ def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
     """Makes the stage of each factor of a staged `te.ops.product` one copy of a box (rectangle of elements) whose last
     dimension is the depth.
 
-    A factor in the other order is packed ahead if it is one of the `constants`; otherwise a separate kernel, scheduled
-    here, transposes it first. Returns the names of these transposing stages. Stages that are no copies stay unchanged.
+    A factor whose last dimension is not the depth is packed ahead if it is one of the `constants`; otherwise a separate
+    kernel transposes it first. Returns the stages of these kernels, which are scheduled here. Stages that are no copies
+    stay unchanged.
     Raises LegalityError if the factors do not have the form that `gemm_mma.factors` requires.
     """
     return [stage for f in factors(s.program) if (stage := _lay(s, f, constants)) is not None]

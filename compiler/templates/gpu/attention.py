@@ -18,17 +18,18 @@ from . import bind_by_name
 from .tile import aligned
 
 MOST_ROWS = 64
-"""Largest number of rows of a block with default knobs: each row of K and V in shared memory is read for all of them.
+"""Largest number of rows of a block with default knobs. Each row of K and V that a block loads to shared memory is used
+for all rows of the block.
 """
 MOST_COLUMNS = 256
-"""Largest number of columns of Q, K and V. With more of them tiles in shared memory are so small that kernels of their
-own for the products are faster. An estimate.
+"""Largest number of columns of Q, K and V. With more columns, tiles in shared memory become so small that separate
+kernels for the two products are faster. An estimate.
 """
 MOST_THREADS = 256
 """Largest number of threads of a block with default knobs."""
 OWN = 4
-"""Largest number of rows, and of keys, whose scores a thread computes with default knobs: two loads of vectors for
-each row and key are 16 products each.
+"""Largest number of rows, and of keys, whose scores a thread computes with default knobs: 4 vectors of Q and 4 vectors
+of K, of 4 elements each, give 64 multiply-adds.
 """
 
 
@@ -50,7 +51,7 @@ def fits(target: GpuTarget, sizes: Attention) -> bool:
 
 def choose_tile(target: GpuTarget, sizes: Attention) -> Tile | None:
     """The default tile; None if no tile fits the shared memory of a block. If there are more blocks than
-    multiprocessors, one of which a multiprocessor holds two blocks is preferred.
+    multiprocessors, a tile so small that a multiprocessor holds two blocks is preferred.
     """
     shuffles, whole = target.has("shuffles"), target.shared_bytes_per_block
     half = min(whole, target.shared_bytes_per_multiprocessor // 2)
@@ -66,7 +67,7 @@ def choose_tile(target: GpuTarget, sizes: Attention) -> Tile | None:
 
 
 def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:
-    """Tiles from the largest on; smaller ones need less shared memory."""
+    """The tiles among which `choose_tile` chooses, the largest first; smaller tiles need less shared memory."""
     lanes = WARP if sizes.rows == 1 else WARP // 2
     while lanes > WARP // 4 and sizes.keys <= lanes // 2:
         lanes //= 2
@@ -108,7 +109,7 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:
 
 
 def _wide(sizes: Attention, lanes: int) -> int:
-    """Columns of the result that a thread computes side by side."""
+    """Number of adjacent columns of the result that a thread computes as a vector (`Tile.wide`)."""
     wide = VECTOR
     while wide > 1 and lanes * wide >= 2 * sizes.columns:
         wide //= 2

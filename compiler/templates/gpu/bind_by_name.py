@@ -17,7 +17,7 @@ _BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])
 
 def schedule(target: GpuTarget, program: Program) -> Schedule:
     """Binds loops named "block.x" or "STAGE.block.x" to axis x of the grid, and loops named "STAGE.x" to axis x of the
-    threads; axes y and z likewise. Sums and maxima of the threads of a warp (`te.threads.all_lanes`) become shuffles.
+    threads (y and z in the same way). Sums and maxima over a warp (`te.threads.all_lanes`) become shuffles.
     """
     s = Schedule(program)
     for loop in loops(program):

@@ -1,4 +1,6 @@
-"""Convolutions on a GPU as products of matrices, whose tiles are gathered from the input into shared memory."""
+"""Convolutions on a GPU as products of two matrices: the weights, and a matrix whose tiles are gathered from the input
+into shared memory.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Transposed convolutions on a GPU: a tiled product for each set of phases (outputs that use the same weights) with
-equal sizes, see `te.ops.gemm_convolution`.
+"""Transposed convolutions on a GPU. Outputs that use the same weights form a phase; one tiled product computes all
+phases of equal sizes (see `te.ops.gemm_convolution`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def products(program: Program) -> list[str]:
-    """The suffixes of stage names, one for each product in the program."""
+    """The suffix of the stage names of each product in the program."""
     starts = [loop.name for loop in loops(program) if loop.name.startswith("gemm.k")]
     return [name.removeprefix("gemm.k") for name in starts]
 

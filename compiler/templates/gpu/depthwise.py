@@ -1,8 +1,8 @@
 """Depthwise convolutions on a GPU, bound by memory: each thread computes several rows of one channel's outputs.
 
-Adjacent threads compute adjacent columns, so that a warp's loads and stores are contiguous. The inputs of a thread's
-windows are in its registers: the thread's outputs share rows; adjacent threads load overlapping columns again, from the
-first-level cache.
+Adjacent threads compute adjacent columns, so that a warp's loads and stores are contiguous. A thread holds the inputs
+of its windows in registers, and uses each loaded row for several of its outputs. Columns of the input that windows of
+adjacent threads share are loaded by each of these threads, from the first-level cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .workload import CudaWorkload
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 THREADS = 128
-"""Threads of a block. Threads share no data, so blocks are small and there are many of them."""
+"""Threads of a block. Threads share no data, so that many small blocks are possible."""
 MOST_TAPS = 128
 """Largest number of taps of a window whose inputs are kept in registers. For larger windows, `generic` kernels read the
 input for each tap.
@@ -42,8 +42,8 @@ OTHER_INSTRUCTIONS = 40
 stores. An estimate.
 """
 DEPENDENT_ISSUE_CYCLES = 3
-"""Least cycles between two successive instructions of one warp, since most of them depend on the preceding one. An
-estimate.
+"""Least number of cycles between two successive instructions of one warp, because most instructions depend on the
+preceding one. An estimate.
 """
 RAGGED = 1.5
 """Slowdown if the rows or columns of some threads may be outside the output. An estimate."""
@@ -104,10 +104,10 @@ def _inputs(window: Window, own: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
 
 
 def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, scheduled; `window`: the window it was
-    built with.
+    """Schedules a program of `te.ops.blocked_convolution.blocked_depthwise` with blocks of one channel; `window`: the
+    window of the convolution.
 
-    W is packed ahead into tiles (`schedule.pack`), if the window is small enough for registers.
+    W is packed ahead into tiles (`schedule.pack`). Windows too large for registers are scheduled by `generic`.
     """
     if prod(window.kernel) > MOST_TAPS:
         return generic.schedule(target, program)
@@ -141,8 +141,8 @@ AXES = (
     Axis(name="threads", values=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)),
 )
 MOST_INPUTS = 160
-"""Largest number of elements of the input in a thread's registers: a thread has at most 255, and needs some for sums
-and addresses.
+"""Largest number of elements of the input in a thread's registers. A thread has at most 255 registers, some of which it
+needs for sums and addresses.
 """
 
 

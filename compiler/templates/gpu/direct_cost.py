@@ -35,8 +35,8 @@ BANKS = 32
 """Banks of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 56
 """Registers of a thread besides sums and a tap's operands: addresses, and operands of further taps, which nvcc loads
-early. The total is then 80, as with NVRTC 13.0 for sm_90, for 4 x 2 x 2 sums of a 7 x 7 window; smaller windows take
-fewer.
+early. For 4 x 2 x 2 sums of a 7 x 7 window the total is then 80, as NVRTC 13.0 reports for sm_90; kernels of smaller
+windows take fewer registers.
 """
 MOST_COPIES = 64
 """Largest number of copies into shared memory by a thread in one step; all are unrolled."""
@@ -66,8 +66,8 @@ OWN = (
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
 LAYERS = 256
-"""Largest number of layers in the cache of best knobs. Both the choice of a method and its schedule use the knobs, and
-many layers are equal.
+"""Largest number of layers in the cache of best knobs. The cache pays off because the knobs are used to choose a method
+and again to schedule, and because many layers are equal.
 """
 
 

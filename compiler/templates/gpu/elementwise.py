@@ -31,9 +31,9 @@ class Knobs:
     """Knobs of element-wise kernels: a thread computes `items` vectors of `width` adjacent elements; blocks have
     `threads` threads.
 
-    The vectors of a thread are a block's width apart, so that adjacent threads access adjacent elements. If `width`
-    does not divide the size of a nest of loops, the next smaller width that does is used; if `items` does not, 1 is
-    used.
+    The vectors of a thread are `threads` vectors apart, so that adjacent threads access adjacent vectors. If `width`
+    does not divide the extent of the innermost loop, the next smaller width of `WIDTHS` that divides the extent is
+    used. If the number of vectors is no multiple of `threads` * `items`, a thread computes one vector.
     """
 
     threads: int = THREADS

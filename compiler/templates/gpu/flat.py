@@ -18,8 +18,8 @@ from ...schedule import Schedule
 from ...schedule.legality import written
 
 THREADS = 256
-"""Threads of a block whose threads share no data: eight warps, so that a multiprocessor holds eight blocks (CUDA C++
-Programming Guide, "Technical Specifications per Compute Capability": 2048 threads, 1024 from sm_86 to sm_89).
+"""Threads of a block whose threads share no data. A multiprocessor holds 2048 threads, which are 8 such blocks, or 1536
+threads on desktop cards (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 """
 ONE = Const(1)
 
@@ -30,10 +30,10 @@ def flattened(program: Program, *, intermediates: bool = True) -> Program:
         rewrite:
         Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
 
-    An array is flattened if it is written, or if all its reads have only loop variables and constants as indices; the
-    indices of other reads may be guarded by conditions on one dimension. Sources and destinations of copies of boxes
-    (rectangles of elements) stay unchanged; allocated arrays are flattened only if `intermediates`. Statements outside
-    of loops get a loop of one iteration.
+    An array is flattened if it is written, or if all its reads have only loop variables and constants as indices. Other
+    arrays keep their dimensions, since conditions on single dimensions may guard their indices. Sources and
+    destinations of copies of boxes (rectangles of elements) stay unchanged; allocated arrays are flattened only if
+    `intermediates`. Statements outside of loops get a loop of one iteration.
     """
     boxed: set[str] = set()
     computed: set[str] = set()
@@ -139,7 +139,7 @@ def bind_nest(
     `loops`: (name, iterations), outermost first; all iterations must be independent. Adjacent threads run adjacent
     iterations of the innermost loop. A thread runs `items` iterations, which are `threads` iterations apart, if the
     total number of iterations is a multiple of `threads` * `items`; otherwise one iteration. `inner`: loops inside of
-    `loops`, all of whose iterations each thread runs.
+    `loops` that are not divided among threads.
     """
     for name, _ in loops:
         s.parallel(name)

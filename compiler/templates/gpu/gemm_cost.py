@@ -37,9 +37,9 @@ RESERVED_SHARED_BYTES = 1024
 Guide, "Shared Memory").
 """
 OTHER_REGISTERS = 32
-"""Registers of a thread besides sums and operands: addresses, counters. With these and `REGISTERS_A_ROW`, totals match
-NVRTC 13.0 for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127,
-91, 73 and 40.
+"""Registers of a thread besides sums and operands: addresses, counters. With this number and `REGISTERS_A_ROW`, totals
+are within 15% of the registers that NVRTC 13.0 reports for sm_90. For 8 x 8, 8 x 4, 4 x 4 and 2 x 2 sums, NVRTC reports
+115, 78, 69 and 39 if X is transposed, else 127, 91, 73 and 40.
 """
 REGISTERS_A_ROW = 3
 """Registers that a thread needs for each of its rows when it reads vectors of four elements along the depth: slightly
@@ -60,7 +60,7 @@ STALL_CYCLES = 4
 meanwhile. Fitted.
 """
 SINGLE_WARP_SLOWDOWN = 0.34
-"""Relative slowdown of a warp that is alone on its scheduler: no other warp issues while it waits for registers.
+"""Relative slowdown of a warp that is alone on its scheduler: while the warp waits for registers, no other warp issues.
 Fitted.
 """
 UNOVERLAPPED_SHARE = 0.5
@@ -308,7 +308,7 @@ THREAD_TILES = (
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
 """Candidate numbers of threads along (rows, columns), for default tiles."""
 EQUAL_CYCLES = 100
-"""Difference in cycles that is below the model's accuracy: estimates are rounded to multiples of it."""
+"""Difference in cycles that is below the model's accuracy; `cheapest` rounds estimates to multiples of this number."""
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)

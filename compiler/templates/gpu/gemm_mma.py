@@ -1,8 +1,8 @@
 """Matrix products on tensor cores: each warp of a block multiplies fragments of tiles that all warps of the block fetch
 together.
 
-A block computes one tile of the result. Slices of its factors pass through shared memory, with several copies in flight
-at a time; warps in two dimensions (thread.z, thread.y) load fragments of them and accumulate sums in registers. The
+A block computes one tile of the result. Slices of the factors pass through shared memory, with several copies in flight
+at a time; warps in two dimensions (thread.z, thread.y) load fragments of slices and accumulate sums in registers. The
 sums pass back through shared memory, so that the following operators are computed and written by rows. If there are few
 tiles with deep sums, several blocks share the depth of a tile, and a second kernel adds up their partial sums.
 """
@@ -195,9 +195,9 @@ def blocks_in_groups(
     """Orders a grid of tiles in groups of `group` tiles, one below the other, that run at the same time. `i`, `j`:
     loops over the rows and the columns of tiles.
 
-    Blocks that run at the same time share fetched data in the second-level cache; they share more the nearer the shape
-    of the area that their tiles cover is to a square. Blocks start in the order of their numbers, x fastest. Returns
-    the axes of blocks for the loops over tiles (empty if tiles are not grouped), and the innermost of these loops.
+    Blocks that run at the same time share fetched data in the second-level cache; they share most if their tiles cover
+    a square of the result. Blocks start in the order of their numbers, x fastest. Returns (loop, axis of blocks) for
+    each loop over tiles (empty if tiles are not grouped), and the innermost of these loops.
     """
     beyond = extent_of(s, j) > GRID_LIMITS["y"] or extent_of(s, i) // group > GRID_LIMITS["z"]
     if grid or group == 1 or extent_of(s, i) % group or beyond:
@@ -228,8 +228,9 @@ def bind_grid(
     rows: str,
     columns: str,
 ) -> None:
-    """Binds the loops over tiles to blocks (`blocks`: the axes if tiles are grouped, else empty), and the loops `rows`
-    and `columns` over parts of a tile to threads along z and y.
+    """Binds the loops over tiles to blocks, and the loops `rows` and `columns` over the warps of a tile to threads of
+    axes z and y. `blocks`: the pairs that `blocks_in_groups` returns; if empty, `bind_blocks` binds `grid`: (loops
+    around the tiles, loop over rows of tiles, loop over columns of tiles).
     """
     if blocks:
         bind_all(s, *blocks)
@@ -266,9 +267,11 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums into whole fragments for every warp, and tiles the copy of `sums` back to memory likewise.
+    """Arranges the buffer `sums` in whole fragments of every warp, and splits the loops of the copy of `sums` to memory
+    in the same way.
 
-    The buffer becomes [..., warps, warps, tiles, tiles, 16, 8]. Returns the loop around one fragment's copy.
+    The buffer becomes [..., warps along rows, warps along columns, fragments along rows, fragments along columns, 16,
+    8]; the last four dimensions belong to a warp. Returns the loop around one fragment's copy.
     """
     s.expand_copy(sums)
     rank = len(allocated(s, sums).shape)

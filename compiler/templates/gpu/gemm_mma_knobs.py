@@ -29,8 +29,9 @@ CACHE_BYTES_A_CYCLE = 22
 (`benchmarks/gpu_cost.py` measures the errors).
 """
 HOPPER_SHARE = 0.38
-"""Share of a Hopper card's peak (reached by wgmma) that `mma.sync` reaches, fitted to these kernels. (With operands in
-registers only it is 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)
+"""Share of a Hopper card's peak (reached by wgmma) that `mma.sync` reaches, fitted to these kernels. (With all operands
+in registers `mma.sync` reaches 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through
+Microbenchmarking", 2024.)
 """
 LATENCY = 1350
 """Cycles from the first copy of a block to its first product, and about as many after its last product. Fitted."""
@@ -181,8 +182,8 @@ def legal(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
 def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64.
 
-    The time of a slice is the longest of three times: its products on the tensor cores, its fragments' loads from
-    shared memory, and its transfer from the second-level cache, if enough copies are in flight. Blocks on one
+    The time of a slice is the longest of three times: multiplying the slice on tensor cores, loading its fragments from
+    shared memory, and, if enough copies are in flight, transferring it from the second-level cache. Blocks on one
     multiprocessor share these units. The kernel takes as many rounds of blocks as the busiest multiprocessor.
     """
     blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
@@ -280,7 +281,8 @@ def product_cost(
     """The cost model's results for many settings of the knobs: `points` has arrays `rows`, `columns`, `depth`,
     `splits`, `stages`.
 
-    `estimate`: estimated cycles, and the number of blocks that a multiprocessor holds at a time.
+    `estimate`: (estimated cycles, number of blocks that a multiprocessor holds at a time). `limits`: legality limits by
+    name. `effective`: the settings in canonical form, in which knobs without effect have a fixed value.
     """
     cycles, held = estimate
     blocks = tiles(factors, points.rows, points.columns) * points.splits

@@ -58,8 +58,8 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
     """Whether warpgroups should compute the program's product.
 
     The target must have warpgroup products for the factors' types, copies must be able to fetch whole lines of both
-    factors, and there must be more rows, and no fewer columns, than in an `mma`. For types whose rows must be along the
-    depth, the method must also be faster than `gemm_mma`, including any transposition.
+    factors, and the product must have more rows than an `mma` and at least as many columns. For types whose rows must
+    be along the depth, the method must also be faster than `gemm_mma`, including the time of transpositions.
     """
     if not target.has("wgmma"):
         return False
@@ -94,9 +94,9 @@ def schedule(
     with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
-    multiples of 16 bytes are legal, but copied element by element (`applies` excludes them). `constants`: parameters
-    whose arrays are packed ahead (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors do not need it. Raises
-    LegalityError for other programs or architectures, or if the knobs are inconsistent.
+    multiples of 16 bytes are legal, but copied element by element (`applies` excludes such factors). `constants`:
+    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies of 16-bit factors do not
+    need. Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):
@@ -191,8 +191,8 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
-    """Sizes and types of a program's product after factors have been rearranged with rows along the depth where
-    warpgroups require it (`lay_along_depth`), and whether bulk copies can fetch its factors.
+    """(sizes and types of a program's product, whether bulk copies can fetch the factors). Factors that warpgroups read
+    only with rows along the depth have this order in the result (`lay_along_depth`); `program` is unchanged.
     """
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
@@ -201,8 +201,8 @@ def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, 
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
-    """Splits loop `j` over a warpgroup's `columns` by the length of B's swizzled rows, if these are across the depth.
-    Returns the names of the resulting loops.
+    """Splits loop `j` over a warpgroup's `columns` by the length of B's swizzled rows, if these rows run along the
+    columns instead of the depth. Returns the names of the resulting loops.
     """
     row = row_elements(columns)
     return [j] if b.along_depth or row in (None, columns) else list(s.split(j, row))
@@ -261,9 +261,11 @@ def _pack_cores(s: Schedule, buffer: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Splits the sums among warpgroups, and tiles the copy of `sums` back to memory likewise.
+    """Divides the buffer `sums` among the warpgroups, and splits the loops of the copy of `sums` to memory in the same
+    way.
 
-    The buffer becomes [..., groups, groups, tiles, 64, columns]. Returns the loop around the copy of a tile.
+    The buffer becomes [..., warpgroups along rows, warpgroups along columns, tiles of a warpgroup, 64, columns]; a tile
+    has 64 rows. Returns the loop around the copy of a tile.
     """
     s.expand_copy(sums)
     rank = len(shape_of(s, sums))

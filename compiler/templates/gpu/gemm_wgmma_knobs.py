@@ -46,8 +46,8 @@ MOST_SUMS = 128
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
-"""Cycles between the last product of a slice and the first product of the next slice. Tensor cores are idle meanwhile,
-unless another block uses them or products of the previous slice are still in flight. An assumption.
+"""Cycles between the last product of a slice and the first product of the next slice. In these cycles tensor cores are
+idle, unless they execute products of another block or of a slice before that are still in flight. An assumption.
 """
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""
@@ -60,9 +60,9 @@ BULK_LATENCY, BULK_TRIP = 900, 700
 a copy's issue to its arrival.
 """
 BULK_RESULT_BYTES_A_CYCLE = 64
-"""Bytes per cycle at which a block's results (8 bytes each) pass through shared memory to global memory. The constants
-BULK_* were fitted to fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error of
-10% (RMS).
+"""Bytes per cycle at which a block's results pass through shared memory to global memory; each result counts as 8
+bytes. The constants BULK_* were fitted to fp16 products of 1024 to 8192 on an H100, with eleven settings of the knobs;
+at 1.7 GHz `cycles` has an error of 10% (RMS).
 """
 
 
@@ -74,7 +74,7 @@ class Knobs:
     A warpgroup multiplies 64 rows by all of its columns at once. `stages`: slices in shared memory at a time (1: no
     slice is fetched ahead). `group`: rows of tiles that are computed together, if `group` divides their number.
     `splits`: blocks that share the depth of a tile. With `bulk` one thread starts a hardware copy of a slice, and
-    products of a slice are in flight while threads wait for the next one; otherwise all threads copy.
+    products of a slice are in flight while threads wait for the next slice; otherwise all threads copy.
     """
 
     rows: Number
@@ -185,9 +185,9 @@ def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np
 def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64, infinite for settings that do not fit.
 
-    The time of a slice is the longest of three times: its products on the tensor cores, their reads of shared memory,
-    and its transfer from the second-level cache. Blocks on one multiprocessor share these units and use each other's
-    idle cycles.
+    The time of a slice is the longest of three times: multiplying the slice on tensor cores, reading it from shared
+    memory, and transferring it from the second-level cache. Blocks on one multiprocessor share these units and use each
+    other's idle cycles.
     """
     held = resident(target, factors.dtype, knobs)
     slices = slices_of(factors, knobs)

@@ -38,8 +38,9 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     loops over GPU blocks.
 
     In each nest, loops with independent iterations move outside and become the grid. If a loop without independent
-    iterations contains nests, each of its iterations launches them; otherwise the loop is a kernel of one thread.
-    Intermediates between kernels are in global memory, intermediates inside a kernel in each thread's local memory.
+    iterations contains nests, each iteration of the loop launches the nests as kernels; otherwise the loop is a kernel
+    of one thread. Buffers that several kernels use are in global memory; other buffers are in each thread's local
+    memory.
     """
     s = Schedule(program)
     bind(s, knobs or Knobs())

@@ -67,7 +67,9 @@ types that are missing here use `GENERIC`.
 """
 
 ChooseKnobs = Callable[[Node], Any]
-"""Function from a node to knobs of its template, such as knobs found by a tuner; None: the template's defaults."""
+"""A function from a node to knobs of the node's template, such as knobs found by a tuner, or to None for the template's
+default knobs.
+"""
 
 
 def lower_cuda_node(
@@ -114,10 +116,8 @@ def lower_cuda_node(
 
 
 def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-    """A node lowered by each method (template) for which it has a workload; the result of `lower_cuda_node` comes
-    first. Empty if `lower_cuda_node` returns None.
-
-    All methods are equally accurate, so that a tuner may choose among them.
+    """A node lowered by each method (template) that can compute the node as accurately as `lower_cuda_node`, whose
+    result comes first. A tuner may choose among these methods. Empty if `lower_cuda_node` returns None.
     """
     if isinstance(node.operator, Convolution):
         return lower_convolution_methods(target, graph, node, node.operator)

@@ -54,8 +54,8 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
 
 
 def _lower_convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCudaNode:
-    """The kernels of a convolution: a product of matrices, on tensor cores if the GPU has them, unless groups are small
-    or share words of the output.
+    """The kernels of a convolution: a product of matrices, on tensor cores if the GPU has them. Groups with fewer than
+    `LEAST` filters, and groups whose filters do not fill the output's block, get a thread for each output element.
     """
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
@@ -84,8 +84,8 @@ def _lower_convolution(graph: Graph, node: Node, operator: Int8Convolution) -> L
 
 
 def _schedule_tiles(target: GpuTarget, program: Program, _knobs: None = None) -> Schedule:
-    """`te.ops.int8_product` on tensor cores or, on GPUs without them, in tiles of a thread's own sums. W is not packed
-    ahead: its tiles would be padded, and two products with the same weights could not share them.
+    """Schedules `te.ops.int8_product` on tensor cores or, on GPUs without tensor cores, by `tile`. W is not packed
+    ahead: packing would pad W to whole tiles, and two products with equal weights could not share the packed array.
     """
     if target.has("mma"):
         return gemm_mma.schedule(target, program)

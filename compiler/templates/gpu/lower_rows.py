@@ -95,8 +95,8 @@ def _of_rows(
     knobs: rows.Knobs | None,
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    """The kernels of a row operator, which reduces or normalizes rows. The schedule by `knobs` gives each row threads
-    of its own. If its grid would be too large, the kernels come from the plain expression.
+    """The kernels of a row operator, which reduces or normalizes rows. The schedule by `knobs` gives each row separate
+    threads. A softmax or normalization whose grid would then be too large is scheduled by `generic` instead.
 
     `beside`: shapes of tensors that fused operators read together with a reduction's input.
     """

@@ -29,9 +29,9 @@ class Kernel:
     """The schedule of a GPU kernel. `schedule`: the function that schedules an expression, given target, program and
     knobs (None: default knobs). `name`: name of this kind of schedule, part of the kernel's cache key.
 
-    `tuned`: the template of the node's workload, or a function that returns it for a program (None: no template with
-    knobs). `flat`: arrays are flattened to one dimension first; arrays that the program allocates only if
-    `intermediates`. `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise
+    `tuned`: the template of the node's workload, or a function from a program to this template (None: no template with
+    knobs). `flat`: parameters are flattened to one dimension first; with `intermediates`, also the arrays that the
+    program allocates. `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise
     convolution.
     """
 

@@ -1,5 +1,5 @@
-"""Complete descriptions of operators along rows (softmax, normalizations, reductions), for tuning. Threads are part of
-the operators' programs, so that these depend on the knobs.
+"""Complete descriptions of operators along rows (softmax, normalizations, reductions), for tuning. A program of such an
+operator contains the loops over threads, so that the program depends on the knobs.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, 
 VECTOR = 4
 """Float32 elements of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 BYTE_BITS = 8
-"""Bits of elements that are gathered in runs: a copy of one byte takes as long as a copy of 16."""
+"""Width in bits of the elements that a thread gathers several at a time, where the elements are adjacent: a copy of one
+byte takes as long as a copy of 16 bytes.
+"""
 REDUCING_THREADS = 256
 """Threads of a block in the kernel that adds up partial sums; they share no data."""
 
@@ -104,11 +106,11 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
 def whole_tiles(
     s: Schedule, rows: int, columns: int, depth: int, splits: int, tag: str = ""
 ) -> tuple[str, str, str, str, list[str]]:
-    """Pads a sum to whole tiles; if `splits` > 1, cuts its depth into as many parts, whose sums a separate kernel adds
-    up.
+    """Pads the sum "gemm" to whole tiles. If `splits` > 1, cuts the depth of the sum into `splits` parts, whose sums a
+    separate kernel adds up. `tag`: suffix of the names of the sum's stages.
 
-    Returns the name of the statement that computes tiles, its loops over rows, columns and depth, and the loops around
-    them.
+    Returns the names of the statement that computes tiles, of this statement's loops over rows, columns and depth, and
+    of the loops around these loops.
     """
     statement = f"gemm{tag}"
     i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))
@@ -165,12 +167,15 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
 
 
 Phase = tuple[Sequence[str], Sequence[str]]
-"""(loops over threads, loops inside): names of the two thread loops of a nest, and of the loops inside them."""
+"""(loops over threads, loops inside): names of the two loops of a nest that become threads along y and x, and of the
+loops inside these two.
+"""
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves statement "post" into the loops over threads, after the sums in registers that "post" reads. `i0`, `j0`:
-    loops over tiles; `tag`: suffix of the stages' names. Returns the loops over threads and inside them.
+    """Moves the statement "post" into the loops over tiles, after the sums that it reads, puts these sums in registers,
+    and splits the loops around "post" for the threads. `i0`, `j0`: loops over tiles; `tag`: suffix of the stages'
+    names. Returns the loops around "post".
     """
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
@@ -279,8 +284,8 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
 
 
 def _run(s: Schedule, stage: str, loop: str, width: int) -> int:
-    """The number of elements, at most `width`, that a copy of single elements may take at once: in each such number of
-    iterations of the innermost loop, `loop`, they are adjacent in the source.
+    """Number n of elements for which one copy of n adjacent elements may replace n copies of single elements, in n
+    iterations of the innermost loop `loop`: the greatest of `width`, `width` / 2, `width` / 4 ... 1 that is legal.
     """
     while width > 1:
         if extent_of(s, loop) % width == 0:

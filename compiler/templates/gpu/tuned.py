@@ -23,8 +23,8 @@ GpuTemplate: TypeAlias = Template[GpuTarget, CudaWorkload, Program]
 operators.
 """
 SLACK = 4.0
-"""For products in tiles: points (settings of the knobs) whose lower bound on cost exceeds this multiple of the least
-lower bound in the space are not searched. Lower bounds differ only by work on elements outside of the result.
+"""For products in tiles: the search leaves out each point (setting of the knobs) whose lower bound on cost is more than
+`SLACK` times the least lower bound in the space. Lower bounds differ only by work on elements outside of the result.
 """
 
 

@@ -23,7 +23,7 @@ from .tile import Tile
 from .traffic import BLOCK_CYCLES, moving_seconds
 
 THREADS = 128
-"""Threads of a block of a transform: each has two tiles in its registers."""
+"""Threads of a block of a transform; each thread holds two tiles in registers."""
 LOAD_INSTRUCTIONS = 5
 """Instructions for an element of the input: conditions, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 60
@@ -83,7 +83,7 @@ def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
 
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
-    """Estimated seconds of both transforms, each a kernel of its own; the time of one additional launch is included."""
+    """Estimated seconds of both transforms, which are separate kernels, with the time of one additional launch."""
     n, problem = m + WINOGRAD_TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
@@ -140,8 +140,8 @@ def choose(
 
 
 def exact_outputs(convolution: Convolution) -> list[int]:
-    """The sizes m of output tiles whose tensors fit `MOST_BYTES` and whose rounding errors are within the tolerance of
-    models or, if that is larger, the tolerance of `conv2d`'s sums of the same convolution.
+    """The sizes m of output tiles for which the tensors between the kernels fit `MOST_BYTES`, and `rounding` is within
+    the larger of two tolerances: that of models, and that of the sums by which `conv2d` computes the same convolution.
     """
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [

@@ -43,8 +43,8 @@ CudaTemplate: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaWorkload:
-    """The workload of any tensor expression that a template with knobs schedules. Its parameters are floats of 16 or 32
-    bits, and it writes only the last one.
+    """The workload of any tensor expression that a template with knobs schedules. The parameters of the expression are
+    floats of 16 or 32 bits; the expression writes only the last parameter.
 
     `constants`: names of parameters that are packed ahead, in the order of the parameters. `window`: the window of a
     depthwise convolution. `rows`: a row operator, whose program depends on the knobs; `expression` is then the plain
@@ -109,7 +109,7 @@ def workload_of_rows(operator: RowOperator) -> CudaWorkload | None:
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CudaWorkload:
-    """The workload that a JSON object describes. Raises WorkloadError, which names the field, if it describes none."""
+    """The workload that a JSON object describes. Raises WorkloadError, which names the field, for any other object."""
     template = values.get("template")
     if template not in get_args(CudaTemplate):
         raise WorkloadError(f"there is no template {template!r} with knobs on GPUs")

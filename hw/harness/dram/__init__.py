@@ -1,1 +1,1 @@
-"""LiteDRAM, the oracle of the DRAM's timing: its Verilog, and runs of it in Verilator."""
+"""LiteDRAM, the oracle of the DRAM's timing: generates LiteDRAM's Verilog, and runs the Verilog in Verilator."""

@@ -2,8 +2,8 @@
 
     python generate.py PART MEGAHERTZ WIDTH GRADE MASTERS WRITE_FIFO READ_FIFO FILE
 
-The top module is `litedram_top`; its ports are those of AXI with the prefix m0_, m1_ ... for each master. LiteDRAM's
-checker of timings is in it, and writes a line with the word "violation" for each broken rule.
+The top module is `litedram_top`; its ports are those of AXI with the prefix m0_, m1_ ... for each master. The Verilog
+contains LiteDRAM's checker of timings, which prints a line with the word "violation" for each broken rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from importlib import import_module
 from typing import Any
 
 RATES = {"SDR": "1:1", "DDR2": "1:2", "DDR3": "1:4", "DDR4": "1:4"}
-"""Clocks of the controller to clocks of the part, for each generation."""
+"""Controller clocks to DRAM clocks by generation, as LiteDRAM writes the ratio: "1:4" is 4 DRAM clocks in a controller
+clock.
+"""
 CHANNELS = ("ar", "aw", "w", "r", "b")
 
 
@@ -22,7 +24,7 @@ def _package(name: str) -> Any:
 
 
 def main(words: list[str]) -> None:
-    """Writes the file that the last of `words` names."""
+    """Writes the Verilog. `words`: the arguments of the command line, PART to FILE."""
     # These packages are an extra, slow to import, and without types.
     names = ("modules", "core", "core.controller", "frontend.axi", "phy.model")
     modules, cores, settings_of, bridges, model = (_package(f"litedram.{name}") for name in names)

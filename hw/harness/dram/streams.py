@@ -35,7 +35,9 @@ _USER = "LiteDRAM's RTL"
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A DRAM behind LiteDRAM: its part, the controller's clock in megahertz, data lines, speed grade, AXI masters."""
+    """A DRAM behind LiteDRAM's controller: a name in `isa.dram.PARTS`, the controller's clock in megahertz, data lines
+    of all chips, speed grade ("": the fastest), number of AXI masters.
+    """
 
     part: str
     clock_mhz: float
@@ -119,8 +121,9 @@ def litedram_program(design: Design) -> Path:
 def run_on_litedram(
     design: Design, runs: Sequence[Streams], *, start: int = 50, limit: int = 10_000_000
 ) -> tuple[list[NDArray[np.int64]], list[str]]:
-    """(for each run the cycles of each burst, as `sim.dram_streams.run_streams` returns them; the lines of LiteDRAM's
-    checker of timings). Raises UserError if a tool is missing.
+    """Runs each of `runs` on LiteDRAM's Verilog. Returns (for each run, the cycles of its bursts as
+    `sim.dram_streams.run_streams` returns them; the lines that LiteDRAM's checker of timings printed for broken rules).
+    `start`, `limit`: as in `run_streams`. Raises UserError if a tool is missing.
     """
     with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
         given, made = Path(folder) / "requests", Path(folder) / "times"
