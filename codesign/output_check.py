@@ -130,11 +130,11 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """Differences of each layer from ONNX Runtime, with ONNX Runtime's own integers as inputs, if the network's outputs
-    equal those of our integer interpreter.
+    """Differences of each layer of our integer interpreter from ONNX Runtime, both with ONNX Runtime's integers as the
+    layer's inputs: over a whole network one rounding can grow to many quantization steps.
 
-    None if the outputs differ from the interpreter's, or if some layers are not quantized. From end to end, one
-    rounding can become many quantization steps, or most of the value of a small output.
+    None if `outputs` differ from the interpreter's, so that it says nothing about them, or if some layers are not
+    quantized.
     """
     try:
         graph = import_model(model, abilities=EVERYTHING)

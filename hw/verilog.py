@@ -138,7 +138,7 @@ def _tidy(text: str) -> str:
     zero bits are removed: Yosys declares them as [-1:0], which in Verilog are two bits. Attributes with initial values
     (`init`) are removed as well. A register has its own initial value (`reg x = 0`); Amaranth's attribute repeats the
     value at another name of the same signal. If Yosys removes a constant register before it joins the names
-    (`proc; opt`), one of the two values is lost, and Yosys then stops because they differ.
+    (`proc; opt`), only one name keeps its value, and Yosys stops with conflicting initial values.
     """
     lines: list[str] = []
     empty: list[str] = []

@@ -183,7 +183,7 @@ def check_instructions(config: Config) -> None:
         raise ConfigError(f"instructions = {instructions!r}: expected a tuple of vdla.AluInstruction")
     if len(instructions) > MOST_CUSTOM:
         raise ConfigError(
-            f"instructions: {len(instructions)} of them; the ALU's opcode has room for {MOST_CUSTOM}; leave out others"
+            f"{len(instructions)} custom instructions; the ALU's opcode has room for {MOST_CUSTOM}: leave out others"
         )
     names = [item.name for item in instructions]
     for name in names:

@@ -93,8 +93,9 @@ def append(
     """Appends an instruction, with pops of the tokens that it must wait for. Returns False, and appends nothing, if it
     accesses a memory out of bounds or a field does not fit the encoding.
 
-    `insist`: requested token flags must be met. `placed`: called with the unit after each appended instruction, also
-    after token carriers (instructions that only pop and push tokens); may `push` tokens.
+    `insist`: instructions that make tokens are appended before, if the token flags in `values` need them; without
+    `insist`, a flag that no token allows is dropped. `placed`: called with the unit after each appended instruction,
+    also after token carriers (instructions that only pop and push tokens); may `push` tokens.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)

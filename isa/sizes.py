@@ -232,7 +232,7 @@ class Sizes:
     @property
     def table_depth(self) -> int:
         """Number of 256-byte tables that LOAD.TABLE fills: `tables` look-up tables, then, with the extension `rows`,
-        one for each byte of an entry in the table for ROWS; 0 without the extension `table`.
+        the ROWS table, of whose entries each byte has a table of its own; 0 without the extension `table`.
         """
         return self.tables + PLANES * self.has("rows") if self.has("table") else 0
 

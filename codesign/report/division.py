@@ -110,7 +110,7 @@ class RegionCheck:
 
 
 def amount(value: float, unit: str) -> str:
-    """A difference of outputs as text, with its unit (LSB or LARGEST)."""
+    """A difference of outputs as text: "1 LSB" (quantization steps), or "1.0e-06 of the largest value"."""
     return f"{value:.0f} LSB" if unit == LSB else f"{value:.1e} {unit}"
 
 

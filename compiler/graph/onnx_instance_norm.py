@@ -117,8 +117,8 @@ def _round(
 def _pieces(
     result: Quantization, factor: np.ndarray, addend: np.ndarray, length: int
 ) -> tuple[float, int, float]:
-    """(least value, number of pieces, step) for the normalized values that do not saturate the `result` in every
-    channel. (Normalized rows of `length` values are between -sqrt(`length`) and sqrt(`length`).)
+    """(least value, number of pieces, step) of the table's intervals (pieces), which cover the normalized values except
+    those at which all channels of `result` saturate. Rows of `length` values are within sqrt(`length`) of 0.
     """
     ends = (np.array([-128, 127]) - result.stored_zero_point) * float(result.scale)
     some, most = factor != 0, float(np.sqrt(length))

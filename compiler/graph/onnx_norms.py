@@ -56,7 +56,7 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The statistic of a ReduceMean: the mean of rows, of their squares, or of the squares of rows minus their mean."""
+    """The statistic of a ReduceMean over rows: their mean, their mean square, or their variance, mean((x - mean)^2)."""
     data: Real | None = None
     moment, centre = "square", False
     match value:

@@ -92,8 +92,8 @@ class Rows:
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """The view (indices of elements) by which a value with these positions (`places`) and with channels as its last
-        axis reads a tensor of shape `natural`.
+        """The view (for each element the index of a stored element) of a tensor stored with the shape `natural`, as a
+        value whose axes are these positions (`places`) and, last, the channels.
         """
         return rows_view(self.places, natural)
 

@@ -1,5 +1,5 @@
-"""The functions and types of AMD GPUs (a `GpuKind`): their code is the kernels' text, which AMD's compiler compiles
-elsewhere. No device can be opened.
+"""The `GpuKind` of AMD GPUs. The code of its networks is HIP text, which the user compiles elsewhere with AMD's
+compiler; no device can be opened here.
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ def reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]
         raise LegalityError(f"{name} combines by {reduce.op}, which may not be regrouped", program, name)
     if reduce.first is None:
         raise LegalityError(
-            f"{name} adds to earlier contents of its buffer: it has no `first`", program, name
+            f"{name} only adds to earlier contents of its buffer: it has no condition to begin anew",
+            program,
+            name,
         )
     if any(isinstance(e, Load) and e.buffer.name == reduce.buffer.name for e in walk_expr(reduce.value)):
         raise LegalityError(f"{name} reads the buffer of its own sum", program, name)

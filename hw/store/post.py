@@ -99,8 +99,9 @@ def row_members(lanes: int, config: Config) -> dict[str, Member]:
 
 
 class PostPipeline(wiring.Component):
-    """Reduces windows of accumulators and makes an output vector of each window; accepts an accumulator read every
-    cycle. The last reads of consecutive windows are at least `post_passes` cycles apart.
+    """Reduces windows of accumulators and makes an output vector of each window; one accumulator can be read in each
+    cycle. A vector goes through the arithmetic in `post_passes` passes, a cycle each, so the last reads of consecutive
+    windows are at least `post_passes` cycles apart.
 
     Members:
 

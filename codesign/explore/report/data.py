@@ -70,7 +70,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
-    """A design as the page shows it: `label` names the design and its file."""
+    """A design as the page shows it. `label`: its number, or the name of the base; its files have this name, too."""
 
     label: str
     fields: Mapping[str, Value]

@@ -155,9 +155,10 @@ class _Expansion:
 
     def vectors(self, extent: Expr, at: _Place, body: Callable[..., Stmt], *, few: bool = False) -> Stmt:
         """A loop over `extent` adjacent elements in whole vectors, and a second loop for the remainder. `body(element,
-        ranges[, suffix])` makes the statement for one element.
+        ranges)` makes the statement for one element, with the ranges of the loop variables; for the remainder, a third
+        argument is the suffix of the statement's name.
 
-        `few`: `extent` is known to be less than a vector, though its expression may not show it.
+        `few`: `extent` is less than a vector, which its expression may not show; only the second loop is made.
         """
         name, ranges = at.name, at.ranges
         parts: list[Stmt] = []

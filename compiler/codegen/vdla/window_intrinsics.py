@@ -19,10 +19,10 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
     int8[positions, co]; acc = instead of += where FIRST is true. `positions`: number of neighbouring window positions
     (pixels) that one operation multiplies. B, ci and co are batch, block_in and block_out.
 
-    With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co is r times ci, a
-    position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a part of ci, inp and
-    wgt are that part of a vector and of a row. `scope`: memory of inp, the input scratchpad or the chain memory
-    (on-chip memory between layers).
+    With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co = r * ci, the lanes
+    of a position take r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co divides ci, inp and
+    wgt are co lanes of a vector and of a row with ci lanes. `scope`: memory of inp, the input scratchpad or the chain
+    memory (on-chip memory between layers).
     """
     b_size, lanes = config.batch, config.block_out
     vectors, narrow = config.position_inputs, min(config.block_in, lanes)

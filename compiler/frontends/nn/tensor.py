@@ -177,8 +177,8 @@ class Tensor:
         items = list(index) if isinstance(index, tuple) else [index]
         if wrong := [item for item in items if not isinstance(item, int | slice | EllipsisType | None)]:
             raise self.recorder.mistake(
-                f"{wrong[0]!r} is no index; give integers, slices, None or ..., and indices known at run time to "
-                "nn.functional.embedding"
+                f"{wrong[0]!r} is no index; give integers, slices, None or Ellipsis; for indices known only at run "
+                "time use nn.functional.embedding"
             )
         rest = self.ndim - sum(isinstance(item, int | slice) for item in items)
         if rest < 0:

@@ -124,7 +124,7 @@ def _check_order(
     """Raises FrontendError unless each tensor exists, is given once, and is given before it is read."""
     places = {*inputs, *outputs, *(i for o in operators for i in (*o.inputs, *o.outputs))} - {-1}
     if places and not 0 <= min(places) <= max(places) < len(tensors):
-        raise damaged(f"it has no tensor {max(places)}, only {len(tensors)}")
+        raise damaged(f"it refers to tensor {max(places)} and has {len(tensors)} tensors")
     known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None), -1}
     for operator in operators:
         if missing := {*operator.inputs} - known:

@@ -117,7 +117,7 @@ def _block_operands(step: Step) -> tuple[tuple[int, int], list[list[int]]]:
     if step.writer.rank(step.inputs[0]) != 4 or len(block) != 2 or len(ends) != 2:
         refuse(f"works on {step.shape(step.inputs[0])}", "only images (N, H, W, C) are supported")
     if min(block) < 1 or min(min(pair) for pair in ends) < 0:
-        raise damaged(f"{step.operator.kind} has blocks {block}, pads {ends}")
+        raise damaged(f"{step.operator.kind} has a block below 1 or a negative pad: {block}, {ends}")
     return (block[0], block[1]), ends
 
 
@@ -207,7 +207,7 @@ def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
     sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes
     for axis, (size, (front, behind)) in enumerate(zip(sizes, ends.tolist(), strict=True)):
         if not (0 <= front <= size and 0 <= behind <= size):
-            raise damaged(f"{step.operator.kind} has {front} and {behind} elements beside {size}")
+            raise damaged(f"{step.operator.kind} mirrors {front} and {behind} elements of {size}")
         if front or behind:
             places = np.pad(np.arange(size), (front, behind), mode="symmetric")
             data = step.node(

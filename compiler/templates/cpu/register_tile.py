@@ -89,9 +89,9 @@ def choose_tile(
     """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equally cheap tiles the
     largest.
 
-    `sizes`: rows, columns and blocks of filters of the whole output. `depth`: products of a sum. `most`: largest
-    numbers of rows, output pixels and blocks of filters. `shares`: shares of products that are computed in tiles of 1,
-    2, ... rows, and of 1, 2, ... columns (None: all).
+    `sizes`: rows, columns and blocks of filters of the whole output. `depth`: products of a sum. `most`: largest rows,
+    pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays; entry i is the fraction of products
+    that tiles of i + 1 rows (second array: columns) compute, without products of pads that they skip (None: all).
     """
     limits = (min(sizes[0], most[0]), min(sizes[1], target.vector_registers), min(sizes[2], most[2]))
     grid = np.meshgrid(*(np.arange(1, limit + 1) for limit in limits), indexing="ij")
