@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from float_networks import relative
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import vdla
 
@@ -112,3 +113,23 @@ def test_an_output_that_is_named_twice(target: str, tmp_path: Path) -> None:
     assert list(outputs) == ["y", "z"]
     np.testing.assert_array_equal(outputs["y"], np.maximum(x, 0))
     np.testing.assert_array_equal(outputs["z"], -np.maximum(x, 0))
+
+
+def test_one_filter_at_one_position_reads_a_padded_image():
+    """The vectors run along the batch, through the padded copy, which is no parameter that could be packed."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((1, 4, 2, 2)).astype(np.float32)
+    node = helper.make_node(
+        "Conv", ["x", "w"], ["y"], dilations=[1, 2], kernel_shape=[2, 2], pads=[0, 1, 0, 0], strides=[2, 3]
+    )
+    graph = helper.make_graph(
+        [node],
+        "conv",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4, 3, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1, 1, 1])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    x = rng.standard_normal((2, 4, 3, 3)).astype(np.float32)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(vdla.compile(model, "llvm").run({"x": x})["y"], expected, rtol=1e-5)

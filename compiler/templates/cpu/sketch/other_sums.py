@@ -183,5 +183,7 @@ def _panels(
             part -= part % written_steps(sketches.target, long[0])
         steps = {"part": part, "unroll": most_steps(sketches.target)}
         return {f"pack.{number}": 1, "order": order, "outer": order, **steps}
+    if number < 0:
+        return {"order": order, "outer": order}
     copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1
     return {f"copy.{number}": int(copied), "order": order, "outer": order}

@@ -70,10 +70,11 @@ class Sketches:
         return structural_hash(self.program, alpha=True)
 
     def number(self, read: Read) -> int:
-        """Number of a parameter among the parameters of the program: the one whose buffer `read` reads. Names of knobs
-        contain this number, because parameter names are not part of a workload.
+        """Number of the parameter that `read` reads, among the program's parameters; -1 for an intermediate, which is
+        neither packed nor copied. Names of knobs contain this number: parameter names are not part of a workload.
         """
-        return [p.name for p in self.program.parameters].index(read.buffer)
+        names = [p.name for p in self.program.parameters]
+        return names.index(read.buffer) if read.buffer in names else -1
 
     def lanes(self, bits: int) -> int:
         """Elements of `bits` bits in one vector register of the target (`nests.lanes_of`)."""
