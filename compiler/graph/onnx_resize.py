@@ -150,8 +150,10 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     if by_size and policy != "stretch":
         ratios = [float(value) / length for value, length in zip(values, lengths, strict=True)]
         factor = min(ratios) if policy == "not_larger" else max(ratios)
-        factors = [factor] * len(axes)
         outputs = [int(factor * length + 0.5) for length in lengths]
+        # The axis that decides has the ratio of its sizes: positions by a rounded scale would miss ties.
+        pairs = zip(outputs, lengths, strict=True)
+        factors = [None if count / length == factor else factor for count, length in pairs]
     if min(outputs) < 1 or max(outputs) > MOST_POSITIONS:
         context.fail(
             node,

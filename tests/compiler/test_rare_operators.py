@@ -232,3 +232,27 @@ def test_inputs_with_a_value_of_their_own_get_another_one() -> None:
         with vdla.compile(content, target="llvm", constants=constants, cache=False) as network:
             got = network.run(feeds)["y"]
         assert relative(got, np.einsum("nchw,oc->nohw", feeds["x"], expected[:, :, 0, 0])) <= 1e-5
+
+
+def test_a_resize_that_keeps_the_ratio_rounds_ties_by_the_exact_ratio():
+    """Position 2 of 4 elements of 7 is 2 * 7 / 4 = 3.5, a tie; divided by the rounded scale, it would be below."""
+    x = np.arange(28, dtype=np.float32).reshape(1, 1, 7, 4)
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "", "sizes"],
+        ["y"],
+        axes=[2, 3],
+        coordinate_transformation_mode="asymmetric",
+        keep_aspect_ratio_policy="not_larger",
+        nearest_mode="round_prefer_ceil",
+    )
+    graph = helper.make_graph(
+        [node],
+        "resize",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 4, 2])],
+        [numpy_helper.from_array(np.array([4, 4]), "sizes")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    rows = vdla.compile(model, "llvm").run({"x": x})["y"][0, 0, :, 0] // 4
+    np.testing.assert_array_equal(rows, [0, 2, 4, 5])

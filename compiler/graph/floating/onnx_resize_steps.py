@@ -47,7 +47,7 @@ def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
 
 def resize_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute a Resize by constant scales or to constant sizes."""
-    mode, coordinates, _ = modes_of(s.context, s.node)
+    mode, coordinates, rounding = modes_of(s.context, s.node)
     if mode == "nearest" and s.node.integer("antialias", 0):
         s.refuse("has antialias in mode nearest, which does not interpolate")
     if (coordinates, mode) in DISPUTED:
@@ -62,7 +62,9 @@ def resize_steps(s: FloatSteps) -> None:
     data, outside = s.input(0), []
     axes = resized_axes(s.context, s.node, s.shape(0))
     for axis, ends in zip(axes, _crop(s.context, s.node, len(axes)), strict=True):
-        places, beyond = _input_coordinates(axis, coordinates, ends)
+        # As `te.ops.resize.axis_table`: ONNX Runtime rounds ties of exact ratios.
+        exact = mode == "nearest" and rounding.startswith("round") and axis.scale is None
+        places, beyond = _input_coordinates(axis, coordinates, ends, exact=exact)
         if coordinates != CROP and axis.outputs == axis.size and isclose(axis.factor, 1.0):
             continue
         indices, weights = _taps(s.context, s.node, axis, places)
@@ -94,10 +96,10 @@ def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float
 
 
 def _input_coordinates(
-    axis: ResizedAxis, coordinates: str, ends: tuple[float, float]
+    axis: ResizedAxis, coordinates: str, ends: tuple[float, float], *, exact: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Input coordinate of each output element, [outputs], and whether it is outside of the input (crops only). `ends`:
-    start and end of the cropped region.
+    start and end of the cropped region. `exact`: see `te.ops.resize.positions`.
 
     All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest.
     """
@@ -115,7 +117,8 @@ def _input_coordinates(
         case "half_pixel_symmetric":
             x = size / 2 * (one - outputs / (scale * size)) + (y + half) / scale - half
         case _:
-            x = positions(axis.size, axis.outputs, axis.factor, COORDINATES[COORDINATES.index(coordinates)])
+            known = COORDINATES[COORDINATES.index(coordinates)]
+            x = positions(axis.size, axis.outputs, axis.factor, known, exact=exact)
     return x, np.zeros(len(x), bool)
 
 
