@@ -16,14 +16,16 @@ from .sums import Epilogue, program_of, stored, summed
 def direct_conv2d(
     shape: Convolution, *, epilogue: Epilogue | None = None, name: str = "direct_conv2d"
 ) -> Program:
-    """Y = epilogue(sum over the window and all channels of W * X) in float32, of one group; outside X are zeros.
+    """Y = epilogue(sum over the window and all channels of W * X) in float32, for one group; X is 0 outside its borders.
 
-    Parameters X [batch, channels, height, width], W [channels, KH * KW, filters], B [filters] if the epilogue adds a
-    bias, R, of Y's shape, if it adds an operand, Y [batch, filters, OH, OW]. Stages: copies `a` of W in its layout, and
-    `b` [batch, channels, (OH - 1) * SY + (KH - 1) * DY + 1, …] of X with its pads, without elements that no window
-    reads; `sum` like Y (statement "conv", loops conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f,
-    y, x around the statement "post" follow. Sizes are not rounded up: `schedule.pad` makes them multiples of tiles.
-    Raises ValueError if the window does not fit, for several groups or a transposed convolution.
+    Parameters: X [batch, channels, height, width]; W [channels, KH * KW, filters]; B [filters] if the epilogue adds a
+    bias; R, of Y's shape, if the epilogue adds an operand; Y [batch, filters, OH, OW].
+
+    Stages: `a`, a copy of W in the same layout. `b` [batch, channels, (OH - 1) * SY + (KH - 1) * DY + 1, ...], a copy of
+    X with its pads, as far as windows read them. `sum`, of Y's shape: statement "conv", loops conv.n, conv.f, conv.y,
+    conv.x, conv.c, conv.kh, conv.kw. Last the statement "post" in loops n, f, y, x. Sizes are not rounded up:
+    `schedule.pad` makes them multiples of tiles. Raises ValueError if the window does not fit, for several groups or a
+    transposed convolution.
     """
     if shape.groups > 1:
         raise ValueError(f"a direct convolution has one group, not {shape.groups}")
