@@ -16,14 +16,14 @@ from .sums import Epilogue, program_of, stored, summed
 def direct_conv2d(
     shape: Convolution, *, epilogue: Epilogue | None = None, name: str = "direct_conv2d"
 ) -> Program:
-    """Y = epilogue(sum over the window and all channels of W * X) in float32, for one group; X is 0 outside its borders.
+    """Y = epilogue(sum over the window and all channels of W * X) in float32, for one group; X is 0 outside.
 
     Parameters: X [batch, channels, height, width]; W [channels, KH * KW, filters]; B [filters] if the epilogue adds a
     bias; R, of Y's shape, if the epilogue adds an operand; Y [batch, filters, OH, OW].
 
-    Stages: `a`, a copy of W in the same layout. `b` [batch, channels, (OH - 1) * SY + (KH - 1) * DY + 1, ...], a copy of
-    X with its pads, as far as windows read them. `sum`, of Y's shape: statement "conv", loops conv.n, conv.f, conv.y,
-    conv.x, conv.c, conv.kh, conv.kw. Last the statement "post" in loops n, f, y, x. Sizes are not rounded up:
+    Stages: `a`, a copy of W in the same layout. `b` [batch, channels, (OH - 1) * SY + (KH - 1) * DY + 1, ...], a copy
+    of X with its pads, as far as windows read them. `sum`, of Y's shape: statement "conv", loops conv.n, conv.f,
+    conv.y, conv.x, conv.c, conv.kh, conv.kw. Last the statement "post" in loops n, f, y, x. Sizes are not rounded up:
     `schedule.pad` makes them multiples of tiles. Raises ValueError if the window does not fit, for several groups or a
     transposed convolution.
     """
