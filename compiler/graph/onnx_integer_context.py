@@ -140,9 +140,7 @@ class ImportContext(GraphContext):
                 "export the model again",
             )
         if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
-            raise AssertionError(
-                f"{node.name} computes {value.natural}, but its result claims the shape {value.shape}"
-            )
+            raise AssertionError(f"{node.name} computes {value.natural}, but claims the shape {value.shape}")
         if isinstance(value, Integer) and value.view is not None and value.tensor == name:
             self.views[name] = value.view
         self.values[name] = value

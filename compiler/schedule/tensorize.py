@@ -174,7 +174,7 @@ class _Match:
         expected = [substitute_expr(i, self.variables) for i in formal_indices]
         if formal.name in self.locals:
             if buffer.name != self.locals[formal.name] or list(indices) != expected:
-                raise _Mismatch(f"{formal.name} stands for two different accesses:", where)
+                raise _Mismatch(f"{formal.name} already stands for another access than", where)
             return
         if buffer.dtype is not formal.dtype or buffer.scope != formal.scope:
             wants = f"{formal.dtype} @ {formal.scope} ({formal.name})"
@@ -261,8 +261,7 @@ class _Match:
             if not outer:
                 if rest != TRUE:
                     raise _Mismatch(
-                        "the condition for the sum to begin anew is longer than the intrinsic's:",
-                        actual.first,
+                        "the sum begins anew on more conditions than the intrinsic's:", actual.first
                     )
                 return
         if self.seen_first and rest != self.first:
