@@ -27,9 +27,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         runpy.run_path(str(FOLDER / name), run_name="__main__")
         return capsys.readouterr().out
 
-    yield run
-    for name in NAMES:
-        sys.modules.pop(name.removesuffix(".py"), None)
+    return run
 
 
 def numbers(line: str) -> list[float]:
