@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil
 from types import MappingProxyType
 
 from .errors import ConfigError
@@ -171,6 +171,15 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         "MT41K512M16": Part(
             kind="DDR3", banks=8, rows=65536, columns=1024, width=16, times=_ddr3({"1600": 280}, ras=39.0)
         ),
+        "MT41K256M8": Part(
+            kind="DDR3", banks=8, rows=32768, columns=1024, width=8,
+            times={
+                "1600": Times(
+                    rp=13.75, rcd=13.75, wr=15.0, rfc=(128, 0.0), faw=(0, 40.0), ras=35.0,
+                    wtr=(4, 7.5), ccd=(4, 0.0), rrd=(4, 6.0), zqcs=(64, 80.0),
+                )
+            },
+        ),
         "MT40A1G8": Part(
             kind="DDR4", banks=16, rows=65536, columns=1024, width=8,
             times=_ddr4(350.0, {"2400": (20, 25.0), "2666": (20, 21.0)}, 6.4),
@@ -194,6 +203,7 @@ class Controller:
     """Sizes and times of a DRAM controller. Times are in controller clocks; -1: the part has no such limit.
 
     `phases`: DRAM clocks in a controller clock. `column_bits`: a row of a bank has 2 ** `column_bits` bus words.
+    `bank_shift`: 2 ** `bank_shift` consecutive bus words lie in one bank, the next ones in the next bank.
     `queue`: requests that wait at a bank at most, besides the request that the bank executes. `read_time`,
     `write_time`: longest time of reads, or writes, while requests of the other direction wait. `read_latency`,
     `write_latency`: from a column command to its data at the crossbar. `turnaround`: from the end of reads to the first
@@ -204,6 +214,7 @@ class Controller:
     banks: int
     phases: int
     column_bits: int
+    bank_shift: int
     word_bytes: int
     queue: int
     read_time: int
@@ -234,6 +245,10 @@ READ_FIFO, WRITE_FIFO = 64, 128
 """Bus words in the FIFOs of the AXI bridge. A full burst of the accelerator fits into each."""
 
 
+NO_REFRESH = 1 << 30
+"""`Controller.t_refi` without refresh: longer than any run that RTL can simulate."""
+
+
 def part_of(name: str) -> Part:
     """The part of this name. Raises ConfigError for a name that is not in `PARTS`."""
     if name not in PARTS:
@@ -247,13 +262,21 @@ def word_bytes(kind: str, width: int) -> int:
 
 
 def controller(
-    name: str, *, clock_mhz: float, width: int | None = None, grade: str | None = None
+    name: str,
+    *,
+    clock_mhz: float,
+    width: int | None = None,
+    grade: str | None = None,
+    bank_bytes: int | None = None,
+    refresh: bool = True,
 ) -> Controller:
     """The controller for chips of the part `name`, which all receive the same commands.
 
     `clock_mhz`: the controller's clock. `width`: data lines of all chips together (default: of one chip). `grade`:
-    speed grade (default: the fastest). Raises ConfigError for a part or grade that does not exist, if `width` is not
-    that of 1, 2, 4, 8 ... chips, and for a clock that is too fast for the part, or too slow for its refresh.
+    speed grade (default: the fastest). `bank_bytes`: consecutive bytes of memory in one bank (default: a row). Without
+    `refresh` no refresh is sent, as in a test that lasts a few milliseconds. Raises ConfigError for a part or grade
+    that does not exist, if `width` is not that of 1, 2, 4, 8 ... chips, if `bank_bytes` is no power of two from a row
+    to a bank, and for a clock that is too fast for the part, or too slow for its refresh.
     """
     part = part_of(name)
     kind, lines = KINDS[part.kind], part.width if width is None else width
@@ -294,11 +317,20 @@ def controller(
         raise ConfigError(
             f"{name}: a controller at {clock_mhz:g} MHz is too slow for its refresh; give 13 MHz or more"
         )
+    word, column_bits = word_bytes(part.kind, lines), (part.columns // kind.burst).bit_length() - 1
+    row_bytes = word << column_bits
+    together = row_bytes if bank_bytes is None else bank_bytes
+    if together & (together - 1) or not row_bytes <= together <= row_bytes * part.rows:
+        raise ConfigError(
+            f"{name}: bank_bytes = {together}: give a power of two from a row, {row_bytes}, to a bank, "
+            f"{row_bytes * part.rows}"
+        )
     return Controller(
         banks=part.banks,
         phases=kind.phases,
-        column_bits=int(log2(part.columns // kind.burst)),
-        word_bytes=word_bytes(part.kind, lines),
+        column_bits=column_bits,
+        bank_shift=(together // word).bit_length() - 1,
+        word_bytes=word,
         queue=QUEUE,
         read_time=READ_TIME,
         write_time=WRITE_TIME,
@@ -314,7 +346,7 @@ def controller(
         t_faw=limit(times.faw),
         t_ccd=burst,
         t_wtr=limit(times.wtr) + written + burst,
-        t_refi=interval,
+        t_refi=interval if refresh else NO_REFRESH,
         t_rfc=limit(times.rfc),
         t_zqcs=limit(times.zqcs),
         zqcs_period=int(clock_mhz * 1e6),

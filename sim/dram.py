@@ -27,10 +27,10 @@ Array = NDArray[np.int64]
 
 # Parameters: the fields of `isa.dram.Controller` in their order.
 (
-    P_BANKS, P_PHASES, P_COLUMN_BITS, P_WORD_BYTES, P_QUEUE, P_READ_TIME, P_WRITE_TIME, P_READ_LATENCY,
+    P_BANKS, P_PHASES, P_COLUMN_BITS, P_BANK_SHIFT, P_WORD_BYTES, P_QUEUE, P_READ_TIME, P_WRITE_TIME, P_READ_LATENCY,
     P_WRITE_LATENCY, P_TURNAROUND, P_RP, P_RCD, P_WTP, P_RC, P_RAS, P_RRD, P_FAW, P_CCD, P_WTR, P_REFI, P_RFC,
     P_ZQCS, P_ZQCS_PERIOD, P_READ_FIFO, P_WRITE_FIFO,
-) = range(25)  # fmt: skip
+) = range(26)  # fmt: skip
 
 # States of a bank.
 REGULAR, PRECHARGE, AUTOPRECHARGE, PRECHARGING, ACTIVATE, ACTIVATING, REFRESHING = range(7)
@@ -167,9 +167,11 @@ def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-
         full = master[M_WRITE + A_INNER] + master[M_WRITE + A_OUT]
         room = full > master[M_WRITE + A_RESERVED] if write else master[M_READ + A_RESERVED] != P[P_READ_FIFO]
         if room:
-            place = (master[port + A_ADDRESS] + master[port + A_BEAT]) >> P[P_COLUMN_BITS]
-            bank = place % len(B)
-            master[M_VALID], master[M_BANK], master[M_ROW] = 1, bank, place // len(B)
+            word = master[port + A_ADDRESS] + master[port + A_BEAT]
+            place, within = word >> P[P_BANK_SHIFT], word & ((1 << P[P_BANK_SHIFT]) - 1)
+            bank = place & (len(B) - 1)
+            row = (place // len(B) << P[P_BANK_SHIFT] | within) >> P[P_COLUMN_BITS]
+            master[M_VALID], master[M_BANK], master[M_ROW] = 1, bank, row
             master[M_ENDS] = master[port + A_BEAT] == master[port + A_LAST]
             mine = B[bank, B_GRANT] == number and B[bank, B_QUEUED] < P[P_QUEUE]
             master[M_ACCEPTED] = mine and not _locked_elsewhere(G, B, number, bank)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vdla.hw.harness.dram.streams import Design, run_on_litedram
-from vdla.isa.dram import PARTS, Controller, controller
+from vdla.hw.harness.dram.design import Design
+from vdla.hw.harness.dram.streams import run_on_litedram
+from vdla.isa.dram import PARTS, Controller
 from vdla.isa.dram_streams import S_EARLIEST, S_GAP, S_WORD, S_WORDS, S_WRITE, T_ACCEPTED, Streams
 from vdla.sim.dram_streams import run_streams
 
@@ -87,14 +88,9 @@ def random_streams(controller: Controller, words: int, masters: int, bursts: int
     )
 
 
-def controller_of(design: Design) -> Controller:
-    """The numbers of a design's controller. Raises ConfigError."""
-    return controller(design.part, clock_mhz=design.clock_mhz, width=design.width, grade=design.grade or None)
-
-
 def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Streams]:
     """`count` random streams for a design, with the seeds `seed`, `seed` + 1 ..."""
-    numbers = controller_of(design)
+    numbers = design.controller
     words = min(
         PARTS[design.part].rows * numbers.banks << numbers.column_bits, _ADDRESSES // numbers.word_bytes
     )
@@ -105,7 +101,7 @@ def compare(design: Design, streams: Sequence[Streams], model: Controller | None
     """Runs streams on LiteDRAM's RTL for `design`, and on the simulator's model of the controller `model` (default: the
     controller of `design`); compares the cycles of all bursts. Raises UserError for a missing tool.
     """
-    numbers = controller_of(design) if model is None else model
+    numbers = design.controller if model is None else model
     found, violations = run_on_litedram(design, streams)
     differences = []
     for number, (stream, rtl) in enumerate(zip(streams, found, strict=True)):

@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vdla.hw.harness.dram import streams as harness
-from vdla.hw.harness.dram.streams import Design, run_on_litedram
+from vdla.hw.harness.dram import design
+from vdla.hw.harness.dram.design import Design
+from vdla.hw.harness.dram.streams import run_on_litedram
 from vdla.isa.dram import Controller
 from vdla.isa.dram_streams import S_EARLIEST, S_WORD, S_WORDS, T_ACCEPTED, T_END, T_FIRST, Streams
+from vdla.isa.errors import ConfigError
 from vdla.sim.dram_streams import run_streams
 from vdla.util.errors import UserError
-from vdla.verify.dram import compare, controller_of, streams_of
+from vdla.verify.dram import compare, streams_of
 
 DDR3 = Design("MT41K128M16", 100.0, 16, "800", masters=2)
 SDR = Design("MT48LC4M16", 100.0, 32)
 DESIGNS = (
+    Design("MT41K128M16", 100.0, 16, "800", masters=2, bank_bytes=1 << 14, refresh=False),
     Design("MT41K256M16", 100.0, 8 * 4, "1600"),
     Design("MT47H64M16", 125.0, 16, masters=2),
     Design("MT48LC16M16", 100.0, 16, masters=2),
@@ -39,7 +42,7 @@ def ddr3() -> tuple[list[Streams], list[NDArray[np.int64]]]:
 def test_two_masters_on_ddr3_take_the_cycles_of_the_rtl(
     ddr3: tuple[list[Streams], list[NDArray[np.int64]]],
 ) -> None:
-    numbers = controller_of(DDR3)
+    numbers = DDR3.controller
     for streams, rtl in zip(*ddr3, strict=True):
         np.testing.assert_array_equal(run_streams(numbers, streams), rtl)
         assert (rtl[..., T_END] > rtl[..., T_ACCEPTED]).all()
@@ -75,14 +78,14 @@ def test_a_fault_in_any_number_is_noticed(
     field: str, ddr3: tuple[list[Streams], list[NDArray[np.int64]]]
 ) -> None:
     """Each number of the controller one too large; twice the banks; a part with the clock of its controller."""
-    exact = controller_of(DDR3)
+    exact = DDR3.controller
     wrong = {"banks": 2 * exact.banks, "phases": 1}.get(field, getattr(exact, field) + 1)
     changed = dataclasses.replace(exact, **{field: wrong})
     assert any((run_streams(changed, streams) != rtl).any() for streams, rtl in zip(*ddr3, strict=True))
 
 
 def test_the_first_difference_is_named(ddr3: tuple[list[Streams], list[NDArray[np.int64]]]) -> None:
-    slower = dataclasses.replace(controller_of(DDR3), t_rcd=4)
+    slower = dataclasses.replace(DDR3.controller, t_rcd=4)
     found = compare(DDR3, ddr3[0][:2], slower)
     assert re.match(
         r"stream 0, master \d, burst \d+: accepted, .* of the RTL, .* of the model", str(found.differences[0])
@@ -91,7 +94,7 @@ def test_the_first_difference_is_named(ddr3: tuple[list[Streams], list[NDArray[n
 
 def test_row_hits_misses_and_conflicts() -> None:
     """Reads of one word, 100 cycles apart: of an open row, of closed rows, and of a bank with another open row."""
-    numbers = controller_of(DDR3)
+    numbers = DDR3.controller
     row = 1 << numbers.column_bits
     words = np.array([2 * row, 0, 1, row, numbers.banks * row])
     requests = np.zeros((1, 5, 5), np.int64)
@@ -106,8 +109,8 @@ def test_row_hits_misses_and_conflicts() -> None:
 
 
 def test_missing_packages_and_unknown_parts_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"LiteDRAM makes no controller: .*MT41K128M17"):
-        harness.litedram_verilog(Design("MT41K128M17", 100.0, 16))
-    monkeypatch.setattr(harness, "PACKAGES", ("litedram", "no-such-package"))
+    with pytest.raises(ConfigError, match=r"there is no DRAM part 'MT41K128M17'; give one of"):
+        design.litedram_verilog(Design("MT41K128M17", 100.0, 16))
+    monkeypatch.setattr(design, "PACKAGES", ("litedram", "no-such-package"))
     with pytest.raises(UserError, match=r'needs the package no-such-package: pip install "vdla\[dram\]"'):
-        harness.litedram_verilog(DDR3)
+        design.litedram_verilog(DDR3)

@@ -1,9 +1,10 @@
 """Writes the Verilog of LiteDRAM's controller with a model of a DRAM part and AXI ports. Run in a process of its own:
 
-    python generate.py PART MEGAHERTZ WIDTH GRADE MASTERS WRITE_FIFO READ_FIFO FILE
+    python generate.py PART MEGAHERTZ WIDTH GRADE BANK_BYTES REFRESH_CLOCKS MASTERS WRITE_FIFO READ_FIFO FILE
 
-The top module is `litedram_top`; its ports are those of AXI with the prefix m0_, m1_ ... for each master. The Verilog
-contains LiteDRAM's checker of timings, which prints a line with the word "violation" for each broken rule.
+BANK_BYTES: consecutive bytes in one bank; 0 for a row. REFRESH_CLOCKS: controller clocks between two refreshes. The top
+module is `litedram_top`; its ports are those of AXI with the prefix m0_, m1_ ... for each master. The Verilog contains
+LiteDRAM's checker of timings, which prints a line with the word "violation" for each broken rule.
 """
 
 from __future__ import annotations
@@ -30,21 +31,24 @@ def main(words: list[str]) -> None:
     modules, cores, settings_of, bridges, model = (_package(f"litedram.{name}") for name in names)
     verilog, axi_bus, migen = map(_package, ("litex.gen.fhdl.verilog", "litex.soc.interconnect.axi", "migen"))
 
-    part, megahertz, width, grade, masters, write_fifo, read_fifo, path = words
+    part, megahertz, width, grade, bank_bytes, refresh_clocks, masters, write_fifo, read_fifo, path = words
     clock = float(megahertz) * 1e6
     kind = getattr(modules, part)
 
     top = migen.Module()
     top.clock_domains.cd_sys = migen.ClockDomain("sys")
     module = kind(clock, RATES[kind.memtype], speedgrade=grade or None)
+    module.timing_settings.tREFI = int(refresh_clocks)
     settings = model.get_sdram_phy_settings(module.memtype, int(width), clock)
     top.submodules.phy = phy = model.SDRAMPHYModel(module, settings, clk_freq=clock, verbosity=1)
+    controls = settings_of.ControllerSettings()
+    controls.bank_byte_alignment = int(bank_bytes)
     top.submodules.core = core = cores.LiteDRAMCore(
         phy,
         module.geom_settings,
         module.timing_settings,
         clock,
-        controller_settings=settings_of.ControllerSettings(),
+        controller_settings=controls,
     )
     ports = {top.cd_sys.clk, top.cd_sys.rst}
     for master in range(int(masters)):

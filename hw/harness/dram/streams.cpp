@@ -56,7 +56,7 @@ int main(int count, char **words) {
     Vlitedram_top top;
     std::vector<Port> ports{PORTS};
     int size = 0;
-    while ((1 << size) < WORD_BYTES) size++;
+    while ((1 << size) < BUS_BYTES) size++;
     auto tick = [&] {
         top.sys_clk = 0;
         top.eval();
@@ -98,7 +98,7 @@ int main(int count, char **words) {
                     auto &request = master.requests[master.next];
                     *(request.write ? port.aw_valid : port.ar_valid) =
                         request.write ? master.writing < most_writes : master.reading < most_reads;
-                    *(request.write ? port.aw_addr : port.ar_addr) = request.word * WORD_BYTES;
+                    *(request.write ? port.aw_addr : port.ar_addr) = request.word * BUS_BYTES;
                     *(request.write ? port.aw_len : port.ar_len) = request.words - 1;
                 }
                 bool sending = master.sent < master.writes_done + master.writing;

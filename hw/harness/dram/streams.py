@@ -2,120 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import metadata, resources
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.dram import READ_FIFO, WRITE_FIFO, controller
 from vdla.isa.dram_streams import Streams
-from vdla.util.errors import UserError
-from vdla.util.user_cache import cached_or_made
 
-from ..build import COMPILE, include_flags, require_tools, verilator_runtime
-from ..toolchain import TIMEOUT, call, verilator
-
-CACHE = "dram"
-"""Name of the part of the user's cache that holds the Verilog and the programs."""
-PACKAGES = ("litedram", "litex", "migen")
-_VERILATE = (
-    *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint"),
-    *("-Wno-style", "--output-split", "0", "--prefix", "Vlitedram_top", "--top-module", "litedram_top"),
-)
-_USER = "LiteDRAM's RTL"
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A DRAM behind LiteDRAM's controller: a name in `isa.dram.PARTS`, the controller's clock in megahertz, data lines
-    of all chips, speed grade ("": the fastest), number of AXI masters.
-    """
-
-    part: str
-    clock_mhz: float
-    width: int
-    grade: str = ""
-    masters: int = 1
-
-
-def litedram_verilog(design: Design) -> Path:
-    """The path of the Verilog of a design, generated once for each version of LiteDRAM, LiteX and Migen.
-
-    Raises UserError if the extra `dram` is missing, or if LiteDRAM refuses the design.
-    """
-    versions = _versions()
-    words = (design.part, f"{design.clock_mhz!r}", f"{design.width}", design.grade, f"{design.masters}")
-    words = (*words, f"{WRITE_FIFO}", f"{READ_FIFO}")
-    script = resources.files("vdla.hw.harness.dram") / "generate.py"
-    digest = _digest(*words, *versions, script.read_text(encoding="utf-8"))
-
-    def build(target: Path) -> None:
-        command = [sys.executable, str(script), *words, str(target)]
-        with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
-            done = subprocess.run(
-                command, capture_output=True, text=True, cwd=folder, timeout=TIMEOUT, check=False
-            )
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            raise UserError(
-                f"{design.part}: LiteDRAM makes no controller: {lines[-1] if lines else 'no message'}"
-            )
-
-    return cached_or_made(CACHE, f"{digest}.v", build)
+from ..toolchain import call
+from .design import Design, build_with_litedram
 
 
 def litedram_program(design: Design) -> Path:
     """The path of the program that runs streams on a design, built once. Raises UserError for a missing tool."""
-    root, version = verilator(user=_USER)
-    verilog = litedram_verilog(design)
-    source = (resources.files("vdla.hw.harness.dram") / "streams.cpp").read_text(encoding="utf-8")
-    word = controller(
-        design.part, clock_mhz=design.clock_mhz, width=design.width, grade=design.grade or None
-    ).word_bytes
     ports = ", ".join(f"PORT(m{master})" for master in range(design.masters))
-    flags = [*COMPILE, "-O1", f"-DWORD_BYTES={word}", f"-DPORTS={ports}"]
-    digest = _digest(verilog.read_text(encoding="utf-8"), source, version, *_VERILATE, *flags)
-
-    def build(target: Path) -> None:
-        compiler = require_tools()
-        runtime = verilator_runtime(root, version, compiler)
-        with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
-            work = Path(folder)
-            program = [
-                str(root / "bin" / "verilator"),
-                *_VERILATE,
-                "--Mdir",
-                str(work / "made"),
-                str(verilog),
-            ]
-            call(program, {"VERILATOR_ROOT": str(root)})
-            parts = sorted((work / "made").glob("*.cpp"))
-            unit = work / "made" / "unit.cc"
-            unit.write_text(source + "".join(f'#include "{path}"\n' for path in parts))
-            includes = [*include_flags(root), f"-I{work / 'made'}"]
-            call(
-                [
-                    compiler,
-                    *flags,
-                    *includes,
-                    str(unit),
-                    str(runtime),
-                    "-pthread",
-                    "-o",
-                    str(work / "program"),
-                ]
-            )
-            shutil.copy(work / "program", target)
-
-    return cached_or_made(CACHE, f"{digest}.program", build)
+    return build_with_litedram(design, "streams.cpp", ".program", ("-O1", f"-DPORTS={ports}"))
 
 
 def run_on_litedram(
@@ -140,14 +43,3 @@ def run_on_litedram(
         found.append(times[begin : begin + np.prod(shape)].reshape(shape))
         begin += int(np.prod(shape))
     return found, [line for line in printed.splitlines() if "violation" in line]
-
-
-def _versions() -> tuple[str, ...]:
-    try:
-        return tuple(metadata.version(name) for name in PACKAGES)
-    except metadata.PackageNotFoundError as error:
-        raise UserError(f'{_USER} needs the package {error.name}: pip install "vdla[dram]"') from None
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
