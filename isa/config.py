@@ -23,10 +23,11 @@ from .array_modes import LEAST_COLUMNS
 from .config_checks import check_fields, check_machine
 from .custom import AluInstruction, find_instruction
 from .data_path import storage_of
+from .dram_memory import DRAM, TEXTS, DramFields, check_dram, with_part
 from .errors import ConfigError
 from .extensions import EXTENSIONS, ByShape, suited
 from .fifos import FIFOS, OUTSTANDING, default_bytes, starved
-from .parameters import check_declared, later_defaults, parameter, short_repr
+from .parameters import check_declared, declared, later_defaults, parameter, short_repr
 from .sizes import Sizes
 from .timing import STORE_BYTES, STORES_IN_FLIGHT
 
@@ -39,8 +40,8 @@ KIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Memory:
-    """Timing of the AXI4 memory that all units share; hw/README.md has the rules.
+class Memory(DramFields):
+    """Timing of the AXI4 memory that all units share; hw/README.md has the rules, hw/dram.md those of a DRAM.
 
     With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`timing.memory_noise`),
     the same in all engines. Raises ConfigError for a value outside its range.
@@ -78,6 +79,8 @@ class Memory:
 
     def __post_init__(self) -> None:
         check_declared(self, "memory.")
+        if any(getattr(self, name) != default for name, default, _ in declared(DramFields)):
+            check_dram(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -171,6 +174,8 @@ class Config(Sizes):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.memory.kind == DRAM:
+            object.__setattr__(self, "memory", with_part(self))
         if isinstance(self.extensions, ByShape):
             object.__setattr__(self, "extensions", suited(self))
         check_machine(self)
@@ -298,7 +303,7 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
                 names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else '"module:NAME"'
                 raise ConfigError(f"{where}: {name} must be a list of names {names}")
-        elif name != "name" and (isinstance(value, bool) or not isinstance(value, int)):
+        elif name not in ("name", *TEXTS) and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")
 
 

@@ -1,11 +1,13 @@
 """The effects of declaring a configuration's field: range checks, documentation, stored forms, random machines."""
 
 import dataclasses
+import re
 
 import pytest
 
-from vdla.isa.config import Config, Memory
+from vdla.isa.config import Config, Memory, parse_config
 from vdla.isa.describe import field_table
+from vdla.isa.dram_memory import DRAM_FIELDS
 from vdla.isa.errors import ConfigError
 from vdla.isa.parameters import check_declared, declared, parameter
 from vdla.verify.cosim.machines import default_machines
@@ -82,7 +84,7 @@ def test_fields_added_later_leave_what_was_stored_as_it_was():
         (kind, name): (default, item)
         for kind in (Config, Memory)
         for name, default, item in declared(kind)
-        if item.later
+        if item.later and name not in DRAM_FIELDS
     }
     for (kind, name), (default, item) in later.items():
         assert item.samples and any(sample != default for sample in item.samples)
@@ -94,3 +96,45 @@ def test_fields_added_later_leave_what_was_stored_as_it_was():
         assert stored[name] == other and machine.digest != config.digest
     assert not {name for kind, name in later if kind is Config} & set(config.to_dict())
     assert not {name for kind, name in later if kind is Memory} & set(config.to_dict()["memory"])
+
+
+def test_fields_of_a_dram_are_stored_only_for_a_dram():
+    assert not set(DRAM_FIELDS) & set(Config().to_dict()["memory"])
+    dram = Config(memory=Memory(kind="dram", part="MT47H64M16", refresh=False, bank_bytes=1 << 14))
+    stored = dram.to_dict()["memory"]
+    assert {name: stored[name] for name in DRAM_FIELDS if name in stored} == {
+        "kind": "dram", "part": "MT47H64M16", "refresh": False, "bank_bytes": 1 << 14,
+    }  # fmt: skip
+    assert dataclasses.replace(dram, memory=Memory(**stored)).digest == dram.digest
+    digests = {dram.digest, Config().digest}
+    for name, value in {"part": "MT47H128M8", "width": 32, "refresh": True, "bank_bytes": 1 << 15}.items():
+        width = {"bus_bytes": 16} if name == "width" else {"width": 16} if name == "part" else {}
+        memory = dataclasses.replace(dram.memory, **{name: value}, **width)
+        digests.add(dataclasses.replace(dram, memory=memory).digest)
+    assert len(digests) == 6
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('kind = "ddr"', "memory.kind = 'ddr': give 'fixed' or 'dram'"),
+        ('part = "MT47H64M16"', "memory.part is a field of a DRAM; add kind = 'dram' to the memory"),
+        ('kind = "dram"', "memory.kind = 'dram' needs the memory's part; give one of IS42S16160"),
+        ('kind = "dram"\npart = 3', "memory.part = 3: expected text"),
+        ('kind = "dram"\npart = "MT47H64M16"\nwidth = 0', "memory.width = 0: expected an integer above 0"),
+        ('kind = "dram"\npart = "MT47H64M16"\nrefresh = 1', "memory.refresh = 1: give true or false"),
+        ('kind = "dram"\npart = "MT47H64M16"\njitter = 5', "memory.jitter = 5: a DRAM has no random delays"),
+        ('kind = "dram"\npart = "MT47H64M17"', "there is no DRAM part 'MT47H64M17'; give one of IS42S16160"),
+        (
+            'kind = "dram"\npart = "MT41K128M16"',
+            "memory.bus_bytes = 8: MT41K128M16 transfers 16 bytes in a cycle of its controller; give bus_bytes = 16",
+        ),
+        (
+            'kind = "dram"\npart = "MT47H64M16"\nbank_bytes = 3000',
+            "bank_bytes = 3000: give a power of two from a row, 2048, to a bank, 16777216",
+        ),
+    ],
+)
+def test_a_dram_that_does_not_exist_is_one_line(lines: str, message: str):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_config(f"[memory]\n{lines}\n", "machine")

@@ -1,0 +1,142 @@
+"""The fields of a machine's memory that describe a DRAM, and the numbers that follow from them (hw/dram.md).
+
+Every configuration imports this module; the table of parts (`dram.py`) is imported for a machine that has a DRAM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import ConfigError
+from .parameters import parameter
+
+if TYPE_CHECKING:
+    from .config import Config, Memory
+    from .dram import Controller
+
+FIXED, DRAM = "fixed", "dram"
+"""Values of `Memory.kind`."""
+
+RESET_CYCLES = 50
+"""Cycles from the end of the controller's reset to the launch of a program, in which the memory is idle."""
+
+_PIPELINE = 6
+"""Cycles that a request and its data spend in registers between AXI and the controller's commands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DramFields:
+    """The fields of `Memory` that describe a DRAM. With the kind "dram", bus width and latencies follow from the part
+    and the machine's clock.
+    """
+
+    kind: str = parameter(
+        FIXED,
+        "fixed: one beat a cycle, latencies in cycles; dram: a part behind LiteDRAM's controller",
+        rtl=False, later=True,
+    )  # fmt: skip
+    part: str | None = parameter(None, "name of the DRAM chip, as MT41K128M16", rtl=False, later=True)
+    width: int | None = parameter(
+        None, "data lines of all chips; left out: of one chip", unit="bits", rtl=False, later=True
+    )
+    grade: str | None = parameter(
+        None, "speed grade, as 800 or 1600; left out: the fastest", rtl=False, later=True
+    )
+    bank_bytes: int | None = parameter(
+        None, "consecutive bytes in one bank; left out: a row", unit="bytes", rtl=False, later=True
+    )
+    refresh: bool = parameter(True, "whether the controller refreshes the part", rtl=False, later=True)
+
+
+DRAM_FIELDS = tuple(DramFields.__dataclass_fields__)
+"""Names of the fields of `DramFields`, in order."""
+TEXTS = ("kind", "part", "grade", "refresh")
+"""The fields of `DramFields` that are no integers."""
+
+
+def check_dram(memory: Memory) -> None:
+    """Checks the fields of a memory that describe a DRAM, as far as the clock does not matter. Raises ConfigError."""
+    from .dram import PARTS
+
+    values: dict[str, Any] = {name: getattr(memory, name) for name in DRAM_FIELDS}
+    if values["kind"] not in (FIXED, DRAM):
+        raise ConfigError(f"memory.kind = {values['kind']!r}: give 'fixed' or 'dram'")
+    for name in ("part", "grade"):
+        if values[name] is not None and not isinstance(values[name], str):
+            raise ConfigError(f"memory.{name} = {values[name]!r}: expected text")
+    for name in ("width", "bank_bytes"):
+        value = values[name]
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ConfigError(f"memory.{name} = {value!r}: expected an integer above 0")
+    if not isinstance(values["refresh"], bool):
+        raise ConfigError(f"memory.refresh = {values['refresh']!r}: give true or false")
+    usual = {item.name: item.default for item in dataclasses.fields(DramFields)}
+    if values["kind"] == FIXED:
+        given = next(name for name in DRAM_FIELDS if values[name] != usual[name])
+        raise ConfigError(f"memory.{given} is a field of a DRAM; add kind = 'dram' to the memory")
+    if values["part"] is None:
+        raise ConfigError(f"memory.kind = 'dram' needs the memory's part; give one of {', '.join(PARTS)}")
+    for name in ("jitter", "stall"):
+        if getattr(memory, name):
+            raise ConfigError(
+                f"memory.{name} = {getattr(memory, name)}: a DRAM has no random delays; leave it out"
+            )
+
+
+def design_fields(config: Config) -> dict[str, Any]:
+    """The fields of a DRAM's design (hw/harness/dram) that the machine `config` determines, by name."""
+    from .dram import part_of
+
+    memory = config.memory
+    part = part_of(memory.part or "")
+    return {
+        "part": memory.part,
+        "clock_mhz": float(config.clock_mhz),
+        "width": part.width if memory.width is None else memory.width,
+        "grade": memory.grade or "",
+        "bank_bytes": memory.bank_bytes or 0,
+        "refresh": memory.refresh,
+    }
+
+
+def controller_of(config: Config) -> Controller:
+    """The numbers of the DRAM controller of a machine whose memory is a DRAM. Raises ConfigError."""
+    from .dram import controller
+
+    values = design_fields(config)
+    return controller(
+        values["part"],
+        clock_mhz=values["clock_mhz"],
+        width=values["width"],
+        grade=values["grade"] or None,
+        bank_bytes=values["bank_bytes"] or None,
+        refresh=values["refresh"],
+    )
+
+
+def capacity(config: Config) -> int:
+    """Bytes that the DRAM of a machine holds; at most 4 GiB, the addresses of the controller's AXI port."""
+    from .dram import PARTS
+
+    numbers = controller_of(config)
+    rows = PARTS[config.memory.part or ""].rows
+    return min(numbers.banks * rows * numbers.word_bytes << numbers.column_bits, 1 << 32)
+
+
+def with_part(config: Config) -> Memory:
+    """The memory of a machine with a DRAM, with the latencies that compiler and FIFO sizes count on: of a read and of a
+    write whose row must be opened first. Raises ConfigError if the part does not have the machine's bus width.
+    """
+    numbers, memory = controller_of(config), config.memory
+    if memory.bus_bytes != numbers.word_bytes:
+        raise ConfigError(
+            f"memory.bus_bytes = {memory.bus_bytes}: {memory.part} transfers {numbers.word_bytes} bytes in a cycle of "
+            f"its controller; give bus_bytes = {numbers.word_bytes}, or another width of data lines"
+        )
+    return dataclasses.replace(
+        memory,
+        read_latency=numbers.read_latency + numbers.t_rcd + _PIPELINE,
+        write_latency=numbers.write_latency + numbers.t_rcd + _PIPELINE,
+    )
