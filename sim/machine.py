@@ -10,11 +10,13 @@ one cycle after it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.config import Config
+from vdla.isa.dram_memory import FIXED
 from vdla.isa.fifos import FIFOS
 from vdla.isa.layout import TOKEN_QUEUES, Unit
 from vdla.isa.timing import read_burst_beats
@@ -38,37 +40,6 @@ from .parameters import (
     parameter_values,
 )
 from .ports import ALL, B_BANK, B_READS, B_SIZE, B_SOURCE, B_UOPS, BY_PART, MIXED, NONE, load_size
-from .state import (
-    ALU,
-    COMPUTE_CLIENT,
-    DEADLOCK,
-    DST_IN,
-    DST_OUT,
-    GEMM,
-    ITER_IN,
-    ITER_OUT,
-    KIND,
-    LIMIT,
-    LOAD,
-    LOAD_CLIENT,
-    LOAD_UOP,
-    M_TOTAL,
-    MATRIX,
-    NEVER,
-    OK,
-    OVERWRITE,
-    REGISTERS_AT,
-    RESET,
-    SRAM_BASE,
-    SRC_IN,
-    SRC_OUT,
-    STORE,
-    STORE_CLIENT,
-    U_LAST_END,
-    UOP_BGN,
-    UOP_END,
-    USE_IMM,
-)
 from .store import advance_store, read_vectors
 from .units import advance_compute, advance_load, dispatch, show_fetch
 
@@ -187,7 +158,11 @@ def run_timing(
     store = np.zeros(s.V_SIZE, np.int64)
     store[[s.V_LOAD, s.V_LAST_LOAD]] = s.BLOCKED
     store[s.V_LAST_READ] = -s.NEVER
-    outcome, cycle = run(numbers, units, store, record, bus, tokens, program, traffic)
+    arrays = numbers, units, store, record, bus, tokens, program, traffic
+    if config.memory.kind == FIXED:
+        outcome, cycle = run(*arrays)
+    else:
+        outcome, cycle = import_module(".dram_machine", __package__).run_on_dram(config, *arrays)
     return TimingRun(
         outcome=int(outcome),
         cycle=int(cycle),
@@ -208,7 +183,7 @@ _S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S
 
 @compiled()
 def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
-    high += (row[ITER_OUT] - 1) * row[out] + (row[ITER_IN] - 1) * row[inner]
+    high += (row[s.ITER_OUT] - 1) * row[out] + (row[s.ITER_IN] - 1) * row[inner]
     if high < P[P_ACC_DEPTH] and low // P[P_BANK_DEPTH] == high // P[P_BANK_DEPTH]:
         return low // P[P_BANK_DEPTH]
     return np.int64(MIXED)
@@ -228,22 +203,22 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
     dst_mask, src_mask = (1 << P[P_UOP_DST]) - 1, (1 << P[P_UOP_SRC]) - 1
     for i in range(len(rows)):
         row = rows[i]
-        kind = row[KIND]
+        kind = row[s.KIND]
         B[i, B_READS] = NONE
-        if kind == LOAD_UOP:
+        if kind == s.LOAD_UOP:
             count = load_size(row)
             for k in range(count):
-                uops[(row[SRAM_BASE] + k) % P[P_UOP_DEPTH]] = trace[cursor + k]
+                uops[(row[s.SRAM_BASE] + k) % P[P_UOP_DEPTH]] = trace[cursor + k]
             cursor += count
             version += 1
-        if kind not in MATRIX and kind != ALU:
+        if kind not in s.MATRIX and kind != s.ALU:
             continue
-        first, last = row[UOP_BGN], row[UOP_END]
-        if last <= first or row[ITER_OUT] == 0 or row[ITER_IN] == 0:
+        first, last = row[s.UOP_BGN], row[s.UOP_END]
+        if last <= first or row[s.ITER_OUT] == 0 or row[s.ITER_IN] == 0:
             continue
         reads = ALL
-        if kind != ALU and (row[RESET] or row[OVERWRITE]):
-            if kind != GEMM or row[RESET] or groups_of(registers[row[REGISTERS_AT], FOLD]) == 1:
+        if kind != s.ALU and (row[s.RESET] or row[s.OVERWRITE]):
+            if kind != s.GEMM or row[s.RESET] or groups_of(registers[row[s.REGISTERS_AT], FOLD]) == 1:
                 continue
             reads = BY_PART
         B[i, B_READS] = reads
@@ -259,12 +234,14 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
                 slot[_S_DST_HIGH] = max(slot[_S_DST_HIGH], dst)
                 slot[_S_SRC_LOW] = min(slot[_S_SRC_LOW], src)
                 slot[_S_SRC_HIGH] = max(slot[_S_SRC_HIGH], src)
-        base = registers[row[REGISTERS_AT], 0] & 0xFFFF
-        B[i, B_BANK] = _one_bank(P, base + slot[_S_DST_LOW], base + slot[_S_DST_HIGH], row, DST_OUT, DST_IN)
+        base = registers[row[s.REGISTERS_AT], 0] & 0xFFFF
+        B[i, B_BANK] = _one_bank(
+            P, base + slot[_S_DST_LOW], base + slot[_S_DST_HIGH], row, s.DST_OUT, s.DST_IN
+        )
         B[i, B_SOURCE] = B[i, B_BANK]
-        if kind == ALU and row[USE_IMM] == 0:
+        if kind == s.ALU and row[s.USE_IMM] == 0:
             B[i, B_SOURCE] = _one_bank(
-                P, base + slot[_S_SRC_LOW], base + slot[_S_SRC_HIGH], row, SRC_OUT, SRC_IN
+                P, base + slot[_S_SRC_LOW], base + slot[_S_SRC_HIGH], row, s.SRC_OUT, s.SRC_IN
             )
         if B[i, B_BANK] == MIXED or B[i, B_SOURCE] == MIXED or reads == BY_PART:
             if slot[_S_UOPS] < 0:
@@ -305,27 +282,27 @@ def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-d
             if todo & _LOAD:
                 if advance_load(P, U, X, bus, tokens, program):
                     work = _ALL
-                show_request(P, C, R, LOAD_CLIENT)
+                show_request(P, C, R, s.LOAD_CLIENT)
             if todo & _COMPUTE:
                 if advance_compute(P, U, X, bus, tokens, program):
                     work = _ALL
-                show_request(P, C, R, COMPUTE_CLIENT)
+                show_request(P, C, R, s.COMPUTE_CLIENT)
             if todo & _STORE:
                 if advance_store(P, U, V, X, bus, tokens, program):
                     work = _ALL
-                show_request(P, C, R, STORE_CLIENT)
+                show_request(P, C, R, s.STORE_CLIENT)
                 accept_writes(P, M, W)
         accept, slot = next_accept(P, M, C, Q), next_slot(M, Q, W)
         event = min(accept, slot)
         if read_vectors(P, U, V, X, bus, program, traffic, event):
             work = _STORE
             continue
-        if event > M[M_TOTAL]:
-            return OK, M[M_TOTAL]
-        if event == NEVER:
-            return DEADLOCK, max(U[LOAD, U_LAST_END], U[STORE, U_LAST_END])
+        if event > M[s.M_TOTAL]:
+            return s.OK, M[s.M_TOTAL]
+        if event == s.NEVER:
+            return s.DEADLOCK, max(U[s.LOAD, s.U_LAST_END], U[s.STORE, s.U_LAST_END])
         if event > P[P_LIMIT]:
-            return LIMIT, event
+            return s.LIMIT, event
         # A client's address or data concerns that client's unit alone, until the unit begins or ends something.
         if accept <= slot:
             work = 1 << accept_read(P, M, C, Q, accept, traffic.moved, traffic.beats)

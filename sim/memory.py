@@ -69,6 +69,7 @@ from .state import (
     W_LAST,
     W_PRODUCT,
     W_READY,
+    W_RESPONSE,
     W_SHOWN,
 )
 
@@ -207,6 +208,41 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 
 
 @timing_code
+def _cut(P, M, burst):  # type: ignore[no-untyped-def]
+    """(cycle from which the runs of the store of `burst`, a row of array W, are cut into bursts; cycles to compute the
+    length of the runs). P, M: state arrays (`sim/arrays.py`).
+    """
+    cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
+    if burst[W_BEGIN] != NEVER:
+        # The RTL's unit that cuts runs into bursts is free after the last burst of the previous store.
+        left = max(cut + product + P[P_WRITE_DELAY] - 2, M[M_WRITE_FIRST_BEFORE])
+        cut, product = max(burst[W_BEGIN], left + 1), burst[W_PRODUCT]
+    return cut, product
+
+
+@timing_code
+def first_show(P, M, W):  # type: ignore[no-untyped-def]
+    """First cycle in which the next write address may be on the bus, as far as the store unit and the write before it
+    determine. P, M, W: state arrays (`sim/arrays.py`).
+    """
+    burst = W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)]
+    cut, product = _cut(P, M, burst)
+    return max(burst[W_SHOWN], M[M_LAST_WRITE_ACCEPT] + P[P_REQUEST_GAP], cut + product + P[P_WRITE_DELAY])
+
+
+@timing_code
+def note_write(P, M, W, first, cycle):  # type: ignore[no-untyped-def]
+    """Notes that the memory accepts the next write address, which was on the bus from cycle `first` on, in `cycle`. P,
+    M, W: state arrays (`sim/arrays.py`).
+    """
+    M[M_CUT_FROM], M[M_CUT_PRODUCT] = _cut(P, M, W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)])
+    M[M_LAST_WRITE_ACCEPT] = cycle
+    M[M_WRITE_FIRST_BEFORE] = M[M_WRITE_FIRST]
+    M[M_WRITE_FIRST] = first
+    M[M_WRITE_ACCEPTED] += 1
+
+
+@timing_code
 def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     """Accepts write addresses on the bus, in order, until the acceptance of one depends on a response whose cycle is
     not known yet; returns whether any was accepted. P, M, W: state arrays (`sim/arrays.py`).
@@ -214,27 +250,14 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
         number = M[M_WRITE_ACCEPTED]
-        burst = W[number & (W.shape[0] - 1)]
-        cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
-        if burst[W_BEGIN] != NEVER:
-            # The RTL's unit that cuts runs into bursts is free after the last burst of the previous store.
-            left = max(cut + product + P[P_WRITE_DELAY] - 2, M[M_WRITE_FIRST_BEFORE])
-            cut, product = max(burst[W_BEGIN], left + 1), burst[W_PRODUCT]
-        first = max(
-            burst[W_SHOWN], M[M_LAST_WRITE_ACCEPT] + P[P_REQUEST_GAP], cut + product + P[P_WRITE_DELAY]
-        )
-        cycle = first
+        cycle = first = first_show(P, M, W)
         oldest = number - P[P_WRITES]
         if oldest >= 0:
             if oldest >= M[M_WRITE_SERVED]:
                 break
-            cycle = max(cycle, W[oldest & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY] + 1)
-        burst[W_READY] = cycle + 1
-        M[M_LAST_WRITE_ACCEPT] = cycle
-        M[M_WRITE_FIRST_BEFORE] = M[M_WRITE_FIRST]
-        M[M_WRITE_FIRST] = first
-        M[M_CUT_FROM], M[M_CUT_PRODUCT] = cut, product
-        M[M_WRITE_ACCEPTED] += 1
+            cycle = max(cycle, W[oldest & (W.shape[0] - 1), W_RESPONSE] + 1)
+        W[number & (W.shape[0] - 1), W_READY] = cycle + 1
+        note_write(P, M, W, first, cycle)
         progress = True
     return progress
 
@@ -267,6 +290,7 @@ def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
     M[M_BURSTS] += 1
     if write_ready and not (read_ready and M[M_LAST_WAS_WRITE] == 1):
         write[W_LAST] = first + write[W_BEATS] - 1
+        write[W_RESPONSE] = write[W_LAST] + P[P_WRITE_LATENCY]
         M[M_SLOT_FREE] = write[W_LAST] + 1
         M[M_WRITE_SERVED] += 1
         M[M_LAST_WAS_WRITE] = 1

@@ -111,9 +111,10 @@ Q_CLIENT, Q_READY, Q_BEATS, Q_LAST = range(4)
 Q_SIZE = 4
 # W_SHOWN: first cycle in which the burst may show, since its vectors are in the FIFO. W_BEGIN: begin of the store, for
 # its first burst; else NEVER. W_PRODUCT: cycles to compute the length of the store's runs. W_END: bytes of all bursts
-# up to the end of this one.
-W_SHOWN, W_READY, W_BEATS, W_LAST, W_END, W_BEGIN, W_PRODUCT = range(7)
-W_SIZE = 7
+# up to the end of this one. W_RESPONSE: cycle of the memory's response; NEVER until it is known.
+# W_WORD: its first bus word.
+W_SHOWN, W_READY, W_BEATS, W_LAST, W_END, W_BEGIN, W_PRODUCT, W_RESPONSE, W_WORD = range(9)
+W_SIZE = 9
 
 # --- M: memory and fetch state ---------------------------------------------------------------------------
 

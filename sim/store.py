@@ -26,7 +26,6 @@ from .parameters import (
     P_STORE_LATENCY,
     P_STORES_IN_FLIGHT,
     P_WRITE_BURST,
-    P_WRITE_LATENCY,
 )
 from .ports import port_free
 from .state import (
@@ -108,7 +107,9 @@ from .state import (
     W_END,
     W_LAST,
     W_PRODUCT,
+    W_RESPONSE,
     W_SHOWN,
+    W_WORD,
     WITH_ROWS,
     X_BEGIN,
     X_DONE,
@@ -256,15 +257,16 @@ def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-
 
 
 @timing_code
-def _complete(P, M, W, X, row, i):  # type: ignore[no-untyped-def]
-    """Cycle in which instruction `i` of the store unit, the oldest in flight, is complete; BLOCKED if not known yet. P,
-    M, W, X: state arrays (`sim/arrays.py`). `row`: the decoded instruction.
+def _complete(W, X, row, i):  # type: ignore[no-untyped-def]
+    """Cycle in which instruction `i` of the store unit, the oldest in flight, is complete; BLOCKED if not known yet. W,
+    X: state arrays (`sim/arrays.py`). `row`: the decoded instruction.
     """
     if row[KIND] in (LOAD_PAR, LOAD_TABLE, ROWS) or (row[KIND] == STORE_POST and row[CHAIN]):
         return X[i, X_DONE]
-    if X[i, X_DONE] < 0 or M[M_WRITE_SERVED] < X[i, X_DONE]:
+    if X[i, X_DONE] < 0:
         return np.int64(BLOCKED)
-    return W[(X[i, X_DONE] - 1) & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY]
+    response = W[(X[i, X_DONE] - 1) & (W.shape[0] - 1), W_RESPONSE]
+    return response if response != NEVER else np.int64(BLOCKED)
 
 
 @timing_code
@@ -273,7 +275,7 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
     changed. P, U, V, X: state arrays (`sim/arrays.py`).
     """
     u, c = STORE, STORE_CLIENT
-    M, C, R, W = bus.M, bus.C, bus.R, bus.W
+    C, R, W = bus.C, bus.R, bus.W
     rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
     progress = False
     while True:
@@ -289,7 +291,7 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
                 progress = True
         while U[u, U_ENDED] < U[u, U_BEGUN]:
             i = order[u, U[u, U_ENDED]]
-            cycle = _complete(P, M, W, X, rows[i], i)
+            cycle = _complete(W, X, rows[i], i)
             if cycle == BLOCKED:
                 break
             end(U, X, tokens, rows, u, i, max(cycle, U[u, U_LAST_END] + 1))
@@ -442,6 +444,8 @@ def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore
             burst[W_BEGIN], burst[W_PRODUCT] = V[V_BEGIN], V[V_PRODUCT]
             burst[W_BEATS] = V[V_CUT_BEATS]
             burst[W_END] = V[V_CUT]
+            burst[W_RESPONSE] = NEVER
+            burst[W_WORD] = (V[V_ADDRESS] - 1) // P[P_BUS] - V[V_CUT_BEATS] + 1
             V[V_BEGIN] = NEVER
             start = V[V_CUT]
             M[M_WRITE_SHOWN] += 1

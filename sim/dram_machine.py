@@ -1,0 +1,345 @@
+"""The main loop of a timing run on a machine whose memory is a DRAM (hw/dram.md).
+
+The units are those of `machine.py`. Memory decides in each cycle in which it or a client has work: it accepts an
+address, or moves a beat. So a client's reads become known beat by beat. Ring R has an entry for each beat that arrived
+(for fetch, for each group of whole instructions), and ring A has one for each request. The room of a FIFO is given back
+by whole requests: `_free_room` copies the cycle from the entry of a request's last beat in R to the request in A.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vdla.isa.config import Config
+from vdla.isa.dram_memory import RESET_CYCLES, controller_of
+from vdla.util.machine_code import compiled
+
+from .arrays import Array, Bus, Program, Tokens, Traffic
+from .cache import timing_code
+from .dram import (
+    G_CYCLE,
+    I_AR_ADDRESS,
+    I_AR_LEN,
+    I_AR_VALID,
+    I_AW_ADDRESS,
+    I_AW_LEN,
+    I_AW_VALID,
+    I_B_READY,
+    I_R_READY,
+    I_SIZE,
+    I_W_LAST,
+    I_W_VALID,
+    M_AR_READY,
+    M_AW_READY,
+    M_B_VALID,
+    M_R_LAST,
+    M_R_VALID,
+    M_W_READY,
+    clock,
+    outputs,
+    parameters,
+    quiet_until,
+    state,
+)
+from .memory import first_show, note_write, show_request
+from .parameters import P_BUS, P_INSTRUCTION, P_LIMIT, P_READS, P_WRITES
+from .state import (
+    C_ACCEPTED,
+    C_BEATS,
+    C_BYTES,
+    C_ISSUED,
+    C_KIND,
+    C_SERVED,
+    C_SHOWN,
+    C_TAKEN,
+    COMPUTE_CLIENT,
+    DEADLOCK,
+    FETCH_CLIENT,
+    LIMIT,
+    LOAD,
+    LOAD_CLIENT,
+    M_ACCEPTED,
+    M_SERVED,
+    M_TOTAL,
+    M_WRITE_ACCEPTED,
+    M_WRITE_SERVED,
+    M_WRITE_SHOWN,
+    NEVER,
+    OK,
+    Q_BEATS,
+    Q_CLIENT,
+    Q_READY,
+    QUEUE_MASK,
+    R_ADDRESS,
+    R_BYTES,
+    R_FREE,
+    R_RESERVED,
+    R_START,
+    STORE,
+    STORE_CLIENT,
+    U_LAST_END,
+    W_BEATS,
+    W_LAST,
+    W_RESPONSE,
+    W_WORD,
+)
+from .store import advance_store, read_vectors
+from .units import advance_compute, advance_load, dispatch, show_fetch
+
+R_REQUEST = R_RESERVED
+"""Column of ring R in a run with a DRAM: 1 + the number of the request of which the entry is the last beat, else 0."""
+Q_REQUEST = Q_READY
+"""Column of array Q in a run with a DRAM: the number of the request, an index of ring A."""
+
+# State of the machine's side of the AXI port. The next cycle to simulate; the client whose refused address is kept,
+# plus 1; reads and writes that are outstanding; write bursts whose address was shown, and whether one waits for its
+# acceptance; beats of the current write, and of the oldest read, that have moved; responses that came; the address of
+# the first byte of the current entry of R; for each client, entries of R whose room `_free_room` has seen.
+E_CYCLE, E_KEPT, E_READS, E_WRITES, E_ANNOUNCED, E_WAITS, E_SENT, E_ARRIVED, E_RESPONSES, E_FIRST, E_SEEN = (
+    range(11)
+)
+E_SIZE = E_SEEN + 4
+
+FETCH_WORK, COMPUTE_WORK, STORE_WORK, LOAD_WORK = 1, 2, 4, 8
+ALL_WORK = 15
+
+
+class Dram(NamedTuple):
+    """State arrays of the memory. A: requests of the read clients, as ring R of a run without DRAM. E: the machine's
+    side of the AXI port. P, G, B, L, M, F: parameters and state of the controller (`sim/dram.py`), with its `inputs`.
+    """
+
+    A: Array
+    E: Array
+    P: Array
+    G: Array
+    B: Array
+    L: Array
+    M: Array
+    F: Array
+    inputs: Array
+
+
+def dram_arrays(config: Config, bus: Bus) -> Dram:
+    """The state of a machine's DRAM at the launch of a program."""
+    numbers = controller_of(config)
+    common, banks, queues, bridges, flags = state(numbers, 1)
+    common[G_CYCLE] = RESET_CYCLES + 1
+    port = np.zeros(E_SIZE, np.int64)
+    port[E_CYCLE] = 1
+    return Dram(
+        A=bus.R.copy(),
+        E=port,
+        P=parameters(numbers),
+        G=common,
+        B=banks,
+        L=queues,
+        M=bridges,
+        F=flags,
+        inputs=np.zeros((1, I_SIZE), np.int64),
+    )
+
+
+@timing_code
+def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
+    """Copies to the requests of client `c` in ring A the cycles in which their FIFO room is free again. C, R, A, E:
+    state arrays.
+    """
+    while E[E_SEEN + c] < C[c, C_TAKEN]:
+        beat = R[c, E[E_SEEN + c] & (R.shape[1] - 1)]
+        if beat[R_REQUEST]:
+            A[c, (beat[R_REQUEST] - 1) & (A.shape[1] - 1), R_FREE] = beat[R_FREE]
+        E[E_SEEN + c] += 1
+
+
+@timing_code
+def _read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
+    """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs`. A client with an
+    address that was refused stays on the bus. P, C, A, E, `inputs`: state arrays.
+    """
+    inputs[0, I_AR_VALID] = 0
+    c = E[E_KEPT] - 1
+    if c < 0:
+        if E[E_READS] == P[P_READS]:
+            return np.int64(-1)
+        c = np.int64(0)
+        while c < 4 and C[c, C_SHOWN] > cycle:
+            c += 1
+        if c == 4:
+            return np.int64(-1)
+    inputs[0, I_AR_VALID] = 1
+    inputs[0, I_AR_ADDRESS] = A[c, (C[c, C_ISSUED] - 1) & (A.shape[1] - 1), R_ADDRESS] // P[P_BUS]
+    inputs[0, I_AR_LEN] = C[c, C_BEATS] - 1
+    return c
+
+
+@timing_code
+def _beat_arrives(P, C, R, A, E, read, last, cycle):  # type: ignore[no-untyped-def]
+    """Notes the beat of the oldest request `read` (a row of array Q) that moves in `cycle`; `last`: it is the request's
+    last one. Returns the client if the beat completes an entry of ring R, else -1. P, C, R, A, E: state arrays.
+    """
+    c, bus = read[Q_CLIENT], P[P_BUS]
+    request = A[c, read[Q_REQUEST] & (A.shape[1] - 1)]
+    word = request[R_ADDRESS] // bus + E[E_ARRIVED]
+    if E[E_ARRIVED] == 0:
+        E[E_FIRST] = request[R_ADDRESS]
+    end = min((word + 1) * bus, request[R_ADDRESS] + request[R_BYTES])
+    E[E_ARRIVED] = 0 if last else E[E_ARRIVED] + 1
+    if c == FETCH_CLIENT and end % P[P_INSTRUCTION]:
+        return np.int64(-1)
+    beat = R[c, C[c, C_SERVED] & (R.shape[1] - 1)]
+    beat[R_ADDRESS], beat[R_BYTES] = E[E_FIRST], end - E[E_FIRST]
+    beat[R_START] = cycle - word + E[E_FIRST] // bus
+    beat[R_REQUEST] = read[Q_REQUEST] + 1 if last else 0
+    beat[R_FREE] = NEVER
+    E[E_FIRST] = end
+    C[c, C_SERVED] += 1
+    return c
+
+
+@timing_code
+def _next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
+    """The first cycle from `cycle` on in which a client asks for anything, while no read and no write is outstanding;
+    NEVER if none does. P, M, C, W, E: state arrays.
+    """
+    if E[E_KEPT] or E[E_ANNOUNCED] > M[M_WRITE_SERVED] or E[E_READS] or E[E_WRITES]:
+        return cycle
+    first = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
+    if M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
+        first = min(first, first_show(P, M, W))
+    return max(first, cycle)
+
+
+@timing_code
+def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
+    """Simulates a cycle of the memory; returns the set of clients for which new times may be derivable, as bits. P: the
+    parameters of the run.
+    """
+    M, C, R, Q, W = bus
+    A, E, D, G, B, L, N, F, inputs = dram
+    cycle = E[E_CYCLE]
+    outputs(D, G, B, L, N, F)
+    work = np.int64(0)
+    client = _read_address(P, C, A, E, inputs, cycle)
+    reads, writes = E[E_READS], E[E_WRITES]
+    if client >= 0:
+        if N[0, M_AR_READY]:
+            read = Q[M[M_ACCEPTED] & QUEUE_MASK]
+            read[Q_CLIENT], read[Q_BEATS] = client, C[client, C_BEATS]
+            read[Q_REQUEST] = C[client, C_ISSUED] - 1
+            M[M_ACCEPTED] += 1
+            C[client, C_SHOWN], C[client, C_ACCEPTED] = NEVER, cycle
+            traffic.moved[C[client, C_KIND]] += C[client, C_BYTES]
+            traffic.beats[C[client, C_KIND]] += C[client, C_BEATS]
+            reads += 1
+            work |= 1 << client
+            E[E_KEPT] = 0
+        else:
+            E[E_KEPT] = client + 1
+    if N[0, M_R_VALID]:
+        last = N[0, M_R_LAST]
+        known = _beat_arrives(P, C, R, A, E, Q[M[M_SERVED] & QUEUE_MASK], last, cycle)
+        if known >= 0:
+            work |= 1 << known
+        if last:
+            M[M_SERVED] += 1
+            reads -= 1
+    inputs[0, I_AW_VALID] = 0
+    announced = E[E_ANNOUNCED]
+    if M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN] and E[E_WRITES] < P[P_WRITES]:
+        first = first_show(P, M, W)
+        if first <= cycle:
+            burst = W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)]
+            inputs[0, I_AW_VALID] = 1
+            inputs[0, I_AW_ADDRESS], inputs[0, I_AW_LEN] = burst[W_WORD], burst[W_BEATS] - 1
+            announced += 1 - E[E_WAITS]
+            E[E_WAITS] = not N[0, M_AW_READY]
+            if N[0, M_AW_READY]:
+                note_write(P, M, W, first, cycle)
+                writes += 1
+    sending = E[E_ANNOUNCED] > M[M_WRITE_SERVED]
+    inputs[0, I_W_VALID] = sending
+    if sending:
+        burst = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]
+        inputs[0, I_W_LAST] = E[E_SENT] == burst[W_BEATS] - 1
+        if N[0, M_W_READY]:
+            E[E_SENT] += 1
+            if E[E_SENT] == burst[W_BEATS]:
+                burst[W_LAST] = cycle
+                E[E_SENT] = 0
+                M[M_WRITE_SERVED] += 1
+                work |= 1 << STORE_CLIENT
+    if N[0, M_B_VALID]:
+        W[E[E_RESPONSES] & (W.shape[0] - 1), W_RESPONSE] = cycle
+        E[E_RESPONSES] += 1
+        writes -= 1
+        work |= 1 << STORE_CLIENT
+    E[E_READS], E[E_WRITES], E[E_ANNOUNCED] = reads, writes, announced
+    clock(D, G, B, L, N, F, inputs)
+    E[E_CYCLE] += 1
+    return work
+
+
+@compiled(_nrt=False, error_model="numpy")
+def run_dram(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-untyped-def]
+    """Runs the timing of a program on a machine with a DRAM; returns (OK, DEADLOCK or LIMIT, the cycle of that
+    outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory.
+    """
+    M, C, R, _, W = bus
+    A, E, _, G, _, _, N, _, inputs = dram
+    inputs[0, I_R_READY] = inputs[0, I_B_READY] = 1
+    work = ALL_WORK
+    while True:
+        while work:
+            todo, work = work, 0
+            if todo & FETCH_WORK:
+                if dispatch(P, U, X, bus, program):
+                    work = ALL_WORK
+                show_fetch(P, M, C, A, X)
+            if todo & LOAD_WORK:
+                if advance_load(P, U, X, bus, tokens, program):
+                    work = ALL_WORK
+                _free_room(C, R, A, E, LOAD_CLIENT)
+                show_request(P, C, A, LOAD_CLIENT)
+            if todo & COMPUTE_WORK:
+                if advance_compute(P, U, X, bus, tokens, program):
+                    work = ALL_WORK
+                _free_room(C, R, A, E, COMPUTE_CLIENT)
+                show_request(P, C, A, COMPUTE_CLIENT)
+            if todo & STORE_WORK:
+                if advance_store(P, U, V, X, bus, tokens, program):
+                    work = ALL_WORK
+                _free_room(C, R, A, E, STORE_CLIENT)
+                show_request(P, C, A, STORE_CLIENT)
+        event = _next_need(P, M, C, W, E, E[E_CYCLE])
+        if event > E[E_CYCLE] and event != NEVER:
+            event = min(event, E[E_CYCLE] + max(0, quiet_until(G, N) - G[G_CYCLE]))
+        if read_vectors(P, U, V, X, bus, program, traffic, event):
+            work = STORE_WORK
+            continue
+        if event > M[M_TOTAL]:
+            return OK, M[M_TOTAL]
+        if event == NEVER:
+            return DEADLOCK, max(U[LOAD, U_LAST_END], U[STORE, U_LAST_END])
+        if event > P[P_LIMIT]:
+            return LIMIT, event
+        G[G_CYCLE] += event - E[E_CYCLE]
+        E[E_CYCLE] = event
+        work = _memory_cycle(P, bus, dram, traffic)
+
+
+def run_on_dram(
+    config: Config,
+    P: Array,
+    U: Array,
+    V: Array,
+    X: Array,
+    bus: Bus,
+    tokens: Tokens,
+    program: Program,
+    traffic: Traffic,
+) -> tuple[int, int]:
+    """`run_dram` on the machine `config`, whose DRAM is in its state at the launch."""
+    return run_dram(P, U, V, X, bus, tokens, program, traffic, dram_arrays(config, bus))
