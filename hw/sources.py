@@ -16,6 +16,6 @@ def sources_digest() -> str:
     digest = hashlib.sha256(metadata.version("amaranth").encode())
     for package in ("vdla.hw", "vdla.isa"):
         root = Path(str(resources.files(package)))
-        for path in sorted((*root.rglob("*.py"), *root.rglob("*.cpp"))):
+        for path in sorted((*root.rglob("*.py"), *root.rglob("*.cpp"), *root.rglob("*.h"))):
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -137,7 +137,8 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     memories += _TABLE_MEMORY if _TABLE_MODULE.search(prepared) else ""
     memories += _ROWS_MEMORIES if _ROWS_MODULE.search(prepared) else ""
     memories += _BANKS if _BANKED.search(prepared) else ""
-    parts = (prepared, source, memories, version, *_VERILATE, *flags)
+    port = (resources.files("vdla.hw.harness.dram") / "port.h").read_text(encoding="utf-8")
+    parts = (prepared, source, port, memories, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def build(target: Path) -> None:
@@ -146,6 +147,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
             unit = _generate(root, prepared, source, memories, work)
+            (unit.parent / "port.h").write_text(port, encoding="utf-8")
             include = [*include_flags(root), f"-I{unit.parent}"]
             library = work / "library.so"
             call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library), str(runtime)])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vdla.isa.array_modes import TAPS
 from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config, Memory
+from vdla.isa.dram_memory import DRAM, RESET_CYCLES
 from vdla.isa.layout import Unit
 from vdla.isa.parameters import declared
 from vdla.isa.program import instruction_address
@@ -30,6 +31,7 @@ from ..sources import sources_digest
 from ..trace import instruction_times
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
+from .dram.memory import design_of, load_dram
 from .library import PLACES, TIMING, Parameters, load_library
 from .surroundings import PLAIN, Surroundings
 from .toolchain import BuildError
@@ -314,6 +316,8 @@ class Machine:
             surroundings.base,
             len(surroundings.origins),
             origins,
+            load_dram(design_of(self._config)) if timing.kind == DRAM else None,
+            RESET_CYCLES,
         )
         library, harness = self._library, self._harness
         program = surroundings.origins[0] + behind

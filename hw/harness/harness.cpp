@@ -8,12 +8,13 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "Vvdla.h"
 #include "Vvdla___024root.h"
 #include "verilated.h"
+
+#include "port.h"
 
 namespace {
 
@@ -56,6 +57,8 @@ struct Block {
 struct Parameters {
     int64_t MEMORY_TIMING, failing;
     uint64_t manners, base, places, origins[PLACES];
+    const DramCalls *dram;
+    int64_t dram_cycles;
 };
 
 struct Burst {
@@ -71,12 +74,49 @@ uint64_t noise(uint64_t seed, uint64_t index, uint64_t stream, uint64_t limit) {
     return ((z ^ (z >> 31)) >> 33) % (limit + 1);
 }
 
+// The memory at the accelerator's AXI port.
 class Memory {
   public:
     Memory(uint8_t *bytes, uint64_t size, const Parameters &p) : bytes_(bytes), size_(size), p_(p) {}
+    virtual ~Memory() = default;
 
     // Sets the accelerator's inputs for cycle `now`, from what happened before.
-    void drive(Vvdla &top, int64_t now) {
+    virtual void drive(Vvdla &top, int64_t now) = 0;
+    // What the accelerator does in cycle `now`, whose inputs are still set.
+    virtual Status sample(Vvdla &top, int64_t now) = 0;
+    // Brings the bytes up to date, after the last cycle.
+    virtual void finish() {}
+
+    bool idle() const { return reads_outstanding_ == 0 && writes_outstanding_ == 0; }
+
+    // The first burst that leaves the memory; `outside_cycle` is 0 when there was none.
+    int64_t outside_cycle = 0;
+    uint64_t outside_address = 0;
+
+  protected:
+    // The place of a burst's first byte in the memory.
+    uint64_t place(uint64_t address, int64_t beats, int64_t now) {
+        uint64_t at = 0;
+        for (uint64_t i = 0; i < p_.places; i++) {
+            at = (address - p_.base - p_.origins[i]) & ADDRESS_MASK;
+            if (at + beats * BUS_BYTES <= size_) return at;
+        }
+        if (!outside_cycle) outside_cycle = now, outside_address = address;
+        return at;
+    }
+
+    uint8_t *bytes_;
+    uint64_t size_;
+    Parameters p_;
+    int64_t reads_outstanding_ = 0, writes_outstanding_ = 0;
+};
+
+// A memory with latencies in cycles (hw/README.md section 1).
+class FixedMemory : public Memory {
+  public:
+    using Memory::Memory;
+
+    void drive(Vvdla &top, int64_t now) override {
         if (!busy_) choose(now);
         const bool moves = busy_ && wait_ == 0;
         top.axi_rvalid = moves && !writing_;
@@ -94,8 +134,7 @@ class Memory {
         if (top.axi_bvalid) top.axi_bresp = responses_.front().value;
     }
 
-    // What the accelerator does in cycle `now`, whose inputs are still set.
-    Status sample(Vvdla &top, int64_t now) {
+    Status sample(Vvdla &top, int64_t now) override {
         if (top.axi_arvalid) {
             const int64_t latency = p_.read_latency + noise(p_.seed, reads_accepted_++, 0, p_.jitter);
             reads_.push_back(accept(top.axi_araddr, top.axi_arlen, now, now + latency));
@@ -128,12 +167,6 @@ class Memory {
         return FINISHED;
     }
 
-    bool idle() const { return reads_outstanding_ == 0 && writes_outstanding_ == 0; }
-
-    // The first burst that leaves the memory; `outside_cycle` is 0 when there was none.
-    int64_t outside_cycle = 0;
-    uint64_t outside_address = 0;
-
   private:
     struct Answer {
         int64_t at;
@@ -141,14 +174,7 @@ class Memory {
     };
 
     Burst accept(uint64_t address, int64_t length, int64_t now, int64_t ready) {
-        const int64_t beats = length + 1;
-        uint64_t at = 0;
-        for (uint64_t i = 0; i < p_.places; i++) {
-            at = (address - p_.base - p_.origins[i]) & ADDRESS_MASK;
-            if (at + beats * BUS_BYTES <= size_) return {at, beats, ready};
-        }
-        if (!outside_cycle) outside_cycle = now, outside_address = address;
-        return {at, beats, ready};
+        return {place(address, length + 1, now), length + 1, ready};
     }
 
     uint8_t response(uint64_t at) const {
@@ -189,16 +215,69 @@ class Memory {
 
     static constexpr uint64_t ALL_BYTES = ~0ull >> (64 - BUS_BYTES);
 
-    uint8_t *bytes_;
-    uint64_t size_;
-    Parameters p_;
     std::deque<Burst> reads_, writes_;
     std::deque<Answer> responses_;
     Burst current_{};
     bool busy_ = false, writing_ = false;
     uint8_t worst_ = OKAY;
-    int64_t moved_ = 0, wait_ = 0, reads_outstanding_ = 0, writes_outstanding_ = 0;
+    int64_t moved_ = 0, wait_ = 0;
     uint64_t reads_accepted_ = 0, served_ = 0;
+};
+
+// A DRAM behind LiteDRAM's controller (hw/dram.md): its RTL, in a library of its own.
+class Dram : public Memory {
+  public:
+    Dram(uint8_t *bytes, uint64_t size, const Parameters &p)
+        : Memory(bytes, size, p), calls_(*p.dram), memory_(calls_.create()) {
+        calls_.copy(memory_, bytes_, size_, 1);
+        calls_.reset(memory_);
+        // These cycles end before the first one of the run.
+        for (int64_t i = 0; i <= p_.dram_cycles; i++) calls_.step(memory_, &in_, &out_);
+    }
+    ~Dram() override { calls_.destroy(memory_); }
+
+    Status sample(Vvdla &top, int64_t now) override {
+        in_.ar_valid = top.axi_arvalid;
+        in_.aw_valid = top.axi_awvalid;
+        in_.w_valid = top.axi_wvalid;
+        if (in_.ar_valid) {
+            in_.ar_length = top.axi_arlen;
+            in_.ar_address = place(top.axi_araddr, top.axi_arlen + 1, now);
+        }
+        if (in_.aw_valid) {
+            in_.aw_length = top.axi_awlen;
+            in_.aw_address = place(top.axi_awaddr, top.axi_awlen + 1, now);
+        }
+        in_.w_last = top.axi_wlast;
+        std::memcpy(in_.w_data, &top.axi_wdata, BUS_BYTES);
+        const uint64_t strobe = top.axi_wstrb;
+        std::memcpy(in_.w_strobe, &strobe, sizeof strobe);
+        reads_outstanding_ += in_.ar_valid && out_.ar_ready;
+        reads_outstanding_ -= out_.r_valid && out_.r_last;
+        writes_outstanding_ += in_.aw_valid && out_.aw_ready;
+        writes_outstanding_ -= out_.b_valid;
+        if (reads_outstanding_ > p_.outstanding_reads || writes_outstanding_ > p_.outstanding_writes) return TOO_MANY;
+        calls_.step(memory_, &in_, &out_);
+        return FINISHED;
+    }
+
+    void drive(Vvdla &top, int64_t) override {
+        top.axi_arready = out_.ar_ready;
+        top.axi_awready = out_.aw_ready;
+        top.axi_wready = out_.w_ready;
+        top.axi_rvalid = out_.r_valid;
+        top.axi_rlast = out_.r_last;
+        top.axi_bvalid = out_.b_valid;
+        std::memcpy(&top.axi_rdata, out_.r_data, BUS_BYTES);
+    }
+
+    void finish() override { calls_.copy(memory_, bytes_, size_, 0); }
+
+  private:
+    const DramCalls &calls_;
+    void *memory_;
+    DramInputs in_{};
+    DramOutputs out_{};
 };
 
 class Harness {
@@ -238,7 +317,10 @@ class Harness {
         set(BASE, uint32_t(p.base));
         set(BASE + 4, uint32_t(p.base >> 32));
         write(CONTROL, CLEAR, 1);
-        memory_.emplace(bytes, size, p);
+        if (p.dram)
+            memory_.reset(new Dram(bytes, size, p));
+        else
+            memory_.reset(new FixedMemory(bytes, size, p));
         top.control_bready = 1;
         offer(CONTROL, LAUNCH, 1);
         for (int i = 0; i < PATIENCE && !top.running; i++) clock();
@@ -415,6 +497,7 @@ class Harness {
             clock();
             if (memory.idle()) break;
         }
+        memory.finish();
         release();
         for (int i = 0; i < 4; i++) clock();
         const uint32_t state = read(STATUS);
@@ -440,7 +523,7 @@ class Harness {
     int activity_[3] = {-1, -1, -1};
     std::unique_ptr<VerilatedContext> context_;
     std::unique_ptr<Vvdla> top_;
-    std::optional<Memory> memory_;
+    std::unique_ptr<Memory> memory_;
     // Instructions that have begun and not ended; cycles since something could still happen.
     int64_t open_ = 0, idle_ = 0;
     uint64_t manners_ = 0;

@@ -6,10 +6,13 @@ import ctypes
 from pathlib import Path
 
 from vdla.isa.config import Memory
+from vdla.isa.dram_memory import DRAM_FIELDS
 from vdla.isa.parameters import declared
 
-TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes")
-"""Fields of `isa.config.Memory` that the memory model takes, in this order: all except the width of the bus."""
+TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes" and name not in DRAM_FIELDS)
+"""Fields of `isa.config.Memory` that the memory model takes, in this order: all except the width of the bus and
+those of a DRAM.
+"""
 
 PLACES = 16
 """Largest number of address ranges at which the memory appears (`Parameters.origins`)."""
@@ -19,13 +22,16 @@ class Parameters(ctypes.Structure):
     """`Parameters` of harness.cpp. `failing`: byte address at which memory fails, -1 for none.
 
     `manners`: seed of random pauses and byte-wise accesses on the control bus; 0 for neither. The bytes of memory
-    appear at `base` (register BASE) plus each of the first `places` elements of `origins`.
+    appear at `base` (register BASE) plus each of the first `places` elements of `origins`. `dram`: the functions of a
+    DRAM (dram/port.h), or None; `dram_cycles`: its cycles before the run.
     """
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in (*TIMING, "failing")),
         *((name, ctypes.c_uint64) for name in ("manners", "base", "places")),
         ("origins", ctypes.c_uint64 * PLACES),
+        ("dram", ctypes.c_void_p),
+        ("dram_cycles", ctypes.c_int64),
     ]
 
 

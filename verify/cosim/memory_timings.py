@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from vdla.isa.config import Config, Memory
+from vdla.isa.dram_memory import DRAM
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
@@ -18,7 +19,9 @@ _STALL = (1, 5)
 
 
 def with_timing(config: Config, timing: int, seed: int) -> Config:
-    """The machine with memory timing TIMINGS[timing]; `seed` determines latencies and noise."""
+    """The machine with memory timing TIMINGS[timing]; `seed` determines latencies and noise. A DRAM keeps its own."""
+    if config.memory.kind == DRAM:
+        return config
     rng = np.random.default_rng((seed, 4))
     memory = config.memory
     latencies = (
@@ -36,6 +39,6 @@ def with_timing(config: Config, timing: int, seed: int) -> Config:
         "seed": seed % 2**32,
     }
     for name, default, item in declared(Memory):
-        if not item.rtl and name not in changed and getattr(memory, name) == default:
+        if item.samples and not item.rtl and name not in changed and getattr(memory, name) == default:
             changed[name] = int(rng.choice(item.samples))
     return config.with_memory(dataclasses.replace(memory, **changed))

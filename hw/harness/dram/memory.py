@@ -1,0 +1,48 @@
+"""Builds a library of LiteDRAM's controller and model of a part, the memory of a machine in the harness."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from vdla.isa.config import Config
+from vdla.isa.dram_memory import design_fields
+
+from .design import Design, build_with_litedram
+
+_BANK = re.compile(r"VlUnpacked<.*> (litedram_top__DOT__mem(?:_\d+)?);")
+
+
+def design_of(config: Config) -> Design:
+    """The DRAM of the machine `config`, whose memory is one."""
+    return Design(**design_fields(config))
+
+
+def _banks(made: Path) -> None:
+    """Writes the C++ function that finds a word of a bank; `made`: the folder of the C++ that Verilator generated."""
+    header = (made / "Vlitedram_top___024root.h").read_text(encoding="utf-8")
+    names = sorted(_BANK.findall(header), key=lambda name: int(name.rpartition("mem")[2].lstrip("_") or 0))
+    cases = "".join(
+        f"        case {bank}: return reinterpret_cast<uint8_t *>(&root.{name}[index]);\n"
+        for bank, name in enumerate(names)
+    )
+    text = (
+        f"constexpr uint64_t BANKS = {len(names)};\n"
+        "static uint8_t *bank_word(Vlitedram_top___024root &root, uint64_t bank, uint64_t index) {\n"
+        f"    switch (bank) {{\n{cases}    }}\n    return nullptr;\n}}\n"
+    )
+    (made / "banks.inc").write_text(text, encoding="utf-8")
+
+
+@lru_cache(maxsize=16)
+def load_dram(design: Design) -> int:
+    """The address of the table of functions (port.h) of a memory that is LiteDRAM's RTL of `design`; builds its library
+    once. Raises UserError for a missing tool.
+    """
+    shift = f"-DBANK_SHIFT={design.controller.bank_shift}"
+    path = build_with_litedram(design, "memory.cpp", ".so", ("-O1", "-shared", shift), _banks)
+    calls = ctypes.CDLL(str(path)).dram_calls
+    calls.restype = ctypes.c_void_p
+    return calls()
