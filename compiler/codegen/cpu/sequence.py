@@ -133,8 +133,8 @@ def _constant(array: np.ndarray) -> str:
 
 
 class _Lists:
-    """The arrays in which the parameters of a sequence's calls may lie: the caller's arrays, the arena, and constants.
-    Checks the calls against them.
+    """The arrays that the calls of a sequence may use as kernel parameters: the caller's arrays, the arena, and
+    constants. `check` tests a call against them.
     """
 
     def __init__(
