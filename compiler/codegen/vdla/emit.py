@@ -87,7 +87,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """DRAM span of `size` bytes at `address`, for dependences; empty for 0 bytes and constants (never written)."""
+        """The span of DRAM, `size` bytes at `address`, for dependence analysis; none for 0 bytes and for constants."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)

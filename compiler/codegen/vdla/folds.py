@@ -33,8 +33,8 @@ WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
 
 _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
-"""Packing functions of weights that GEMM multiplies. Other constants have a row for each lane (depthwise weights), or
-are no weights.
+"""Packing functions of weights that GEMM multiplies. Constants with other packing functions are depthwise weights
+(which have a row for each lane), or not weights at all.
 """
 
 
@@ -176,9 +176,9 @@ class PartsOfTiles:
         """Converts micro-ops for whole tiles, with `indices` (dst, src, tile), into micro-ops for the used parts of the
         tiles.
 
-        Returns the new indices, and for each new micro-op whether it belongs to the instruction that overwrites sums.
-        `starting`: the same for the given micro-ops. This instruction overwrites sums with its first part of the inputs
-        and adds the other parts.
+        `starting`: whether each given micro-op belongs to the instruction that overwrites sums (with its first part of
+        the inputs; the instruction adds the other parts). Returns the new indices, and the same property of each new
+        micro-op.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices
@@ -187,7 +187,7 @@ class PartsOfTiles:
         return [first, second, parts[kept]], np.broadcast_to(starting[:, None], parts.shape)[kept]
 
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which parts of each operation's tile are used: bool [n, parts].
+        """Selects the parts of each operation's tile that the operation multiplies: bool [n, parts].
 
         An operation in `starting` begins sums, and must begin the sums of all lanes. Therefore it also uses the first
         part of the inputs for each group of lanes with weights in any tile of the block of filters.

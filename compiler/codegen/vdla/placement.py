@@ -168,7 +168,7 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """For each entry of the store unit's tables (parameters, look-up): the DRAM entry loaded at this program point."""
+    """Contents of the store unit's tables (parameters, look-up) at this point of the program, as DRAM entry numbers."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
