@@ -6,8 +6,8 @@ from vdla.util.errors import CodeError, UserError
 
 
 class LoweringError(CodeError):
-    """A program that is not in kernel form, or beyond a limit of GPUs; the message names the statement and suggests a
-    way out.
+    """Raised for a program that is not in kernel form (all work inside loops over GPU blocks) or exceeds a limit of
+    GPUs. The message names the statement and suggests a change.
     """
 
 

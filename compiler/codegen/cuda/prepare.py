@@ -66,7 +66,7 @@ def prepare(
 
 
 def check_form(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError unless a program is in kernel form."""
+    """Raises LoweringError unless a program is in kernel form (all work is inside loops over GPU blocks)."""
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
 

@@ -121,8 +121,8 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """A `with` context in which a loop is emitted whose products are waited for one iteration later. Behind the loop a
-    wait for all products is emitted.
+    """A `with` context in which a loop is emitted that waits for its products one iteration later. At its end, the
+    context emits a wait for all products.
     """
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)

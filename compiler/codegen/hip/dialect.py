@@ -1,4 +1,4 @@
-"""HIP C++ as a dialect of GPU kernels: CUDA C++ without NVIDIA's instructions, in the words of hipcc (HIP
+"""HIP C++ as a dialect of GPU kernels: CUDA C++ without NVIDIA's instructions, as the compiler hipcc accepts it (HIP
 documentation, "HIP C++ language extensions").
 
 Kernels have no operations of warps, so they run on wavefronts of 32 and of 64 lanes.
