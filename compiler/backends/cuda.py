@@ -178,7 +178,7 @@ class CudaDevice(CudaCompiler):
         return CudaNetwork(code, self.gpu)
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
-        """Copies an archive's code to the device."""
+        """Loads the network of an archive on the device. Checksums of a `trusted` archive are not verified."""
         return CudaNetwork(load_cuda_network(path, self.archive, trusted=trusted), self.gpu)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:

@@ -143,8 +143,8 @@ def network_of(network: NetworkCode) -> CpuNetwork:
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and its compile time is 0.
 
-    Raises ArchiveError for a file that is no compiled network or was changed, and for code that this machine may not be
-    able to run or that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
+    Raises ArchiveError for other files, for a changed archive, and for code that this machine may not be able to run or
+    that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
     checksum and trial run.
     """
     files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), description=FILE_KIND, trusted=trusted)
