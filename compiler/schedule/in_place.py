@@ -111,7 +111,7 @@ def _parts(body: Node) -> Iterator[Stmt]:
 
 
 def _without(body: Stmt, alloc: Alloc) -> Stmt:
-    """`body` with the allocation `alloc`, around which are no loops, replaced by its body."""
+    """`body` with the allocation `alloc`, which is not inside a loop, replaced by the allocation's body."""
     match body:
         case Alloc(buffer=buffer, body=inner):
             return inner if body is alloc else Alloc(buffer=buffer, body=_without(inner, alloc))

@@ -248,7 +248,7 @@ def _localize(program: Program, name: str, before: For, own: set[str]) -> Progra
     """Moves the allocation of buffer `name` into the producer's loop `before`, shrunk to the box (rectangle of
     elements) that one iteration uses. Returns `program` itself if statements outside of this loop use the buffer.
 
-    `own`: names of the loops from the outermost one to `before` that only the producer's nest has.
+    `own`: names of `before` and of the loops around `before` that are not also around the consumer.
     """
     path, at = locate_loop(program, before.name)
     alloc = next((n for n in path if isinstance(n, Alloc) and n.buffer.name == name), None)
