@@ -133,7 +133,7 @@ class _Expansion:
     def loop(
         self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A loop over `extent` elements of dimension `d` from `start` on, with the body `inside`; if `d` is the
+        """A loop over `extent` elements of dimension `d` from `start` on, whose body `inside` makes. If `d` is the
         innermost dimension, the loop moves whole vectors, and a second loop moves the remainder.
         """
         if extent == Const(0):

@@ -67,8 +67,8 @@ class WorkGroupTarget(GpuTarget):
 
     @property
     def described(self) -> dict[str, str]:
-        """The device's description in tuning records. Devices of one name form a family: knobs tuned on one are tried
-        on the others.
+        """The device's description in tuning records. Devices of one name form a family: knobs tuned on one device are
+        tried on all devices of the family.
         """
         return {
             "kind": self.arch,

@@ -102,8 +102,8 @@ class Chain:
     """A nest of loops that becomes loop counts of instructions: (variable, extent) of each loop, outermost first, and
     the statement `leaf` inside.
 
-    `positions`: for each loop, the difference between the numbers of two neighbouring iterations, where all
-    iterations are numbered in program order.
+    `positions`: all iterations of a layer are numbered in program order; for each loop, the difference between the
+    numbers of two neighbouring iterations.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]

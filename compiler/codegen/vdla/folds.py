@@ -3,7 +3,7 @@ contain weights, not only padding.
 
 Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps;
 each step covers some of the tile's inputs for some of its lanes (isa/README.md). Register FOLD selects the shape of
-these parts. For each kernel's weights the shape is chosen with the fewest parts that contain a weight. Operations of
+these parts. For each kernel the shape is chosen that leaves the fewest parts with weights. Operations on the other,
 empty parts are left out.
 """
 
@@ -65,7 +65,7 @@ def _folded(form: Form, shape: int) -> Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedWeights:
-    """The folding of a kernel's weights: the `shape` of register FOLD, and which parts of their tiles are `used`.
+    """The folding of a kernel's weights: the `shape` in register FOLD, and the parts of weight tiles that are `used`.
 
     `used`: bool [..., tile_parts]; the leading dimensions are the weights' tiles, the first of them blocks of filters.
     """

@@ -1,5 +1,5 @@
 """The accelerator's operations as loop IR bodies, which tensorization matches and the interpreter runs: GEMM and
-STORE.POST. `window_intrinsics.py` and `alu_intrinsics.py` have the others.
+STORE.POST. `window_intrinsics.py` and `alu_intrinsics.py` have the other operations.
 """
 
 from __future__ import annotations
