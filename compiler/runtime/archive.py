@@ -177,8 +177,8 @@ def describe_saved(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Summary of a compiled network in a file: numbers of kernels and launches, and the bytes of its activations
-    (without constants and scratch memory), in the planned arena and if no memory were used twice.
+    """Summary of a compiled network in a file: numbers of kernels and launches, and the bytes of memory for activations
+    (without constants and scratch memory), with and without reuse of memory.
     """
 
     kernels: int
