@@ -115,7 +115,7 @@ class LibraryInProgress:
         """Adds a module whose function name is unique in the library. `node`: name of the graph node in error messages
         (None: the function's name).
 
-        Raises TargetError or CodeGenerationError (see `finish`) if an earlier module is known to have failed.
+        Raises TargetError or CodeGenerationError (see `finish`) if code generation of an earlier module has failed.
         """
         self._modules.append(module)
         self._waiting.append((module, node or module.function))

@@ -1,5 +1,5 @@
-"""Compilation by LLVM: parses, verifies and optimises IR text, and makes machine code in this process, also on
-threads.
+"""Compilation by LLVM: parses, verifies and optimises IR text, and makes machine code in this process, if wanted on
+background threads.
 """
 
 from __future__ import annotations

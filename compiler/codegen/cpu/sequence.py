@@ -64,7 +64,7 @@ def sequence(
     target: CpuTarget,
     function: str,
 ) -> Module:
-    """A module whose `function` runs `calls` in their order; it has the signature of kernels (see `lower`).
+    """A module whose `function` runs `calls` in their order; the function's signature is that of kernels (see `lower`).
 
     Its `parameters` are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
     Constants are stored in this machine's byte order, little-endian. Pass the module to `emit_object` together with the

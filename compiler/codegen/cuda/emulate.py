@@ -68,7 +68,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def emulate(program: Program) -> Program:
-    """Converts a program in kernel form with barriers (from `prepare`) into a program for `codegen.cpu.kernel.build`.
+    """Converts a GPU program with barriers, as `prepare` returns it, into a program for `codegen.cpu.kernel.build`.
 
     Threads run in the order `barrier_intervals.mixed_order`. If the verifier cannot prove the result's indices legal in
     this order (guards of ragged tiles), threads run in the order `barrier_intervals.reversed_order`, which is affine.

@@ -52,8 +52,8 @@ def prepare(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """Runs `PASSES`, which insert barriers, on a program in kernel form, then all `CHECKS`. `dump(name, text)` receives
-    the program's text after each pass.
+    """Runs `PASSES`, which insert barriers, on a program in kernel form (all work inside loops over blocks), then all
+    `CHECKS`. `dump(name, text)` receives the program's text after each pass.
 
     Raises LoweringError (RaceError for races) or VerifyError, which name the fault. Without `check`, only the form of
     the program is checked.

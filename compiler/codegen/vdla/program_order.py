@@ -202,7 +202,7 @@ class Drafts:
 
 
 class EmissionCache:
-    """LRU cache of drafts, `most` instructions at most; key: kernel, operand addresses, config fields kernels read."""
+    """LRU cache of at most `most` draft instructions. Key: kernel, operand addresses, machine fields kernels read."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""Sequences of ALU instructions of an intrinsic that a user declares: their text, and their checks."""
+"""Parses and checks the sequence of ALU instructions by which a user implements an intrinsic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ir.stmt import IntrinsicDeclaration
 from ...ir.types import DType
 
 LANGUAGE = "vdla"
-"""Language name under which a user's intrinsic gives its code for the accelerator, a sequence of ALU instructions."""
+"""Key of the code for the accelerator, a sequence of ALU instructions, in a user's declaration of an intrinsic."""
 
 
 @dataclass(frozen=True, slots=True)

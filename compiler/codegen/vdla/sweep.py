@@ -157,7 +157,7 @@ def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
     """For each sum, in the order in which sums are computed, the input rows that its operations must read: all rows of
-    the sum except leading ones that the array still holds.
+    the sum except the first rows, if the array still holds them.
 
     `sums`: input rows of each sum, by accumulator. Rows in `alike` are padding, and count as one row, PAD. `held`: the
     last rows that were read, updated in place.

@@ -224,7 +224,7 @@ MATH = {
     "round_even": "round",
     "truncate": "trunc",
 }
-"""For each scalar function of the IR the function that kernels call: WGSL's own where that is accurate, else one of
+"""Maps each scalar function of the IR to the function that kernels call: WGSL's function if it is accurate, else one of
 `FUNCTIONS`.
 """
 FUNCTIONS = {
