@@ -108,7 +108,7 @@ def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str,
 def load_cuda_network(
     path: Path, kind: ArchiveKind | None = None, *, trusted: bool = False
 ) -> CudaNetworkCode:
-    """The network of an archive; its graph has tensors but no nodes, its modules no text.
+    """The network of an archive; its graph has tensors but no nodes, and its modules have no text.
 
     Raises ArchiveError for any other file, and for a changed archive. `CudaNetwork` checks that a device can run
     it. A `trusted` archive (sealed, from this user's cache) is read without its checksum.

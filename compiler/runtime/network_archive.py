@@ -63,7 +63,7 @@ NAME = "network"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkCode:
-    """A network compiled for `target`, which need not be this machine: `modules` are its kernels.
+    """A network compiled for the processor `target`, which need not be this machine. `modules`: the network's kernels.
 
     `library`: the kernels as a static library; None if not made yet.
     """
@@ -160,8 +160,8 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
 def read_network(
     path: Path, document: Field, constants: Mapping[str, np.ndarray], library: Callable[[], bytes]
 ) -> tuple[Callable[[], CpuNetwork], int]:
-    """A function that loads the described network, and the number of operations in one run of the network. `library`
-    returns the bytes of the static library of its kernels. Raises ArchiveError.
+    """Returns a function that loads the network described in `document`, and the number of operations in one run of the
+    network. `library` returns the bytes of the static library of the network's kernels. Raises ArchiveError.
     """
     target = read_target(path, document.at("target"))
     modules, graph, plan, quantized, launches = _read_parts(document, constants)

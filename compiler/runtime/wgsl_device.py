@@ -438,7 +438,7 @@ def _line(error: BaseException) -> str:
 
 
 def device_target(text: str, properties: DeviceProperties) -> WgslTarget:
-    """The target `text` ("wgsl ..."), with the device's own limits if `text` gives none."""
+    """The target that `text` ("wgsl ...") names, with the device's limits where `text` sets none."""
     return of_device(text, properties.name, properties.threads_per_block, properties.shared_bytes_per_block)
 
 

@@ -160,8 +160,8 @@ def factors(value: Expr) -> list[Expr]:
 def _filling(
     program: Program, buffer: Buffer, d: int, old: int, new: int, *, where: str
 ) -> tuple[Copy, list[str], bool]:
-    """(copy, loops, zeros): the copy that fills a buffer, enlarged from `old` to `new` elements in dimension `d`, the
-    names of the loops that grow with the copy, and whether the new elements are provably zeros.
+    """For a buffer that grows from `old` to `new` elements in dimension `d`, returns the enlarged copy that fills it,
+    the names of the loops that grow with the copy, and whether the new elements are provably zeros.
     """
     allocation = locate_alloc(program, buffer.name)
     assert allocation is not None
