@@ -122,7 +122,7 @@ def read_archive(
     """The contents of the description and of the members `names` of an archive. Raises ArchiveError for other files.
 
     `description` names the expected kind of file in messages. All headers are checked before a member is read: members
-    must be plain files with different names and lie inside of the archive. A `trusted` archive (sealed, from this
+    must be plain files with different names, inside of the archive. A `trusted` archive (sealed, from this
     user's cache) is read without its checksum.
     """
     names = (DESCRIPTION, *names)

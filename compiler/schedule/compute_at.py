@@ -272,7 +272,7 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """This nest limited to `box` (a rectangle), writing to buffer `local`, whose element 0 is the box's first."""
+        """This nest for the elements in `box` only; it writes buffer `local`, whose element 0 is the box's first."""
         values: dict[str, Expr] = {}
         inner = {**ranges}
         headers: list[For] = []

@@ -123,7 +123,7 @@ def wrapped(line: str) -> list[str]:
             break
         # Not far to the left, so that few lines are short.
         late = [at for at in places if at > len(indent) + WIDTH // 4] or places
-        # Of equal places the last one.
+        # Of equally good positions, the last one is taken.
         at = min(late, key=lambda at: (depths[at], _rank(line, at), -at))
         lines.append(line[:at])
         if len(lines) == 1:

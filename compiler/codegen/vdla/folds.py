@@ -131,7 +131,7 @@ class PartsOfTiles:
         """`leaf`: a GEMM inside the loops `around`.
 
         All parts are multiplied if the GEMM's tiles are not the kernel's `weights`, or if the weights have a zero
-        point, with which stored zeros contribute to the sum.
+        point, because stored zeros then contribute to the sum.
         """
         region = leaf.operands[2]
         loads = [
@@ -208,8 +208,8 @@ class PartsOfTiles:
 
 
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
-    """The index, in the weights, of the tile at `region` of a scratchpad, which `load` filled: an expression for each
-    dimension.
+    """The index, in a kernel's weights, of the tile that the copy `load` brings to `region` of a scratchpad, as one
+    expression for each dimension.
 
     None if the index depends on loops that are not in `around`, for example if parts are loaded one after the other.
     """
