@@ -24,8 +24,8 @@ MOST_STEPS = 200_000
 
 
 class RaceError(LoweringError):
-    """A data race: threads or blocks of a kernel access one element without synchronization, or an asynchronous copy is
-    not ordered with other accesses or never waited for.
+    """Raised for a data race: threads or blocks of a kernel access one element without synchronization, or a kernel
+    never waits for an asynchronous copy, or does not order the copy with other accesses.
     """
 
 

@@ -63,7 +63,7 @@ class Cut:
         self.open = interval.items
 
     def visit(self, node: Stmt) -> None:
-        """Appends a statement that all threads of the block execute together to `pieces`, cut at its barriers."""
+        """Cuts a statement, which all threads of the block run together, at its barriers; appends it to `pieces`."""
         match node:
             case Seq(statements=statements):
                 for inner in statements:

@@ -12,12 +12,12 @@ class LoweringError(CodeError):
 
 
 class CudaTargetError(UserError):
-    """A target name that does not exist; the message lists the existing names."""
+    """Raised for a target name that does not exist; the message lists the existing names."""
 
 
 class MissingCudaError(UserError):
-    """The packages of the extra `cuda` are not installed; the message says how to install them."""
+    """Raised if the packages of the extra `cuda` are not installed; the message says how to install them."""
 
 
 class CompileError(Exception):
-    """NVRTC rejected generated code, which is a defect of code generation; the message contains NVRTC's log."""
+    """Raised if NVRTC rejects generated code, a defect of code generation; the message contains NVRTC's log."""

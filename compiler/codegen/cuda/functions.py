@@ -123,7 +123,7 @@ conversions.
 _NAMES = frozenset(
     {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
 )
-"""All identifiers that the definitions in FUNCTIONS and of tensor core operations define."""
+"""All identifiers that FUNCTIONS and the texts of tensor core operations define."""
 _MATH = {
     **{name: f"{name}f" for name in ("exp", "tanh", "log", "sqrt", "erf", *DOUBLES, "floor", "ceil")},
     "round_even": "rintf",

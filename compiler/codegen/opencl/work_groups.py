@@ -22,7 +22,7 @@ LEAST_THREADS, _MOST_THREADS = 256, 1 << 16
 
 
 class OpenClTargetError(UserError):
-    """Invalid options of a target; the message lists the legal ones."""
+    """Raised for invalid options of a target; the message lists the legal options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

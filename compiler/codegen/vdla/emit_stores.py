@@ -47,7 +47,7 @@ _NONE = _Dimension((), 1, ())
 
 
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits STORE.POST: loops become its rows and columns, contiguous loops merged; other loops are unrolled."""
+    """Emits STORE.POST: contiguous loops are merged, two loops become its rows and columns, the others are unrolled."""
     if "table" in dict(leaf.attributes) and "look-up" not in emitter.tables_loaded:
         emitter.tables_loaded.add("look-up")
         _load_table(emitter, leaf, around)

@@ -24,7 +24,7 @@ from .machine import scratchpad_depths
 
 
 class PlacementError(Exception):
-    """Buffers of a layer that do not fit a scratchpad, because the schedule requests too much."""
+    """Raised if the buffers of a layer do not fit a scratchpad, because the layer's schedule makes them too large."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ PAD = -1
 
 class PartedRows:
     """Addresses of depthwise weights for sweeps (TAPS operations that also multiply input rows read before), counted in
-    rows of weights. An operation multiplies a group of rows. Its address is the group's first row, plus a part number:
-    an input vector wider than block_out lanes has several parts, and the input region `data` starts in one of them.
+    rows of weights. The address of an operation's weights is the first row of the group that it multiplies, plus the
+    number of the part of an input vector in which `data` starts. (A vector wider than block_out lanes has parts.)
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -52,7 +52,7 @@ class PartedRows:
         self._lane, self._lanes_of = evaluator(lane), free_vars(lane)
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first weight tile of the copy (double buffering) of the buffer that it uses."""
+        """For each iteration, the first weight tile of the buffer copy (double buffering) that it uses."""
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
