@@ -37,7 +37,7 @@ from .backend import CompileOptions
 from .kernels import KernelDevice, KernelNetwork, Peaks, Progress
 
 EMULATED = "emulated"
-"""The device name for emulation on this processor: results are the GPU's, times are not."""
+"""The device name for emulation on this processor. Results equal the GPU's; times say nothing about the GPU."""
 QUANTIZED = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
 
 

@@ -90,8 +90,8 @@ class LlvmCompiler:
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> Saved:
-        """Compiles a model into an archive, whose kernels are also a static library for C programs; or, by the suffix
-        of `path`, into code for C programs.
+        """Compiles a model and saves it. The suffix of `path` decides between an archive (whose kernels are also a
+        static library for C programs) and code for C programs: an object or a shared library.
         """
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_stages import cpu_ahead

@@ -29,7 +29,7 @@ def run_pipeline(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """`program` after all `passes`; with `check` it is verified after each; `dump(name, text)` receives each result."""
+    """Returns `program` after all `passes`. `check`: verify it after each. `dump(name, text)`: gets each text."""
     for item in passes:
         result = item.run(program)
         if dump is not None:

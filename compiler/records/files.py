@@ -94,7 +94,7 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Replaces the file at `path` by one with these tuning records, atomically.
+    """Replaces the file at `path`, atomically, by a file with these tuning records.
 
     Raises RecordError while a tuner writes to the file, and WriteError if the file cannot be written.
     """

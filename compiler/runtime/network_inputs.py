@@ -137,8 +137,8 @@ def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -
 
 
 def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The output tensors that kernels may write directly in arrays passed to the caller. No such tensor is two outputs
-    of the model, and launches write and read it only by its own name, not by a view.
+    """The output tensors that kernels may write directly in arrays passed to the caller. Each is only one output of the
+    model, and launches write and read it only by its own name, not by a view.
 
     A tensor that overlaps an output's memory and is accessed after the output was written is a view of the output.
     """

@@ -1,5 +1,5 @@
-"""Coverage: whether the loops around an access touch every element of its box (rectangle of elements), split tails
-included.
+"""Coverage: whether the loops around an access touch every element of its box (rectangle of elements), also if `split`
+has shortened their last iterations.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def tensorize(
 
 
 class _Mismatch(Exception):
-    """A difference between the program and the declaration; `describe` makes the text when it is needed."""
+    """Raised at a difference between program and declaration; `describe` makes the text when it is needed."""
 
     def __init__(
         self, text: str, actual: Node | Expr | None = None, formal: Node | Expr | None = None
