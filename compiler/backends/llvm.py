@@ -252,7 +252,7 @@ class LlvmBackend:
         return compile_kernel(program, cpu_now(self.open(options).target))
 
     def load(self, path: Path, options: CompileOptions) -> CpuNetwork:
-        """A network that `vdla compile --target llvm` wrote into a file."""
+        """Loads a network from a file that `vdla compile --target llvm` wrote."""
         from ..runtime.network_archive import load_network
 
         return load_network(path)

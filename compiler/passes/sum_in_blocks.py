@@ -70,7 +70,7 @@ class _Names:
         self._taken = taken
 
     def unused(self, name: str) -> str:
-        """A new name by `schedule.tree.first_unused`, recorded as used."""
+        """A name like `name` that is not used yet (`schedule.tree.first_unused`); it counts as used from now on."""
         candidate = first_unused(name, self._taken)
         self._taken.add(candidate)
         return candidate

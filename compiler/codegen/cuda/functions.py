@@ -129,7 +129,7 @@ _MATH = {
     "round_even": "rintf",
     "truncate": "truncf",
 }
-"""Functions of te.scalars that are in the math library: name in the library by name in the IR."""
+"""Maps names of scalar functions in the IR (te.scalars) to names of functions in CUDA's math library."""
 _OURS = ("sigmoid", "round_tf32")
 """Functions of te.scalars that a dialect may define itself."""
 

@@ -171,7 +171,7 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """Loop variables at the first iteration of each kernel: only the variable of the kernel loop has values."""
+        """One row for each kernel, instead of each iteration: values of the kernel loop's variable, and of no other."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
