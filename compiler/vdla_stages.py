@@ -52,7 +52,7 @@ class AcceleratorNetwork:
 
     @property
     def chained(self) -> Mapping[str, ChainBuffer]:
-        """Buffers (addresses), by tensor name, of tensors kept in the chain memory (on-chip memory between layers)."""
+        """The locations of the tensors that are in the chain memory (on-chip memory between layers), by tensor name."""
         return self._kernels[1]
 
     @cached_property
