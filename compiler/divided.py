@@ -272,9 +272,9 @@ def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[
 
 
 def _blamed(region: Region, names: Collection[str]) -> set[str]:
-    """The nodes of a region that are to blame for a compile error, which names the nodes `names`. For a node that
-    partitioning added, these are the nodes that read its result; if the error names no node of the region, all nodes of
-    the region.
+    """The nodes of a region that are to blame for a compile error that names the nodes `names`: these nodes, and for a
+    node that partitioning added, the nodes that read its result. If no node of the region is named, all its nodes are
+    to blame.
     """
     behind = {reader for name in names for reader in region.readers.get(name, ())}
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)

@@ -59,8 +59,8 @@ class Lowering(Protocol[Target]):
     def at_point(
         self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
     ) -> LoweredNode[Target, Any]:
-        """The node of `lowered`, lowered again with the knobs `values`: a point of the search space of the workload of
-        `lowered`.
+        """Lowers the node of `lowered` again, with the knob values `values`, a point in the search space of the
+        workload of `lowered`.
         """
         ...
 

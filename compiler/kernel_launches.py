@@ -157,9 +157,9 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """`lowered` for the compiled kernel of `known`, which both nodes share because their programs are equal: tensors
-    and constants are bound by the parameter names of `known`. Equal programs may have different parameter names, since
-    some names depend on the operand that an epilogue reads.
+    """Binds the tensors and constants of `lowered` to the parameter names of `known`, whose compiled kernel both nodes
+    share because their programs are equal. Equal programs may have different parameter names, since some names depend
+    on the operand that an epilogue reads.
     """
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:

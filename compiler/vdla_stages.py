@@ -52,7 +52,7 @@ class AcceleratorNetwork:
 
     @property
     def chained(self) -> Mapping[str, ChainBuffer]:
-        """Buffers (addresses), by tensor name, of tensors kept in the chain memory (on-chip memory between layers)."""
+        """The locations of the tensors that are in the chain memory (on-chip memory between layers), by tensor name."""
         return self._kernels[1]
 
     @cached_property
@@ -120,8 +120,8 @@ class AcceleratorNetwork:
         )
 
     def alone(self, node: str, values: Values | None) -> Alone:
-        """The program that runs a single kernel of `node`, the kernel to which tuning records apply, with constants of
-        zero; `values`: its knobs (None: the default).
+        """The program that runs one kernel of `node`: the kernel to which tuning records apply. All constants are zero.
+        `values`: the kernel's knobs (None: the default).
 
         Raises UnfitNodeError and the errors of scheduling and emission.
         """

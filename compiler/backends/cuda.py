@@ -37,7 +37,7 @@ from .backend import CompileOptions
 from .kernels import KernelDevice, KernelNetwork, Peaks, Progress
 
 EMULATED = "emulated"
-"""The device name for emulation on this processor: results are the GPU's, times are not."""
+"""The device name for emulation on this processor. Results equal the GPU's; times say nothing about the GPU."""
 QUANTIZED = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
 
 
@@ -148,8 +148,8 @@ class CudaDevice(CudaCompiler):
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The target `text` with the properties of the open device. Raises UserError if code for `text` does not run on
-        the device.
+        """The target that `text` names, with the properties of the open device. Raises UserError if code for this
+        target does not run on the device.
         """
         target = device_target(self.text, self.gpu.properties)
         check_device(self.gpu, target)
@@ -178,7 +178,7 @@ class CudaDevice(CudaCompiler):
         return CudaNetwork(code, self.gpu)
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
-        """Copies an archive's code to the device."""
+        """Loads the network of an archive on the device. Checksums of a `trusted` archive are not verified."""
         return CudaNetwork(load_cuda_network(path, self.archive, trusted=trusted), self.gpu)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:

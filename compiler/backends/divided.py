@@ -92,7 +92,7 @@ class DividedBackend:
     name: str = "vdla,llvm"
 
     def compile(self, model: Source, options: CompileOptions) -> DividedExecutable:
-        """A model, partitioned: the accelerator runs the nodes that it supports."""
+        """Partitions and compiles a model: the accelerator runs the nodes that it supports, the processor the rest."""
         return DividedExecutable(
             compile_divided(
                 model,
@@ -112,7 +112,7 @@ class DividedBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """Compiles a partitioned network for inputs of one length. The rung's cycles are the sum over all accelerator
+        """Compiles a partitioned network for inputs of one length. `Rung.cycles` is the sum over all accelerator
         regions (None without such regions); the processor's time is not counted.
         """
         division = self.compile(model, options).division

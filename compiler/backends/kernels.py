@@ -150,8 +150,8 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """The description, as by `describe`, of the target that a network (perhaps from an archive) was
-        compiled for.
+        """Describes, in the form of `describe`, the target for which a network (perhaps from an archive) was
+        compiled.
         """
         ...
 

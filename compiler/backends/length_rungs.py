@@ -1,9 +1,9 @@
-"""Choice of rungs: the input lengths, in tokens, that get an executable of their own. An input of another length is
-padded to the next rung; there are few rungs, and the cost of pads is bounded for all lengths.
+"""Chooses rungs: the few input lengths, in tokens, for which a model is compiled. An input of another length is padded
+to the next longer rung. The choice bounds the cost of this padding for all lengths.
 
-Targets work in blocks of powers of two, so that round lengths cost less than their neighbours, often less than shorter
-lengths: on `vta`, MiniLM takes 13.7 million cycles for 512 tokens and 15.8 million for 500. So rungs are round numbers
-if possible.
+Targets work in blocks of powers of two. So a round length often costs less than a slightly shorter length: on `vta`,
+MiniLM takes 13.7 million cycles for 512 tokens and 15.8 million for 500. Rungs are therefore round numbers if
+possible.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from math import ceil, isqrt
 
 TOLERANCE = 0.03
-"""Default tolerance with exact costs: the largest extra cost of padding a length to its rung, relative to the cost of
-an executable compiled for that length.
+"""Default tolerance with exact costs: the largest extra cost of padding a length to its rung (next longer length with
+an executable), relative to the cost of an executable for the length itself.
 """
 LADDER_TOLERANCE = 0.025
 """Default tolerance where exact costs are unknown. It is lower than `TOLERANCE` because padding the inputs and cropping
 the outputs also takes time: for short lengths about as much as the tolerance allows.
 """
 FIXED = 4
-"""Number added to a length (in tokens) to estimate its cost where exact costs are unknown; it stands for costs that do
-not depend on the length, such as reading the weights. The number is small, because weights in a cache cost little, and
+"""Where exact costs are unknown, the estimated cost of a length is its tokens plus this number, for costs that do not
+depend on the length, such as reading the weights. The number is small, because weights in a cache cost little, and
 because the cost of short lengths grows in steps of the kernels' tiles.
 """
 
@@ -39,13 +39,13 @@ def roundest(least: int, most: int) -> int:
 
 
 def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: float) -> list[int]:
-    """The rungs for the lengths from `least` to `most`, ascending. `cost` gives the exact cost of a length; it is
-    evaluated for few lengths.
+    """The rungs (lengths that get an executable) for all lengths from `least` to `most`, ascending. `cost` gives the
+    exact cost of a length; it is called for few lengths.
 
     All lengths from `low` to `high` share the rung `high` if cost(high) <= (1 + `tolerance`) * cost(length) for three
     lengths: `low`, the roundest length below `high`, and the roundest length below that length (`roundest`). Otherwise
-    the range is split near its geometric mean. At the end, a rung is dropped if the next longer rung costs at most 1 +
-    `tolerance` times each evaluated length that the longer rung would then serve.
+    the range is split near its geometric mean. At the end, a rung is dropped if the cost of the next longer rung is at
+    most 1 + `tolerance` times the cost of each evaluated length that the longer rung would then serve.
     """
     known: dict[int, int] = {}
 
@@ -80,9 +80,9 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
 
 
 def rungs_by_ratio(least: int, most: int, tolerance: float) -> list[int]:
-    """The rungs for the lengths from `least` to `most`, ascending, by an estimated cost: a length's tokens plus
-    `FIXED`. A rung costs at most 1 + `tolerance` times each length that it serves. No power of two lies between two
-    neighbouring rungs.
+    """The rungs (lengths that get an executable) for all lengths from `least` to `most`, ascending. The estimated cost
+    of a length is its tokens plus `FIXED`. A rung costs at most 1 + `tolerance` times as much as each length that is
+    padded to the rung. No power of two is strictly between two neighbouring rungs.
     """
     rungs = [most]
     while True:

@@ -105,9 +105,9 @@ def compile_lengths(
     """Compiles an ONNX model whose dimension `lengths.symbol` is a symbol, for all sizes of the dimension in `lengths`.
 
     `tolerance`: largest extra cost of padding a length to its rung, relative to an executable for the length alone
-    (None: a default of `length_rungs`); costs are exact cycles where the target has them. `pads`: by name of an input,
-    the value that follows the real tokens (default 0). `told` is called with each length that is compiled. Raises
-    UserError for an unsupported target or model, and if outputs of real tokens depend on pads.
+    (None: a default of `length_rungs`); costs are exact cycles where the target has them. `pads`: maps an input's name
+    to the value that pads the input (default 0). `told` is called with each length that is compiled. Raises UserError
+    for an unsupported target or model, and if outputs of real tokens depend on pads.
     """
     started = time.perf_counter()
     if not isinstance(backend, LengthsBackend):
@@ -181,9 +181,9 @@ def _check_range(lengths: Lengths, tolerance: float | None) -> None:
 
 
 def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...]]:
-    """For each input and output, by name, the axes whose size depends on the length of the input: axes that differ
-    between the rungs of the least and the largest length. Raises UserError if such a size does not grow by one for each
-    token.
+    """For each input and output, by name, the axes whose size depends on the input length: their sizes differ between
+    the executables for the least and for the largest length. Raises UserError if the size of such an axis does not grow
+    by one for each token.
     """
     axes: dict[str, tuple[int, ...]] = {}
     for what, ports, longer in (
@@ -221,9 +221,9 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
 
 
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:
-    """Raises UserError if outputs of real tokens depend on pads. Tries up to three rungs (lengths that have a program):
-    for the shortest length that is padded to a rung, the rung must give the same outputs as an executable for that
-    length alone.
+    """Raises UserError if outputs of real tokens depend on pads. Tests up to three rungs (lengths with an executable):
+    the shortest input length that is padded to a rung must give the same outputs on the rung's executable as on an
+    executable for this length alone.
     """
     chosen = [rung.length for rung in found.rungs]
     lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]

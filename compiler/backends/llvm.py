@@ -90,8 +90,8 @@ class LlvmCompiler:
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> Saved:
-        """Compiles a model into an archive, whose kernels are also a static library for C programs; or, by the suffix
-        of `path`, into code for C programs.
+        """Compiles a model and saves it. The suffix of `path` decides between an archive (whose kernels are also a
+        static library for C programs) and code for C programs: an object or a shared library.
         """
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_stages import cpu_ahead
@@ -165,7 +165,7 @@ class LlvmDevice(LlvmCompiler):
         )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
-        """Loads an archive."""
+        """Loads the network of an archive. A `trusted` archive is loaded without checksum and trial run."""
         from ..runtime.network_archive import load_network
 
         return load_network(path, trusted=trusted)
@@ -215,7 +215,7 @@ class LlvmBackend:
         return LlvmDevice(options.target)
 
     def compile(self, model: Source, options: CompileOptions) -> CpuNetwork:
-        """A float32 or quantized model as kernels of this processor."""
+        """Compiles a float32 or quantized model to kernels for this processor."""
         device = self.open(options)
         return device.compile(
             model, batch=options.batch, knobs=device.knobs(options.records), dump_passes=options.dump_passes
@@ -243,7 +243,7 @@ class LlvmBackend:
         return read_rungs(path, entries, arrays)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
-        """A scheduled expression as one kernel; an unscheduled program is compiled unchanged."""
+        """Compiles a scheduled expression to one kernel; an unscheduled program is compiled unchanged."""
         from ..cpu_stages import cpu_now
         from ..pipeline import compile_kernel
         from ..schedule import Schedule
@@ -252,7 +252,7 @@ class LlvmBackend:
         return compile_kernel(program, cpu_now(self.open(options).target))
 
     def load(self, path: Path, options: CompileOptions) -> CpuNetwork:
-        """A network that `vdla compile --target llvm` wrote into a file."""
+        """Loads a network from a file that `vdla compile --target llvm` wrote."""
         from ..runtime.network_archive import load_network
 
         return load_network(path)

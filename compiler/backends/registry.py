@@ -24,7 +24,7 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
         "vdla,llvm": "vdla.compiler.backends.divided",
     }
 )
-"""Names of modules with a variable `BACKEND`, by the first word of the target."""
+"""Maps the first word of a target to the name of the module whose variable `BACKEND` is the target's backend."""
 
 
 def gpu_of(path: Path) -> str | None:

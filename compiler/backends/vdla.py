@@ -40,7 +40,7 @@ class VdlaBackend:
     name: str = "vdla"
 
     def compile(self, model: Source, options: CompileOptions) -> AcceleratorExecutable:
-        """A quantized model as one program, for one launch."""
+        """Compiles a quantized model to one accelerator program, which one launch runs."""
         return AcceleratorExecutable(
             compile_program(
                 model,
@@ -59,7 +59,7 @@ class VdlaBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The program for inputs of `length`, and its cycles. constants outside of the memory image go to `shared`."""
+        """Compiles the program for inputs of `length`, and measures its cycles. Its constants are moved to `shared`."""
         from ..runtime.lengths import Rung
         from ..runtime.program_description import describe_program
         from ..runtime.shared_arrays import share_constants
@@ -82,7 +82,7 @@ class VdlaBackend:
         return [AcceleratorExecutable(read_program(entry, arrays)) for entry in entries]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> KernelExecutable:
-        """The program of a scheduled expression, whose innermost statements must be intrinsics or scratchpad loads."""
+        """Compiles a scheduled expression, whose innermost statements must be intrinsics or scratchpad loads."""
         from .accelerator_kernel import build_kernel
 
         return build_kernel(schedule, machine_of(options), options.virtual_threads)

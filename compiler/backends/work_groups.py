@@ -53,8 +53,8 @@ class WorkGroupDevice(WorkGroupCompiler, CudaDevice):
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The target `text`, completed by the device's limits where `text` sets none. Raises UserError if code for this
-        target does not run on the device.
+        """The target that `text` names, with the device's limits where `text` sets none. Raises UserError if code for
+        this target does not run on the device.
         """
         target = gpu_kind(self.kind).on_device(self.text, self.gpu.properties)
         check_device(self.gpu, target)

@@ -1,1 +1,1 @@
-"""Program transformations, one file each, named as a verb; `pipeline.py` runs them in a visible order."""
+"""Program transformations (passes), one in each file; `pipeline.py` runs the passes that its caller lists, in order."""

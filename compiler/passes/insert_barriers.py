@@ -108,7 +108,7 @@ class _State:
         self.pending, self.closed = {}, True
 
     def add(self, uses: Iterable[_Use]) -> None:
-        """Adds the accesses `uses` to the state; those of asynchronous copies are delayed until the wait for them."""
+        """Adds the accesses `uses` to the state; accesses of asynchronous copies count from the wait for them on."""
         for use in uses:
             flies = use.access.asynchronous and use.access.write
             (self.flying if flies else self.pending)[use.key] = use
@@ -184,8 +184,8 @@ class _Block:
         return node, state
 
     def loop(self, node: For, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """A loop that all threads run together, with barriers inserted. Accesses of an iteration are compared with
-        those of earlier iterations of the loop first, then with accesses before the loop.
+        """A loop that all threads run together, with barriers inserted. Accesses of an iteration are compared first
+        with accesses of earlier iterations of the loop, then with accesses before the loop.
         """
         inside = (*around, node)
         most = interval(node.extent, loop_ranges(around)).high
@@ -223,9 +223,9 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """The accesses `uses` of one iteration of `loop`, as seen from the next iteration: the loop variable i in their
-        indices becomes i - 1. Accesses in `before` (None: all) may be of any earlier iteration: their indices stay, and
-        `loop` is added to their `own` loops.
+        """Rewrites the accesses `uses` of one iteration of `loop` for comparison with the next iteration: in their
+        indices the loop variable i becomes i - 1. Accesses in `before` (None: all accesses) may have happened in any
+        earlier iteration: their indices stay unchanged, and `loop` is added to their `own` loops.
         """
         name = loop.name
         for use in uses:

@@ -9,7 +9,7 @@ from ..ir.visit import map_children, walk
 
 
 def narrow_allocations(program: Program) -> Program:
-    """Moves allocations inwards, past statements before and after their buffer's uses, but into no loop.
+    """Moves allocations inwards, past statements before and after their buffer's uses, but not into loops.
 
     rewrite:
         alloc S                      f(A)

@@ -29,7 +29,7 @@ def run_pipeline(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """`program` after all `passes`; with `check` it is verified after each; `dump(name, text)` receives each result."""
+    """Returns `program` after all `passes`. `check`: verify it after each. `dump(name, text)`: gets each text."""
     for item in passes:
         result = item.run(program)
         if dump is not None:
@@ -41,12 +41,12 @@ def run_pipeline(
 
 
 def dump_node(folder: Path, number: int, name: str) -> Callable[[str, str], None]:
-    """`dump_to` for one node, into a new folder of `folder`, named by the node's number and name."""
+    """Calls `dump_to` for the dumps of one node, with a subfolder of `folder` named by the node's number and name."""
     return dump_to(folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', name)}")
 
 
 def dump_to(folder: Path) -> Callable[[str, str], None]:
-    """A dump that writes `NN-pass.txt` files into `folder`, numbered in the order of the calls.
+    """Returns a dump function, which writes each text it gets to a file `NN-pass.txt` in `folder`, numbered from 00.
 
     Raises WriteError if the folder cannot be made, or a file cannot be written.
     """

@@ -1,7 +1,7 @@
 """sum_in_blocks: adds up long floating-point sums in blocks, so that rounding errors stay small.
 
 The rounding error of each addition is relative to the partial sum. So a sum of n terms in one variable may be wrong by
-n units in the last place. If blocks of b terms are summed first, then blocks of b sums, and so on: b units a level.
+n units in the last place. With sums of b terms, then sums of b of these sums, and so on, each level adds only b units.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class _Sum:
 
 
 class _Names:
-    """The names that a program uses; gives new ones that differ from these."""
+    """The names that a program uses, and a generator of names that it does not use."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
 
     def unused(self, name: str) -> str:
-        """A new name by `schedule.tree.first_unused`, recorded as used."""
+        """A name like `name` that is not used yet (`schedule.tree.first_unused`); it counts as used from now on."""
         candidate = first_unused(name, self._taken)
         self._taken.add(candidate)
         return candidate
@@ -83,7 +83,7 @@ def _visit(
     within: Callable[[For], bool] | None,
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
-    """A statement with its long sums cut into blocks; and the Reduces in it that are not complete, since enclosing
+    """Cuts the long sums of a statement into blocks. Returns the new statement, and its incomplete Reduces: enclosing
     loops add further terms to their sums. `around`: enclosing loops; `inside`: one of them satisfies `within`.
     """
     match node:
@@ -109,8 +109,8 @@ def _visit(
 
 
 def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[Stmt, list[_Sum]]:
-    """A loop of at most `count` iterations around `sums`, cut into blocks if it adds too many terms; and the Reduces in
-    it, to whose sums enclosing loops may add further terms.
+    """Cuts a loop of at most `count` iterations around `sums` into blocks if it adds too many terms. Returns the new
+    loop, and the Reduces in it to whose sums enclosing loops may add further terms.
     """
     outside = [
         replace(s, lanes=(loop, *s.lanes))

@@ -13,8 +13,8 @@ from .book import RecordBook
 def knobs_from(
     book: RecordBook, templates: Templates[TargetT, WorkloadT], target: TargetT
 ) -> ChosenKnobs[WorkloadT]:
-    """Chosen knobs of one compilation: for each workload the best recorded knobs that are legal on the target
-    (`templates` has their spaces).
+    """Chosen knobs of one compilation: for each workload the best recorded knobs that are legal on the target, that is,
+    in the search space that `templates` gives for the workload.
 
     A workload with only illegal records gets the knobs of its best record, for `ChosenKnobs` to report why it ignored
     them. If several workloads compute the same node, the workload with the best record is chosen, but only if the

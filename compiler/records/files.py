@@ -41,7 +41,7 @@ class Skipped:
 
     @property
     def warning(self) -> str | None:
-        """One line for the user, "r.jsonl: 3 of 120 lines skipped: 2 no JSON (first: line 7), 1 …", or None."""
+        """One line for the user, "r.jsonl: 3 of 120 lines skipped: 2 no JSON (first: line 7), 1 …"; None if none is."""
         if not self.kinds:
             return None
         parts = []
@@ -52,8 +52,8 @@ class Skipped:
 
 
 def read_records(path: Path) -> tuple[list[Record], Skipped]:
-    """The tuning records of a file, in its order, and its skipped lines. Raises RecordError for a file that
-    is no text.
+    """The tuning records of a file, in its order, and its skipped lines. Raises RecordError for a file that is not
+    text.
     """
     try:
         mode = path.stat().st_mode
@@ -94,7 +94,7 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Replaces the file at `path` by one with these tuning records, atomically.
+    """Replaces the file at `path`, atomically, by a file with these tuning records.
 
     Raises RecordError while a tuner writes to the file, and WriteError if the file cannot be written.
     """

@@ -37,7 +37,7 @@ _CUT = ',"knobs":'
 
 
 class LineError(Exception):
-    """Raised if a line is no tuning record. `kind`: class of the defect, one of the constants from `NO_TEXT` on;
+    """Raised if a line is not a tuning record. `kind`: class of the defect, one of the constants from `NO_TEXT` on;
     `detail`: text on the defect, or "".
     """
 

@@ -2,8 +2,8 @@
 
 A trial in place is a measurement of the whole network with other knobs for one node. Its record has the node's workload
 (`place_of`) and the network's cost. Compilation applies only records of whole networks. Such a record has the workload
-{"template": "network", "network": the network's key}. Its knobs, called "node.knob" (node names by `spoken`), are the
-knobs of all nodes whose knobs are not left to the templates.
+{"template": "network", "network": the network's key}. It lists the knobs of nodes, under names "node.knob" (the node's
+name as `spoken` returns it); nodes that are not listed have their templates' default knobs.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _is_legal(config: Config, workload: Workload, values: Mapping[str, int]) -> 
 def recorded_settings(
     book: RecordBook, config: Config, network: str, workloads: Mapping[str, Workload]
 ) -> Settings:
-    """Knobs by node: from a record of the network with key `network` as a whole, else from records of each workload.
+    """Knobs by node, from a record of the whole network with key `network`, or else from records of the workloads.
 
     A node without a legal record is missing in the result, or has an empty entry. It gets its template's default knobs.
     """

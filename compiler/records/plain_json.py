@@ -31,8 +31,8 @@ def is_name(value: object) -> bool:
 
 
 def description_obstacle(name: str, value: object, required: str) -> str | None:
-    """The reason why `value` is no description of a workload or target, a JSON object with a name under the key
-    `required`; None if it is one. `name`: name of the value in messages.
+    """The reason why `value` is not a description (of a workload or target), None if it is. A description is a JSON
+    object with a name under the key `required`. `name`: name of the value in messages.
     """
     if not isinstance(value, Mapping):
         return f"{name} is {short(value)}, must be an object"

@@ -122,7 +122,7 @@ def read_archive(
     """The contents of the description and of the members `names` of an archive. Raises ArchiveError for other files.
 
     `description` names the expected kind of file in messages. All headers are checked before a member is read: members
-    must be plain files with different names and lie inside of the archive. A `trusted` archive (sealed, from this
+    must be plain files with different names, inside of the archive. A `trusted` archive (sealed, from this
     user's cache) is read without its checksum.
     """
     names = (DESCRIPTION, *names)
@@ -177,8 +177,8 @@ def describe_saved(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Summary of a compiled network in a file: numbers of kernels and launches, and the bytes of its activations
-    (without constants and scratch memory), in the planned arena and if no memory were used twice.
+    """Summary of a compiled network in a file: numbers of kernels and launches, and the bytes of memory for activations
+    (without constants and scratch memory), with and without reuse of memory.
     """
 
     kernels: int

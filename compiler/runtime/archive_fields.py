@@ -27,7 +27,7 @@ _SYMBOL = re.compile(r"[A-Za-z_.][A-Za-z0-9_.$]*")
 
 
 class ArchiveError(UserError):
-    """A file that holds no code for this machine; the message names the file, gives the reason and says what to do."""
+    """Raised for a file without code for this machine; the message names file and reason, and says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """A network compiled for a GPU as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels and their launches, constants
-kernels.cu          the kernels as CUDA C++, for people: functions once, then each kernel after a description
+kernels.cu          the kernels as CUDA C++, to read: device functions, then each kernel after a describing comment
 cubins.bin          the modules' cubins, one after the other, at offsets given by the description
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
 sha256              checksum of all members, so that damage is detected before any code runs
@@ -108,9 +108,9 @@ def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str,
 def load_cuda_network(
     path: Path, kind: ArchiveKind | None = None, *, trusted: bool = False
 ) -> CudaNetworkCode:
-    """The network of an archive; its graph has tensors but no nodes, its modules no text.
+    """The network of an archive; its graph has tensors but no nodes, and its modules have no text.
 
-    Raises ArchiveError for a file that is no such network, or was changed. `CudaNetwork` checks that a device can run
+    Raises ArchiveError for any other file, and for a changed archive. `CudaNetwork` checks that a device can run
     it. A `trusted` archive (sealed, from this user's cache) is read without its checksum.
     """
     kind = kind or CUBINS

@@ -80,7 +80,7 @@ class CudaDevice(Closing):
         return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
-        """Device memory from a pool of our own, so that closing the device returns it to the system."""
+        """Device memory from this object's own pool, so that `close` returns the memory to the system."""
         with self._calling(f"allocating {size:,} bytes", size=size):
             buffer = self._pool.allocate(size, stream=self._stream)
             # Lack of memory must raise here, not in the first kernel.

@@ -43,8 +43,8 @@ class DeviceCall:
 
 
 class DeviceError(UserError):
-    """A GPU that does not exist, lacks a needed capability, or has failed; the message names the GPU and says what to
-    do.
+    """Raised for a GPU that does not exist, lacks a needed capability, or has failed; the message names the GPU and
+    says what to do.
     """
 
 

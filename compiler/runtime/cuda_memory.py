@@ -24,10 +24,10 @@ STAGING_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Byte offsets in a network's device memory: of each constant by the address of its array on the host, and of the
-    working memory. Arrays of one address share their memory on the device, too.
+    """Byte offsets of a network's data in its device memory. The arena is at offset 0.
 
-    The arena is at offset 0.
+    `constants`: maps the host address of each constant's array to the constant's offset; arrays with equal addresses
+    share device memory. `workspace`: offset of the working memory. `size`: bytes of the device memory.
     """
 
     constants: Mapping[int, int]
@@ -52,7 +52,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 def _constants(code: CudaNetworkCode) -> dict[int, np.ndarray]:
-    """The constants of all launches by address; of several at one address the longest."""
+    """The constants of all launches, by address. If several constants begin at one address, the longest is returned."""
     found: dict[int, np.ndarray] = {}
     for launch in code.launches:
         for array in launch.constants.values():

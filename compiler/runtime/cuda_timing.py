@@ -21,8 +21,8 @@ TRIED = 5
 
 
 def repetitions_for(milliseconds: float) -> int:
-    """Number of repetitions, in one timed graph, of work that takes `milliseconds`, so that they take
-    LEAST_MILLISECONDS together.
+    """Number of times that work of `milliseconds` must be repeated in one timed graph, so that the graph takes
+    LEAST_MILLISECONDS.
     """
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 

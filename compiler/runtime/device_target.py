@@ -10,8 +10,8 @@ from .cuda_device import DeviceProperties
 
 
 def device_target(text: str, properties: DeviceProperties) -> GpuTarget:
-    """The target `text` ("cuda ...") with a device's properties; without -arch, its architecture is the newest whose
-    code runs on the device.
+    """The target that `text` ("cuda ...") names, with a device's properties. Without -arch in `text`, the target has
+    the newest architecture whose code runs on the device.
 
     Raises CudaTargetError for invalid text.
     """

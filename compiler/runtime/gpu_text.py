@@ -1,4 +1,4 @@
-"""The kernels of a network for a GPU as one text for people: functions once, then each kernel after a description."""
+"""The kernels of a GPU network as one text to read: device functions, then each kernel after a describing comment."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..graph.graph import Graph
 from .launch import Launch
 
 MOST_NODES = 8
-"""Largest number of nodes of a kernel whose names are written."""
+"""Largest number of ONNX node names in the comment of one kernel."""
 
 
 def network_text(
     kind: str, graph: Graph, modules: Sequence[tuple[str, CudaModule]], launches: Sequence[Launch[str]]
 ) -> str:
-    """The text of all modules, given by name, in their GPU's language (`kind`: "cuda", "opencl" or "wgsl"); `launches`:
-    those of the network, whose kernels are modules.
+    """The text of all kernels of a network in the language `kind` ("cuda", "opencl" or "wgsl"). `modules`: kernels by
+    name; `launches`: the network's launches of these kernels.
 
-    Before each module stand its operator, the ONNX nodes that it computes, the shapes of its arrays, its grids and
-    blocks, and the template and knobs that made it.
+    A comment before each kernel gives its operator, the ONNX nodes that it computes, the shapes of its arrays, its
+    grids and blocks, and the template and knobs that made it.
     """
     definitions = dict.fromkeys(text for _, module in modules for text in module.definitions)
     parts = (

@@ -23,7 +23,7 @@ TEXTS = ArchiveKind(
 
 
 def no_device(number: int) -> NoReturn:
-    """Raises UserError, which says what the target is for."""
+    """Raises UserError: no AMD GPU can be opened here, only kernel texts can be written."""
     raise UserError(
         f'target "{NAME}": nothing here runs HIP kernels; `vdla compile MODEL.onnx --target {NAME} -o FILE.tar` writes '
         "them as kernels.hip, for hipcc"

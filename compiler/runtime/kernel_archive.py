@@ -45,8 +45,8 @@ def save_kernels(path: Path, code: ObjectCode) -> None:
 def load_kernels(path: Path) -> dict[str, Kernel]:
     """The kernels of an archive by function name, ready to be called.
 
-    Their programs have parameters but no bodies. Raises ArchiveError for a file that is no archive or was changed, and
-    for code that this machine may not be able to run or that crashes when it is loaded.
+    Their programs have parameters but no bodies. Raises ArchiveError for other files, for a changed archive, and for
+    code that this machine may not be able to run or that crashes when it is loaded.
     """
     files = read_archive(path, (CODE, HEADER), description="archive of kernels")
     document = read_description(path, files[DESCRIPTION], FORMAT)

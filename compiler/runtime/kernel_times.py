@@ -67,8 +67,8 @@ def time_kernels(
     clock: Callable[[], float] = time.perf_counter,
     counted: Callable[[Launch[Kernel]], bool] = lambda launch: True,
 ) -> float:
-    """Seconds, by `clock`, in which the kernels selected by `counted` run on one thread, without storing inputs and
-    fetching outputs.
+    """Runs the network once on one thread, and returns the seconds by `clock` that the kernels selected by `counted`
+    take. Storing inputs and fetching outputs is not measured.
 
     Arguments and errors as in `CpuNetwork.run`.
     """

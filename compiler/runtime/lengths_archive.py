@@ -1,4 +1,4 @@
-"""An executable for a range of lengths as a file (see `archive`).
+"""An executable for a range of lengths, made of rungs (executables for single lengths), as a file (see `archive`).
 
 description.json    format, target, symbol, range, pads, axes, and for each rung its length, cycles and its target's
                     description (`network_archive.describe_code`, `program_description`)

@@ -63,7 +63,7 @@ NAME = "network"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkCode:
-    """A network compiled for `target`, which need not be this machine: `modules` are its kernels.
+    """A network compiled for the processor `target`, which need not be this machine. `modules`: the network's kernels.
 
     `library`: the kernels as a static library; None if not made yet.
     """
@@ -143,8 +143,8 @@ def network_of(network: NetworkCode) -> CpuNetwork:
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and its compile time is 0.
 
-    Raises ArchiveError for a file that is no compiled network or was changed, and for code that this machine may not be
-    able to run or that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
+    Raises ArchiveError for other files, for a changed archive, and for code that this machine may not be able to run or
+    that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
     checksum and trial run.
     """
     files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), description=FILE_KIND, trusted=trusted)
@@ -160,8 +160,8 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
 def read_network(
     path: Path, document: Field, constants: Mapping[str, np.ndarray], library: Callable[[], bytes]
 ) -> tuple[Callable[[], CpuNetwork], int]:
-    """A function that loads the described network, and the number of operations in one run of the network. `library`
-    returns the bytes of the static library of its kernels. Raises ArchiveError.
+    """Returns a function that loads the network described in `document`, and the number of operations in one run of the
+    network. `library` returns the bytes of the static library of the network's kernels. Raises ArchiveError.
     """
     target = read_target(path, document.at("target"))
     modules, graph, plan, quantized, launches = _read_parts(document, constants)

@@ -24,8 +24,8 @@ _MOST_BLOCK = 2**16
 
 
 class ConstantPool:
-    """Constants to be written into a file, each on a cache line. Equal bytes are stored once, also if they are the
-    beginning of an earlier constant."""
+    """Constants to be written into a file, each on a cache line. A constant whose bytes equal an earlier constant, or
+    the beginning of one, is not stored again."""
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []

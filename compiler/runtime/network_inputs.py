@@ -72,7 +72,7 @@ def check_inputs(
     """Raises KernelArgumentError unless each input has an array of its shape and type. Arrays for `quantized` inputs
     must not contain NaN; ids must be in the range of the rows that the model looks up (`Port.rows`).
 
-    `name` is the network or kernel in messages. Raises InputError if `arrays` is no mapping of arrays.
+    `name` is the network or kernel in messages. Raises InputError if `arrays` is not a mapping of arrays.
     """
     arrays = arrays_by_name(arrays)
     known = [port.name for port in inputs]
@@ -112,15 +112,15 @@ def check_ids(name: str, rows: int, array: np.ndarray) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The tensors that one launch reads and those that it writes."""
+    """The names of the tensors that one launch reads, and of the tensors that it writes."""
 
     reads: frozenset[str]
     writes: frozenset[str]
 
 
 def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The inputs that kernels may read in the caller's arrays, without a copy: inputs that are no outputs, and that
-    launches read only by their own name, not by a view.
+    """The inputs that kernels may read in the caller's arrays, without a copy. These inputs are not also outputs, and
+    launches read them only by their own name, not by a view.
 
     A tensor that overlaps an input's memory and is accessed before that memory is written is a view of the input.
     """
@@ -137,8 +137,8 @@ def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -
 
 
 def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The output tensors that kernels may write in arrays passed to the caller: each is only one output of the model,
-    and launches write and read it only by its own name, not by a view.
+    """The output tensors that kernels may write directly in arrays passed to the caller. Each is only one output of the
+    model, and launches write and read it only by its own name, not by a view.
 
     A tensor that overlaps an output's memory and is accessed after the output was written is a view of the output.
     """

@@ -21,7 +21,7 @@ TEXTS = ArchiveKind(
 
 
 def device_target(text: str, properties: DeviceProperties) -> OpenClTarget:
-    """The target `text` ("opencl ..."), with the device's own limits if `text` gives none."""
+    """The target that `text` ("opencl ...") names, with the device's limits where `text` sets none."""
     return of_device(
         text=text,
         name=properties.name,

@@ -30,8 +30,8 @@ _LAYOUTS = ("blocked", "interleaved")
 
 
 def describe_program(compiled: Compiled, pool: ConstantPool) -> dict[str, Any]:
-    """The JSON description of a compiled network with constants `apart` from its image; its arrays are added to the
-    pool.
+    """Describes a compiled network, whose constants are in `Compiled.apart`, as JSON values. Its arrays are added to
+    the pool.
     """
     graph, program = compiled.graph, compiled.program
     ends = dict.fromkeys(item.tensor for item in (*graph.inputs, *graph.outputs))

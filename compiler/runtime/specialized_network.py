@@ -24,8 +24,8 @@ class SpecializedNetwork(Closing):
     """An executable that compiles a program for each new set of values of its `parameters`, the inputs whose values
     determine shapes.
 
-    `run` caches the last `MOST_PROGRAMS` programs. `specialize` compiles a program. If that raises an error because
-    more inputs must be parameters, `more` returns their names for the error (empty: the error is raised).
+    `run` caches the last `MOST_PROGRAMS` programs. `specialize` compiles a program. If it raises an error, `more` gets
+    the error and returns the inputs that must become parameters as well; if there are none, the error is raised.
     """
 
     def __init__(

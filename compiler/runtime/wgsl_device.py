@@ -299,8 +299,8 @@ class WgslDevice(Closing):
         )
 
     def _range(self, address: Argument) -> tuple[dict[str, Any], int]:
-        """(part of a buffer to bind for the array at `address`, number of 32-bit words before the array in this part).
-        Parts begin at multiples of the device's alignment.
+        """Returns the part of a buffer to bind for the array at `address`, and the number of 32-bit words in this part
+        before the array. Parts begin at multiples of the device's alignment.
         """
         assert not isinstance(address, TensorAt), "no target without bulk copies has tensor maps"
         buffer, offset = self._at(int(address))
@@ -426,7 +426,7 @@ class _Graph:
 
 
 def _line(error: BaseException) -> str:
-    """An error of wgpu in one line: without the outline of the source, and the name of the call."""
+    """The message of an error of wgpu as one line, without its quotation of the source and the name of the call."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and line[0] not in "│┌=^" and not line[0].isdigit()]
     told = [
@@ -438,7 +438,7 @@ def _line(error: BaseException) -> str:
 
 
 def device_target(text: str, properties: DeviceProperties) -> WgslTarget:
-    """The target `text` ("wgsl ..."), with the device's own limits if `text` gives none."""
+    """The target that `text` ("wgsl ...") names, with the device's limits where `text` sets none."""
     return of_device(text, properties.name, properties.threads_per_block, properties.shared_bytes_per_block)
 
 

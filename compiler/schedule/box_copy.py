@@ -17,16 +17,16 @@ _ONE = Const(1)
 
 
 def box_copy(program: Program, name: str) -> Program:
-    """Replaces the loops right around `name`, which copies an element, by one copy of a box (rectangle of elements):
-    inverse of `expand_copy`.
+    """Replaces the statement `name`, which copies an element, and loops directly around it by one copy of a box
+    (rectangle of elements): inverse of `expand_copy`.
 
     rewrite:
         for T.0 in range(4):                             ->   T: copy T[0:4, 0:n] = A[i, 2:6, 0:n]
             for T.1 in range(n):
                 T: T[T.0, T.1] = A[i, T.0 + 2, T.1]
-    Legal if `name` assigns or copies one element of another buffer of the same type. The box takes the innermost loops
-    whose variables, in both buffers, are each a term of one index and of no other; they must index the dimensions of
-    both buffers in the same order, each its own.
+    Legal if `name` assigns or copies one element of another buffer of the same type. From the innermost loop outwards,
+    a loop is replaced if in each buffer its variable is a term of exactly one index. No two replaced loops may index
+    the same dimension, and both buffers must have the loops' dimensions in the same order.
     """
     path = locate(program, name)
     where = f"cannot copy a box at {name}: "

@@ -47,8 +47,8 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
                 C[i*4+j] = T[i*4+j+2]              C[i*4+j] = T[j + 2]
 
     The buffer shrinks to the box (rectangle of elements) that one iteration of `loop` reads (to its greatest size, if
-    the size varies); element 0 of the buffer is then the box's first element; the producers' loops keep their names; a
-    loop whose variable alone is an index of the buffer shrinks to the box. Elements that neighbouring iterations both
+    the size varies); element 0 of the buffer is then the box's first element. The producers' loops keep their names. A
+    loop shrinks to the box if its variable alone is an index of the buffer. Elements that neighbouring iterations both
     read are computed twice. All statements that write the buffer move, in their order.
 
     Legal if the buffer is an allocation whose readers are all under `loop`, its producers are plain loop nests before
@@ -174,10 +174,10 @@ class _Box:
 class _Nest:
     """A producer: its loops, outermost first, its statement, and the box (rectangle of elements) that it writes.
 
-    `variables[d]`: the loop of the nest whose variable alone runs through dimension d, or None. `boxed[d]`: whether
-    the statement is a copy whose box has several elements in dimension d, at an index without loops of the nest. All
-    dimensions that have neither a variable nor a true `boxed` cannot shrink. `starts`, `extents`: first index and
-    extent, in each dimension, of the box that the statement writes over all loops of the nest.
+    `variables[d]`: the loop of the nest whose variable alone runs through dimension d, or None. `boxed[d]`: whether the
+    statement is a copy of several elements along dimension d, at an index that does not depend on loops of the nest. A
+    dimension with neither of them cannot shrink. `starts`, `extents`: first index and extent, in each dimension, of the
+    box that all iterations of the nest together write.
     """
 
     loops: tuple[For, ...]
@@ -272,7 +272,7 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """This nest limited to `box` (a rectangle), writing to buffer `local`, whose element 0 is the box's first."""
+        """This nest for the elements in `box` only; it writes buffer `local`, whose element 0 is the box's first."""
         values: dict[str, Expr] = {}
         inner = {**ranges}
         headers: list[For] = []

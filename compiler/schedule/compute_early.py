@@ -22,8 +22,8 @@ def compute_early(program: Program, name: str) -> Program:
         for i in range(m):                     for i in range(m):
             C[i] = f(T[i]) + f(T[i + 1])           C[i] = T[i] + T[i + 1]
     f is a scalar function of one argument (a Call); afterwards it is computed once for each element, not once for each
-    use. Legal if `name` alone writes an allocation, every read of which is the argument of f, and f returns the type of
-    the buffer.
+    use. Legal if the buffer is allocated in the program, only `name` writes it, every read of it is the argument of f,
+    and f returns the type of the buffer.
     """
     statement = locate(program, name)[-1]
     where = f"cannot compute {name} early: "

@@ -1,5 +1,5 @@
-"""Coverage: whether the loops around an access touch every element of its box (rectangle of elements), split tails
-included.
+"""Coverage: whether the loops around an access touch every element of its box (rectangle of elements), also if `split`
+has shortened their last iterations.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """The bound S on a number whose lowest digit is the loop variable `name`, from `name` < `part`: i < 10 - 4*o
-        gives 4*o + i < 10. The other digits of the number are the loops after `name` in `order` that occur in `part`.
+        """Turns the bound `name` < `part` on a loop variable into a bound S on the number whose lowest digit it is:
+        i < 10 - 4*o gives 4*o + i < 10. The other digits are the variables of `part`, which follow `name` in `order`.
 
         Returns (name of the number's most significant digit, S); None if `part` gives no such bound.
         """

@@ -1,4 +1,4 @@
-"""Loops of a nest all of whose iterations but the first do nothing, so that no order of these matters."""
+"""Finds idle loops: all their iterations except the first do nothing, so they may be reordered with other loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..ir.stmt import For, Node
 
 
 def _chain(node: Node) -> list[For]:
-    """The loops of a perfect nest, outermost first; none for another node."""
+    """The loops of the perfect nest with root `node`, outermost first; empty if `node` is not a loop."""
     found: list[For] = []
     while isinstance(node, For):
         found.append(node)
@@ -19,16 +19,16 @@ def _chain(node: Node) -> list[For]:
 
 
 def loops_with_work(names: AbstractSet[str], around: Sequence[For], body: Node, inside: int) -> list[str]:
-    """The sorted names of the loops `names` that are not idle: several of their iterations may do something. `around`:
-    the loops around `body`, outermost first; idle loops are looked for from position `inside` on.
+    """The sorted names of the loops among `names` that are not idle: iterations other than the first may do something.
+    `around`: the loops around `body`, outermost first; loops before position `inside` are never idle.
     """
     return sorted(names - _idle_loops((*around, *_chain(body)), inside))
 
 
 def _idle_loops(nest: Sequence[For], inside: int) -> set[str]:
-    """The loops of a perfect nest, from position `inside` on, all of whose iterations but the first do nothing.
+    """The idle loops of a perfect nest, from position `inside` on: all their iterations except the first do nothing.
 
-    A loop farther inside then has no iteration, as after `guard` of a loop of one iteration: `j` in
+    In these iterations some inner loop has no iteration. `guard` of a loop of one iteration makes such loops: j in
 
         for j in range(32):
             for j.in in range(min(1, 1 - j)):

@@ -26,9 +26,9 @@ def update_in_place(program: Program, name: str, operand: str) -> Program:
             Y[i] = g(T[i])                     for i in range(n):
                                                    Y[i] = g(A[i])
     Machines whose ALU overwrites its first operand need this form.
-    Legal if both buffers are allocations of one shape, type and memory, with no loop around one allocation that is not
-    around the other; `name` alone writes its buffer before other statements use it, at indices that are its loops'
-    variables, each once; `name` reads `operand` only at these indices; and no statement behind `name` uses `operand`.
+    Legal if both buffers are allocations of one shape, type and memory, inside the same loops; only `name` writes its
+    buffer, before other statements use it, and its indices are the variables of the loops of its nest, each once;
+    `name` reads `operand` only at these indices; and no statement behind `name` uses `operand`.
     """
     where = f"cannot update {operand} in place by {name}: "
     statement = locate(program, name)[-1]
@@ -111,7 +111,7 @@ def _parts(body: Node) -> Iterator[Stmt]:
 
 
 def _without(body: Stmt, alloc: Alloc) -> Stmt:
-    """`body` with the allocation `alloc`, around which are no loops, replaced by its body."""
+    """`body` with the allocation `alloc`, which is not inside a loop, replaced by the allocation's body."""
     match body:
         case Alloc(buffer=buffer, body=inner):
             return inner if body is alloc else Alloc(buffer=buffer, body=_without(inner, alloc))

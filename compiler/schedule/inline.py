@@ -21,9 +21,9 @@ def compute_inline(program: Program, name: str) -> Program:
             T[a] = f(a)              ->        C[i] = f(i + 1)
         for i in range(n):
             C[i] = T[i + 1]
-    Legal if `name` alone writes an allocation, at indices that are its loops' variables, each once; all other uses are
-    reads of single elements after it (no copies, no intrinsics); and no statement between `name` and these reads
-    overwrites the elements that `name` reads. An element that is read more than once is computed more than once.
+    Legal if only `name` writes the buffer, an allocation, and its indices are the variables of the loops of its nest,
+    each once; all other uses are later reads of single elements (no copies, no intrinsics); and no statement between
+    `name` and these reads overwrites the elements that `name` reads. Elements read several times are computed again.
     """
     statement = locate(program, name)[-1]
     if not isinstance(statement, Assign):

@@ -126,7 +126,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def starting_loops(first: Expr) -> set[str] | None:
-    """The variables that must all be 0 for the condition `first` to be true; None if it is not of this form."""
+    """The variables of which all must be 0 for the condition `first` to be true; None if `first` has another form."""
     names: set[str] = set()
     for condition in conjuncts(first):
         match condition:

@@ -69,9 +69,9 @@ def reorder(program: Program, *names: str) -> Program:
             for j in range(m):   ->        for i in range(n):
                 body                           body
     Legal if the loops are a perfect nest, no extent depends on a loop that would be inside it, and no iteration depends
-    on another. Two exceptions: a Reduce may depend on its sum so far; and without a Reduce, dependences along a single
-    loop are allowed, whose iterations stay in order. Concurrent loops must stay legal, and axes of a grid must nest as
-    before.
+    on another. Two exceptions: a Reduce may depend on its sum so far; and without a Reduce, dependent iterations may
+    differ in the variable of one loop alone, because each loop's iterations stay in order. Concurrent loops must stay
+    legal, and axes of a grid must nest as before.
     """
     if not names:
         raise LegalityError("no loop to reorder is named", program, "")
@@ -140,7 +140,7 @@ def tile(program: Program, y: str, x: str, rows: int, columns: int) -> Program:
                 body(y, x)                         for y.1 in range(4):
                                                        for x.1 in range(8):
                                                            body(y.0 * 4 + y.1, x.0 * 8 + x.1)
-    Legal where `split` of both and `reorder` of the four loops are.
+    Legal if `split` of both loops, and then `reorder` of the resulting four loops, are legal.
     """
     cut = split(split(program, y, rows), x, columns)
     try:

@@ -39,10 +39,10 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
         def f(W: [K, 40], ...):                        def f(W: [3, K, 16], ...):
             for k: for j.0 in range(3):          ->        for k: for j.0 in range(3):
                 for j.1: ... W[k, j.0 * 16 + j.1]              for j.1: ... W[j.0, k, j.1]
-    `tiles` are (dimension, size), each dimension at most once: dimension d becomes ceil(d / size) tiles. `order`
-    lists the result's dimensions as numbers: first the old ones in their order (tiled ones count tiles), then the
-    positions within tiles in the order of `tiles`. The caller must pack a parameter in the same way: `pack_array` does,
-    with zeros in elements of tiles beyond the old shape.
+    `tiles` are (dimension, size), each dimension at most once: a dimension of n elements becomes ceil(n / size) tiles.
+    `order` lists the result's dimensions as numbers: the first numbers are the old dimensions (a tiled dimension counts
+    tiles), the next numbers the positions within tiles, as listed in `tiles`. The caller must pack a parameter in the
+    same way: `pack_array` does, with zeros in elements of tiles beyond the old shape.
     Legal if all accesses are to single elements, or are copies of boxes (rectangles of elements) that have one element
     or one whole tile in each cut dimension, and whose dimensions stay in order. If tiles extend beyond the old shape, a
     copy's pads must be zeros, and the buffer a parameter.

@@ -29,13 +29,13 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         for i in range(4):                       ->     for i in range(4):
             for k in range(6):                              for k in range(8):
                 C[i] += a[i, k] * b[k] first k == 0             C[i] += a[i, k] * b[k] first k == 0
-    Buffers of the loop's size that have its variable as an index grow: the copies that fill them get zeros beyond their
-    source, and the new elements of a target are never read. Does nothing if the extent is a multiple. Legal for a nest
-    of loops around one Reduce that adds, in which every use of the variable is a whole index of an allocated buffer;
-    each operand must be filled by one copy (or loops around one). If the sum runs over the loop, its value must be a
-    product of operands that are zero in the new elements because their copies read outside of the source; for a sum of
-    integers one such operand suffices. If the sum does not run over it, an operand's index may also be a multiple of
-    the variable plus other variables, as in a window. Raises LegalityError for a multiple below 1.
+    Buffers with the loop's variable as an index grow: the copies that fill operands put zeros into the new elements;
+    new elements of the sum's buffer are never read. Does nothing if the extent is a multiple. Legal for a nest of loops
+    around one Reduce that adds. The loop's variable may occur only as a whole index of allocated buffers, and each
+    operand must be filled by one copy (or loops around one). If the sum runs over the loop, it must add a product of
+    operands whose new elements are zero because their copies read outside of the source (for integers, one such operand
+    suffices). If the sum does not run over the loop, an operand's index may also be a multiple of the variable plus
+    other variables, as in a window. Raises LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "
@@ -160,8 +160,8 @@ def factors(value: Expr) -> list[Expr]:
 def _filling(
     program: Program, buffer: Buffer, d: int, old: int, new: int, *, where: str
 ) -> tuple[Copy, list[str], bool]:
-    """(copy, loops, zeros): the copy that fills a buffer, enlarged from `old` to `new` elements in dimension `d`, the
-    names of the loops that grow with the copy, and whether the new elements are provably zeros.
+    """For a buffer that grows from `old` to `new` elements in dimension `d`, returns the enlarged copy that fills it,
+    the names of the loops that grow with the copy, and whether the new elements are provably zeros.
     """
     allocation = locate_alloc(program, buffer.name)
     assert allocation is not None

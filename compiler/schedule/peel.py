@@ -27,7 +27,7 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
     Extents and conditions are simplified in both parts, and loops without iterations (such as a guard's in the last
     tile) are removed. Loops, statements and buffers in the copy get the suffix `.last` (`.first`), or `.last.1` and so
     on if one of the names is taken. Always legal: iterations and order stay. With a single iteration, the loop is
-    removed and the names stay. Raises LegalityError if the extent is no constant.
+    removed and the names stay. Raises LegalityError if the extent is not constant.
     """
     path, old = locate_loop(program, loop)
     if end not in (FIRST, LAST):

@@ -1,5 +1,5 @@
-"""The primitive `decompose_reduction`, which makes a separate statement for a sum's initial value; and checks that
-`rfactor` shares.
+"""The primitive `decompose_reduction`, which makes a separate statement for a sum's initial value, and checks of
+reductions that the primitive `rfactor` also calls.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def decompose_reduction(program: Program, name: str, loop: str) -> Program:
                 C[j] += A[k, j] first k == 0                   for j in range(4):
                                                                    C[j] += A[k, j]
     The new statement is called `name`.init; its loops are copies of the non-reduction loops from `loop` inwards, with
-    the same kinds and the suffix ".init". Legal if the nest under `loop` contains only the Reduce, `first` is the
-    condition that all its reduction loops are at 0, these are `loop` or inside it, and the extents of the other loops
-    do not depend on reduction loops.
+    the same kinds and the suffix ".init". Legal if the nest under `loop` contains only the Reduce; `first` is the
+    condition that all its reduction loops are at 0; each reduction loop is `loop` or inside `loop`; and the extents of
+    the other loops do not depend on reduction loops.
     """
     path, reduce = reduce_named(program, name)
     chain = [n for n in path if isinstance(n, For)]

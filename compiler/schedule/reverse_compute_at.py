@@ -78,8 +78,8 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
 def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
-    """(sequence of statements, its statement with the loop nest that contains `loop`, a later statement with the nest
-    around the consumer `statement`). Raises LegalityError if no sequence contains both.
+    """Returns a sequence of statements, the loop nest in the sequence that contains `loop`, and a later nest in the
+    sequence around the consumer `statement`. Raises LegalityError if no sequence contains both nests.
     """
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
@@ -151,8 +151,8 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """(box that one iteration of loop `at` writes, box that the whole nest writes), of buffer `name`; a box is a
-    rectangle of elements. Raises LegalityError if the nest may not write all elements of one of them.
+    """Returns two boxes (rectangles of elements) of buffer `name`: the one that an iteration of loop `at` writes, and
+    the one that the whole nest writes. Raises LegalityError unless all elements of both are provably written.
     """
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]
@@ -248,7 +248,7 @@ def _localize(program: Program, name: str, before: For, own: set[str]) -> Progra
     """Moves the allocation of buffer `name` into the producer's loop `before`, shrunk to the box (rectangle of
     elements) that one iteration uses. Returns `program` itself if statements outside of this loop use the buffer.
 
-    `own`: names of the loops from the outermost one to `before` that only the producer's nest has.
+    `own`: names of `before` and of the loops around `before` that are not also around the consumer.
     """
     path, at = locate_loop(program, before.name)
     alloc = next((n for n in path if isinstance(n, Alloc) and n.buffer.name == name), None)

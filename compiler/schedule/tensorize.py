@@ -54,7 +54,7 @@ def tensorize(
 
 
 class _Mismatch(Exception):
-    """A difference between the program and the declaration; `describe` makes the text when it is needed."""
+    """Raised at a difference between program and declaration; `describe` makes the text when it is needed."""
 
     def __init__(
         self, text: str, actual: Node | Expr | None = None, formal: Node | Expr | None = None
@@ -196,7 +196,7 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """Matches an access with data-dependent indices: they must be equal; the operand is the whole buffer."""
+        """Matches an access whose indices depend on data: they must be equal, and the operand is the whole buffer."""
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):

@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class TraceError(UserError):
-    """Raised for an invalid trace: no JSON, another version, an unknown primitive, or invalid arguments."""
+    """Raised for an invalid trace: text that is not JSON, another version, an unknown primitive, invalid arguments."""
 
 
 def format_trace(trace: Iterable[Step]) -> str:

@@ -21,7 +21,7 @@ def locate(program: Program, name: str) -> tuple[Node, ...]:
 
 
 def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
-    """The path of nodes down to the loop called `name`, and the loop; raises LegalityError if it is no loop."""
+    """The path of nodes down to the loop called `name`, and the loop; raises LegalityError if `name` is not a loop."""
     path = locate(program, name)
     if not isinstance(loop := path[-1], For):
         raise LegalityError(f"{name!r} is a statement, not a loop", program, name)
@@ -167,7 +167,7 @@ def tidy(node: Stmt) -> Stmt:
 
 
 def without_dead_loops(node: Stmt) -> Stmt | None:
-    """A tree without loops that have no iterations; None if nothing remains."""
+    """Removes all loops that have no iterations from a tree; returns None if nothing remains."""
     match node:
         case For(extent=Const(value=extent)) if extent < 1:
             return None

@@ -46,8 +46,8 @@ def apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Abs
 
 
 def residues(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` that determine the remainders of all indices modulo some number, up to smaller terms
-    that all indices have, so that different iterations touch different elements.
+    """The loops among `varying` whose iterations touch different elements because, in different iterations, the indices
+    have different remainders modulo some number. Smaller terms that all indices have may add to the remainders.
 
     8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x. For the same
     reason 64*k + 32*y + x and 256 + 32*y + x for y < 2 and x < 32 differ for different values of y.

@@ -1,5 +1,5 @@
-"""Kernels compiled ahead of time into a static library for any processor, with its C header. `one_object` makes a
-single object file instead.
+"""Compiles kernels ahead of time into a static library for any processor, with a C header. The module `one_object`
+compiles them to a single object file instead.
 
 The code of a static library is generated on background threads while the next kernels are still being lowered: lowering
 runs in Python, code generation in LLVM, so two cores do them at the same time. With more cores, or when lowering has
@@ -39,10 +39,10 @@ class ObjectCode:
 
 
 def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
-    """The names of the modules' functions, after checks. `name`: name of the object or library that will contain them.
+    """Checks and returns the names of the modules' functions. `name`: the object or library that will contain them.
 
-    Raises ValueError without modules, for names that C does not allow, and for functions whose names are equal except
-    for capitals.
+    Raises ValueError if `modules` is empty, for names that C does not allow, and for functions whose names are equal
+    except for capitals.
     """
     functions = [module.function for module in modules]
     if not functions:
@@ -115,7 +115,7 @@ class LibraryInProgress:
         """Adds a module whose function name is unique in the library. `node`: name of the graph node in error messages
         (None: the function's name).
 
-        Raises TargetError or CodeGenerationError (see `finish`) if an earlier module is known to have failed.
+        Raises TargetError or CodeGenerationError (see `finish`) if code generation of an earlier module has failed.
         """
         self._modules.append(module)
         self._waiting.append((module, node or module.function))

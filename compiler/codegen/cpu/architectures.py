@@ -68,8 +68,8 @@ ARCHITECTURES = (
 
 
 def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
-    """The vector unit of a processor. `has`: for each of the features in `Architecture.queries` whether the processor
-    has it; missing features count as False.
+    """The vector unit of a processor. `has`: maps each feature in `Architecture.queries` to True if the processor has
+    this feature; features without an entry count as False.
     """
 
     def all_of(*features: str) -> bool:

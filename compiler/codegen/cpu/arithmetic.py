@@ -108,7 +108,7 @@ def call_quantized(
     known: Sequence[Known],
 ) -> Value | None:
     """Emits a call of the quantized function `name` (`vdla.compiler.te.functions`) and returns its value; None if
-    `name` is no quantized function. `known`: the value of each argument if it is constant, else None.
+    `name` is not a quantized function. `known`: the value of each argument if it is constant, else None.
 
     Raises LoweringError if a zero point, limit or `unsigned` is not constant.
     """

@@ -11,7 +11,7 @@ _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round_even": "roundeven", "trun
 
 
 def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value | None:
-    """The value of `name(arguments)`, lane by lane; None for functions that are not in this file."""
+    """Emits the scalar function `name` on `arguments`, lane by lane; None if this file does not define `name`."""
     if name == "bitcast":
         return _bitcast(block, arguments[0], dtype)
     if name in _ROUNDINGS and dtype.is_float:

@@ -122,7 +122,7 @@ def _kernel(module: Module) -> list[str]:
 
 
 def array_names(module: Module) -> list[str]:
-    """C names of the module's parameters, in order; they are different names also in upper case (`size_macros`)."""
+    """Unique C names for the module's parameters, in order. They stay unique in upper case, as `size_macros` needs."""
     taken = {"BUFFERS", *_OWN_PARAMETERS}
     names: list[str] = []
     for i, p in enumerate(module.parameters):

@@ -133,7 +133,7 @@ class _Expansion:
     def loop(
         self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A loop over `extent` elements of dimension `d` from `start` on, with the body `inside`; if `d` is the
+        """A loop over `extent` elements of dimension `d` from `start` on, whose body `inside` makes. If `d` is the
         innermost dimension, the loop moves whole vectors, and a second loop moves the remainder.
         """
         if extent == Const(0):
@@ -158,7 +158,7 @@ class _Expansion:
         ranges)` makes the statement for one element, with the ranges of the loop variables; for the remainder, a third
         argument is the suffix of the statement's name.
 
-        `few`: `extent` is less than a vector, which its expression may not show; only the second loop is made.
+        `few`: the caller knows that `extent` is less than a vector, so only the second loop is made.
         """
         name, ranges = at.name, at.ranges
         parts: list[Stmt] = []
@@ -179,7 +179,7 @@ class _Expansion:
         return seq(*parts)
 
     def whole_rows(self) -> int:
-        """Size of the innermost dimension if source and destination cover it, so that rows are contiguous; else 0."""
+        """Size of the innermost dimension if the copy moves all of it in source and destination; else 0."""
         to, of = self.to[-1], self.of[-1]
         boxes = [(self.copy.source, of), (self.copy.destination, to)]
         sizes = {box.buffer.shape[d] for box, d in boxes if d is not None and d == len(box.buffer.shape) - 1}
@@ -204,7 +204,7 @@ class _Expansion:
         return self.vectors(Const(count * width), at, body)
 
     def move(self, at: _Place) -> Stmt:
-        """Moves one element (in a vector loop, one for each lane) from inside the source."""
+        """Copies one element (in a vector loop, one for each lane) whose indices are inside the source."""
         source = self.copy.source
         indices = list(source.starts)
         for d, offset in zip(self.of, at.offsets, strict=True):

@@ -30,7 +30,7 @@ HYPERBOLIC_SINE = tuple(1 / math.factorial(2 * k + 1) for k in range(7))
 
 
 def call_double(block: Block, name: str, arguments: list[Value]) -> Value | None:
-    """The float32 value of `name(arguments)`, lane by lane; None for functions that are not in this file."""
+    """Emits the float32 function `name` on `arguments`, lane by lane; None if this file does not define `name`."""
     m = _Double(block)
     unary: dict[str, Callable[[Value], Value]] = {
         "sin": m.sin,

@@ -50,8 +50,8 @@ class VectorLoop:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
-    """A linear index expression prepared for evaluation: a constant, and atoms (variables and other subexpressions that
-    are no sums), each with its coefficient and its folding function (`folding_function`).
+    """A linear index expression prepared for evaluation: a constant, and atoms (variables and other subexpressions
+    except sums), each with its coefficient and its folding function (`folding_function`).
     """
 
     atoms: tuple[tuple[Expr, int, FoldingFunction], ...]
@@ -154,13 +154,13 @@ class ExpressionEmitter:
         return self.sum(terms, offset)
 
     def terms(self, weighted: Mapping[Expr, int]) -> tuple[dict[Expr, int], int]:
-        """Flattens a weighted sum of index expressions into a coefficient for each unknown atom (a subexpression that
-        is no sum) and a constant, which includes the atoms with known values.
+        """Flattens a weighted sum of index expressions. Returns the coefficient of each atom (subexpression that is
+        not a sum) whose value is unknown, and a constant that includes the atoms with known values.
         """
         return self.folded(self.prepared(weighted_sum(weighted)))
 
     def prepared(self, form: LinearForm) -> PreparedForm:
-        """Prepares a linear form for repeated evaluation: returns its atoms (subexpressions that are no sums) with
+        """Prepares a linear form for repeated evaluation: returns its atoms (subexpressions except sums) with
         their folding functions (functions from known loop variables to the atom's value).
         """
         atoms = [(atom, weight, self.folding_function(atom)[1]) for atom, weight in form.terms.items()]
@@ -237,7 +237,7 @@ class ExpressionEmitter:
         return self.computed(op, x, y, dtype, b)
 
     def computed(self, op: str, x: Value, y: Value, dtype: DType, b: Expr) -> Value:
-        """The value of operator `op` (not `//` or `%`) on x and y of type `dtype`; `b` is the expression of y."""
+        """The value of operator `op` (not `//` or `%`) on x and y of type `dtype`; y is the value of expression `b`."""
         if op in COMPARISONS:
             return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):
@@ -335,8 +335,8 @@ class ExpressionEmitter:
         scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, address: Address) -> int:
-        """The number of elements that an access to a stack slot touches, if their address in the slot is constant:
-        `Slots` can then forward stored values to loads. 0 otherwise.
+        """The number of elements that an access to a stack slot touches, or 0 if their position in the slot is not
+        constant. At constant positions `Slots` can forward stored values to loads.
         """
         if address.variables or address.terms or address.varying:
             return 0
@@ -347,7 +347,7 @@ class ExpressionEmitter:
         return self.vector.lanes
 
     def address_of(self, storage: Storage, indices: tuple[Expr, ...]) -> Address:
-        """Which elements of `storage` an access with `indices` touches; known variables are folded into the offset."""
+        """The elements of `storage` that an access with `indices` touches; known variables count as constants."""
         # Unrolled bodies repeat an access many times. Forms are cached by the id of the indices, which the cache holds.
         key = (id(indices), storage.pointer)
         form = self.forms.get(key)
@@ -392,8 +392,8 @@ class ExpressionEmitter:
         return self.point(storage, self.address_of(storage, indices))[0]
 
     def point(self, storage: Storage, address: Address) -> tuple[str, int, Value | None]:
-        """How to address an access: pointer to its first element, stride in elements from lane to lane, and additional
-        offsets of the lanes (None: none).
+        """Returns the pointer to an access's first element, the stride in elements from lane to lane, and a vector of
+        additional offsets, one for each lane (None: no additional offsets).
         """
         block, dtype, pointer = self.block, storage.buffer.dtype, storage.pointer
         offsets = self.sum(address.varying, 0) if address.varying else None

@@ -35,7 +35,7 @@ EXP2_TERMS = (1.0000001192092896, 0.6931469440460205, 0.24022120237350464, 0.055
 
 
 def call_function(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value:
-    """The value of `name(arguments)`, lane by lane; raises LoweringError for functions without code on this target."""
+    """Emits the scalar function `name` on `arguments`, lane by lane. Raises LoweringError for unknown functions."""
     if (value := call_bits(block, name, arguments, dtype)) is not None:
         return value
     m = _Math(block)

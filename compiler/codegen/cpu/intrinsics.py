@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Emission = Callable[["ExpressionEmitter", Intrinsic], None]
 
 LANGUAGE = "llvm"
-"""Language name under which a user's intrinsic gives its code for processors, LLVM IR."""
+"""Key of the code for processors, LLVM IR, in a user's declaration of an intrinsic."""
 
 DOT_LANES, DOT_DEPTH = 16, 4
 

@@ -50,9 +50,9 @@ class CpuTarget:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all fields, in hexadecimal: with equal digests, kernels and their tiles are equal.
+        """SHA-256 of all fields, in hexadecimal. Targets with equal digests get equal kernels with equal tiles.
 
-        Features that no kernel uses are left out, so that records of a processor are valid in its virtual machines.
+        Features that no kernel uses are left out, so that tuning records stay valid in virtual machines that hide them.
         """
         unused = set(_NEVER_USED.split())
         kept = [name for name in self.features.split(",") if name.lstrip("+-") not in unused]
@@ -110,8 +110,8 @@ def _less_than_host(target: CpuTarget) -> bool:
 
 
 def target_with(triple: str, cpu: str, text: str, features: dict[str, bool]) -> CpuTarget:
-    """The target for the processor `cpu`. `features`: for features by LLVM's names, whether the processor has them;
-    `text` becomes `CpuTarget.features`.
+    """The target for the processor `cpu`. `features`: maps LLVM's names of features to True if the processor has them.
+    `text`: the value of `CpuTarget.features`.
     """
     architecture = triple.partition("-")[0].replace("x86_64", "x86-64")
     vectors = vectors_of(architecture, {f"+{name}": on for name, on in features.items()})

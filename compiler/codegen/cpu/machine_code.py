@@ -1,5 +1,5 @@
-"""Compilation by LLVM: parses, verifies and optimises IR text, and makes machine code in this process, also on
-threads.
+"""Compilation by LLVM: parses, verifies and optimises IR text, and makes machine code in this process, if wanted on
+background threads.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def _emit_unlocked() -> Any:
 
 
 def compile_module(module: Module, target: CpuTarget, others: Sequence[str] = ()) -> MachineCode:
-    """The machine code of a module, loaded into this process. `others`: further functions of the module, whose
-    addresses the result's `library` has beside that of `module.function`.
+    """The machine code of a module, loaded into this process. The result's `library` maps `module.function`, and each
+    further function named in `others`, to its address.
     """
     machine = target_machine(target, jit=True)
     optimised = optimise([module], machine)
@@ -184,9 +184,9 @@ _T = TypeVar("_T")
 
 
 class CodeWorker:
-    """Threads, at first one, that execute submitted work in order.
+    """A queue of work, and the threads (initially one) that execute the work in order of submission.
 
-    They are daemon threads, because a call into LLVM cannot be interrupted: a command must be able to exit while such a
+    The threads are daemons, because a call into LLVM cannot be interrupted: a command must be able to exit while such a
     call still runs.
     """
 

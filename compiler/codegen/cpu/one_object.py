@@ -26,8 +26,8 @@ def emit_object(
     """Compiles the modules, which `lower` made for `target`, to one object that needs no C library. Each module has a
     unique `function`.
 
-    `exported`: functions that callers may use and the header declares (None: all); the rest are internal (see
-    `sequence`). The object needs no runtime; parallel loops call a function that the caller passes. Equal modules give
+    `exported`: functions that callers may use and the header declares (None: all); only code in the object can call the
+    rest. The object needs no runtime; parallel loops call a function that the caller passes. Equal modules give
     equal bytes. Raises ValueError for names that C does not allow or that occur twice; raises TargetError if the
     processor lacks instructions, so that LLVM would call library functions.
     """

@@ -64,7 +64,7 @@ def sequence(
     target: CpuTarget,
     function: str,
 ) -> Module:
-    """A module whose `function` runs `calls` in their order; it has the signature of kernels (see `lower`).
+    """A module whose `function` runs `calls` in their order; the function's signature is that of kernels (see `lower`).
 
     Its `parameters` are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
     Constants are stored in this machine's byte order, little-endian. Pass the module to `emit_object` together with the
@@ -133,8 +133,8 @@ def _constant(array: np.ndarray) -> str:
 
 
 class _Lists:
-    """The arrays in which the parameters of a sequence's calls may lie: the caller's arrays, the arena, and constants.
-    Checks the calls against them.
+    """The arrays that the calls of a sequence may use as kernel parameters: the caller's arrays, the arena, and
+    constants. `check` tests a call against them.
     """
 
     def __init__(

@@ -137,7 +137,7 @@ class Block:
         return Value(self.assign(instruction), dtype, lanes)
 
     def assign(self, instruction: str) -> str:
-        """Emits `instruction` and returns the name of its result, for results that are no `Value` (pointers,
+        """Emits `instruction` and returns the name of its result, for results that are not a `Value` (pointers,
         aggregates).
         """
         name = self._known.get(instruction)

@@ -39,7 +39,7 @@ class _Access:
 
 def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Assign, rows: int) -> bool:
     """Emits the assignment `move` as a transposition; it is inside a vectorized loop (`inner`) that is inside an
-    unrolled loop (`outer`) of `rows` iterations. Returns False, without code, if it is no transposition.
+    unrolled loop (`outer`) of `rows` iterations. If `move` does not transpose, emits nothing and returns False.
 
     for r in unroll(4): for c in vectorize(4): Y[…, r, c] = X[…, c, r] becomes four loads along r, shuffles, and four
     stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers. If

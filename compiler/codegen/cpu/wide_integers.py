@@ -150,8 +150,8 @@ FUNCTIONS = frozenset(_TEXTS)
 
 
 def wide_integers(names: Iterable[str]) -> Module:
-    """A module with those functions of `FUNCTIONS` that are in `names`; they are internal to the object that contains
-    them.
+    """A module with the functions `names`, which must be in `FUNCTIONS`; they are visible only inside the object that
+    contains them.
     """
     chosen = sorted(names)
     parts = list(dict.fromkeys([part for name in chosen for part in _TEXTS[name]]))

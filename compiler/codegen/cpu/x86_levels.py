@@ -1,4 +1,4 @@
-"""This machine at a lower level of its instruction set: the micro-architecture levels of x86-64."""
+"""Targets that restrict this machine to one of x86-64's micro-architecture levels, such as AVX2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GENERIC_LEVELS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"
 
 
 def host_target_at(level: str) -> CpuTarget:
-    """This machine's triple, at the level "avx512", "avx2", "sse" or "generic".
+    """The target for this machine, restricted to the level "avx512", "avx2", "sse" or "generic".
 
     Raises TargetError for other names, and for a level that this machine does not have.
     """

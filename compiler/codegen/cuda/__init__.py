@@ -1,1 +1,1 @@
-"""NVIDIA GPUs: from scheduled loop programs in kernel form to CUDA C++, cubins and launches."""
+"""NVIDIA GPUs: from scheduled loop programs (all work inside loops over blocks) to CUDA C++, cubins and launches."""

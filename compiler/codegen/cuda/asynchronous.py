@@ -24,8 +24,8 @@ MOST_STEPS = 200_000
 
 
 class RaceError(LoweringError):
-    """A data race: threads or blocks of a kernel access one element without synchronization, or an asynchronous copy is
-    not ordered with other accesses or never waited for.
+    """Raised for a data race: threads or blocks of a kernel access one element without synchronization, or a kernel
+    never waits for an asynchronous copy, or does not order the copy with other accesses.
     """
 
 
@@ -57,9 +57,9 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """The asynchronous copies that a run issued, seen within one span (execution between two barriers). `start`: number
-    of the span's run that issues the copies (None: issued before the span). `end`: number of the span's run before
-    which the wait for the copies stands (None: no wait in the span).
+    """Asynchronous copies in flight during a span (execution between two barriers), issued by `run`. `start`: number of
+    the span's run that issues them (None: issued before the span). `end`: number of the span's first run after the wait
+    for them (None: the span does not wait for them).
     """
 
     run: Run

@@ -27,7 +27,7 @@ class BarrierInterval:
 
 @dataclass(slots=True)
 class Rotated:
-    """A loop with barriers in its body, but in no inner loop. `parts`: statements of the body, split at the barriers.
+    """A loop whose body has barriers, but none in an inner loop. `parts`: the body's statements, split at the barriers.
     `before`: statements from the preceding barrier to the loop. `behind`: statements from the loop to the next barrier.
     """
 
@@ -63,7 +63,7 @@ class Cut:
         self.open = interval.items
 
     def visit(self, node: Stmt) -> None:
-        """Appends a statement that all threads of the block execute together to `pieces`, cut at its barriers."""
+        """Cuts a statement, which all threads of the block run together, at its barriers; appends it to `pieces`."""
         match node:
             case Seq(statements=statements):
                 for inner in statements:

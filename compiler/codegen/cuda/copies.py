@@ -138,7 +138,7 @@ class _Move:
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
 
     def lanes(self, run: _Dimension, extent: int) -> int:
-        """The number of elements, of the `extent` elements along dimension `run`, that one move takes."""
+        """The number of elements that one move takes, out of `extent` elements along dimension `run`."""
         most = power_of_two(extent, extent, self.element_bytes)
         for storage, region in ((self.to, self.copy.destination), (self.of, self.copy.source)):
             most = storage.vector_elements(self.values.offset(region.buffer, region.starts), most)
@@ -179,8 +179,8 @@ class _Move:
         return self.asynchronous and lanes * self.element_bytes in ASYNCHRONOUS_BYTES
 
     def move(self, offsets: dict[int, Expr], lanes: int) -> None:
-        """Emits one move of `lanes` elements. `offsets`: for a dimension (by `id`) the distance of the move from the
-        start of the box.
+        """Emits one move of `lanes` elements. `offsets`: maps the `id` of a dimension to the distance of the move's
+        first element from the start of the copied box.
         """
         copy, values = self.copy, self.values
         to, of = list(copy.destination.starts), list(copy.source.starts)
@@ -245,8 +245,8 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """Conditions under which a move of `lanes` elements from the source indices `of` is inside the source. The
-        second value is the number of elements left in the source's row, if the move may stop at the row's end, else
+        """Returns the conditions under which a move of `lanes` elements from the source indices `of` is inside the
+        source; and, if the move may stop at the end of the source's row, the number of elements left in the row, else
         None.
         """
         conditions: list[Text] = []

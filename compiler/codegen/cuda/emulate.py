@@ -10,13 +10,13 @@ the destination.
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
-A shuffle, which reads registers of all threads along x, waits for these threads and for no others: the work before and
-after it is in loops over thread.x of its own, inside the loops over the other threads.
+In the rewritten loop, the work after the last barrier of an iteration and the work before the first barrier of the next
+iteration stay between the same two barriers, as on a GPU. A loop that contains another loop with barriers is not
+rewritten: emulation runs the loop as if a barrier separated its iterations. Two successive loops with barriers run as
+if a barrier separated the loops.
 
-So the work after the last barrier of an iteration and the work before the first barrier of the next iteration stay
-between the same two barriers, as on a GPU. A loop that contains another loop with barriers is not rewritten: emulation
-runs the loop as if a barrier separated its iterations. Two successive loops with barriers run as if a barrier separated
-the loops.
+A shuffle, which reads registers of all threads along x, waits for these threads and for no others: the work before and
+after the shuffle is in separate loops over thread.x, inside the loops over the other threads.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def emulate(program: Program) -> Program:
-    """Converts a program in kernel form with barriers (from `prepare`) into a program for `codegen.cpu.kernel.build`.
+    """Converts a GPU program with barriers, as `prepare` returns it, into a program for `codegen.cpu.kernel.build`.
 
     Threads run in the order `barrier_intervals.mixed_order`. If the verifier cannot prove the result's indices legal in
     this order (guards of ragged tiles), threads run in the order `barrier_intervals.reversed_order`, which is affine.

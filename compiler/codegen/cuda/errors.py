@@ -6,18 +6,18 @@ from vdla.util.errors import CodeError, UserError
 
 
 class LoweringError(CodeError):
-    """A program that is not in kernel form, or beyond a limit of GPUs; the message names the statement and suggests a
-    way out.
+    """Raised for a program that is not in kernel form (all work inside loops over GPU blocks) or exceeds a limit of
+    GPUs. The message names the statement and suggests a change.
     """
 
 
 class CudaTargetError(UserError):
-    """A target name that does not exist; the message lists the existing names."""
+    """Raised for a target name that does not exist; the message lists the existing names."""
 
 
 class MissingCudaError(UserError):
-    """The packages of the extra `cuda` are not installed; the message says how to install them."""
+    """Raised if the packages of the extra `cuda` are not installed; the message says how to install them."""
 
 
 class CompileError(Exception):
-    """NVRTC rejected generated code, which is a defect of code generation; the message contains NVRTC's log."""
+    """Raised if NVRTC rejects generated code, a defect of code generation; the message contains NVRTC's log."""

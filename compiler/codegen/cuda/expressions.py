@@ -1,4 +1,4 @@
-"""Values of IR expressions as text, in the words of a `Dialect`.
+"""Translates IR expressions to source text in the language that a `Dialect` describes.
 
 Arithmetic keeps the IR's rounding: only the addition of a Reduce is contracted (`fmaf`), and 16-bit floats are rounded
 after every operation.
@@ -103,7 +103,7 @@ class ExpressionEmitter:
         return self.dialect.compared(op, own, self.as_float(a), self.as_float(b), dtype_of(a))
 
     def arithmetic(self, expr: Binary, dtype: DType) -> Text:
-        """The C text of a binary operation on numbers that are no indices."""
+        """The C text of a binary operation on numbers other than indices."""
         op = expr.op
         a, b = self.as_float(expr.a), self.as_float(expr.b)
         if dtype.is_float:

@@ -123,13 +123,13 @@ conversions.
 _NAMES = frozenset(
     {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
 )
-"""All identifiers that the definitions in FUNCTIONS and of tensor core operations define."""
+"""All identifiers that FUNCTIONS and the texts of tensor core operations define."""
 _MATH = {
     **{name: f"{name}f" for name in ("exp", "tanh", "log", "sqrt", "erf", *DOUBLES, "floor", "ceil")},
     "round_even": "rintf",
     "truncate": "truncf",
 }
-"""Functions of te.scalars that are in the math library: name in the library by name in the IR."""
+"""Maps names of scalar functions in the IR (te.scalars) to names of functions in CUDA's math library."""
 _OURS = ("sigmoid", "round_tf32")
 """Functions of te.scalars that a dialect may define itself."""
 

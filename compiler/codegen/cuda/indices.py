@@ -124,8 +124,8 @@ def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
 
 
 def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
-    """Conditions, all of which must hold, for the linear form `gap` to be above 0; empty if that is provable at compile
-    time.
+    """Texts of conditions that together are equivalent to `gap` > 0 for the linear form `gap`; empty if `gap` > 0 is
+    provable at compile time.
     """
     low = form_interval(gap, values.ranges).low
     if low is not None and low > 0:
@@ -148,7 +148,7 @@ def _is_zero(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
-    """The text of an atom, the non-constant factor of one term: a variable, or a subexpression that is no sum."""
+    """The text of an atom, the non-constant factor of one term: a variable, or a subexpression that is not a sum."""
     match atom:
         case Var(name=name):
             return Index(Text(values.variables[name]), _leaves_32_bits(values, atom))
@@ -214,7 +214,7 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
 
 
 def _most(values: ExpressionEmitter, atom: Expr) -> int | None:
-    """The greatest magnitude of an atom (a subexpression that is no sum) over all loop iterations; None if it is not
+    """The greatest magnitude of an atom (subexpression that is not a sum) over all loop iterations; None if it is not
     bounded.
     """
     held = interval(atom, values.ranges)
@@ -227,7 +227,7 @@ def _leaves_32_bits(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _depth(values: ExpressionEmitter, atom: Expr) -> int:
-    """Nesting depth of the innermost loop whose variable occurs in an atom (a subexpression that is no sum); -1 if
+    """Nesting depth of the innermost loop whose variable occurs in an atom (subexpression that is not a sum); -1 if
     there is none.
     """
     order: Mapping[str, int] = {name: depth for depth, name in enumerate(values.ranges)}

@@ -1,8 +1,8 @@
 """Instructions for `tensorize`: the declaration of each instruction's semantics, and the emission of the instruction as
 C++.
 
-An instruction of one thread stands in a phase (code that each thread runs by itself) like any other statement. An
-instruction of a warp, or of a warpgroup of four warps, stands in a loop over thread.y, but in no loop over thread.x:
+An instruction of one thread is in a phase (code that each thread runs by itself) like any other statement. An
+instruction of a warp, or of a warpgroup of four warps, is inside a loop over thread.y, but in no loop over thread.x:
 the threads along x execute it together.
 """
 
@@ -51,7 +51,7 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All built-in instructions of this target by name, as `schedule.replay` takes them."""
+    """All built-in instructions of this target by name, for the argument `intrinsics` of `schedule.replay`."""
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
     declarations += [*shuffles.declarations(), *mma.declarations(), *wgmma.declarations()]
     return {d.name: d for d in declarations}

@@ -84,10 +84,10 @@ def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, in
 
 
 def below(kernel: KernelEmitter, name: str, extent: Expr, bound: int) -> list[Text]:
-    """The conditions for a loop variable, known to be less than `bound`, to be less than `extent`; empty if that is
-    provable.
+    """Texts of the conditions that test whether loop variable `name`, which is less than `bound`, is less than
+    `extent`; empty if that is provable.
 
-    Sets the variable's range to values below the extent.
+    Sets the variable's range to values below `extent`, for code inside these conditions.
     """
     values = kernel.values
     values.ranges[name] = Interval(0, bound - 1)

@@ -1,4 +1,4 @@
-"""Operations on fragments as C++: registers of their operands in each lane, and calls of `mma_functions`."""
+"""Emits operations on fragments (matrices in the registers of a warp) as C++ calls of `mma_functions`."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class CudaModule:
 
 
 def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaModule:
-    """The module of a program in kernel form, as `prepare` returns it.
+    """Translates a program in kernel form (all work inside loops over blocks), as `prepare` returns it, to a module.
 
     Kernels are called `name`, numbered if there are several. Raises LoweringError if the program is not in kernel form,
     or uses something that the target's language lacks.

@@ -4,10 +4,10 @@ A product that is waited for at once leaves the tensor cores idle until the next
 
     for k:  wait; barrier; issue copies (k); products (k)
 
-the wait for products may move to the next iteration. There it stands before the barrier, and leaves the newest group of
-products in flight. Products of iteration k - 1 are then in flight while threads meet at the barrier and issue copies,
-and the products of iteration k follow without a gap. In the program's semantics products complete in order; the change
-is correct if no statement accesses the sums of products in flight or writes the inputs of these products.
+the wait for products may move to the next iteration, in front of the barrier, and leave the newest group of products in
+flight. Products of iteration k - 1 are then in flight while threads meet at the barrier and issue copies, and the
+products of iteration k follow without a gap. In the program's semantics products complete in order; the change is
+correct if no statement accesses the sums of products in flight or writes the inputs of these products.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .wgmma_emit import has_products, only_products
 
 
 def overlapping_loops(kernel: Kernel) -> frozenset[str]:
-    """The names of the loops whose products may stay in flight until the next iteration. Only loops count that all
+    """The names of the loops whose products may stay in flight until the next iteration, among the loops that all
     threads of a block execute together.
     """
     found: set[str] = set()

@@ -52,8 +52,8 @@ def prepare(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """Runs `PASSES`, which insert barriers, on a program in kernel form, then all `CHECKS`. `dump(name, text)` receives
-    the program's text after each pass.
+    """Runs `PASSES`, which insert barriers, on a program in kernel form (all work inside loops over blocks), then all
+    `CHECKS`. `dump(name, text)` receives the program's text after each pass.
 
     Raises LoweringError (RaceError for races) or VerifyError, which name the fault. Without `check`, only the form of
     the program is checked.
@@ -66,7 +66,7 @@ def prepare(
 
 
 def check_form(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError unless a program is in kernel form."""
+    """Raises LoweringError unless a program is in kernel form (all work is inside loops over GPU blocks)."""
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
 

@@ -1,5 +1,5 @@
-"""Calls of quantized functions (`te.functions`) as text in the words of a `Dialect`, bit-exact to
-`vdla.isa.arithmetic`.
+"""Translates calls of quantized functions (`te.functions`) to source text in the language of a `Dialect`. Results are
+bit-exact to `vdla.isa.arithmetic`.
 """
 
 from __future__ import annotations

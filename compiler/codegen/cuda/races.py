@@ -1,10 +1,10 @@
 """check_races: proves that threads and blocks of kernels have no data race, or finds a race.
 
-The check is independent of the analysis that inserts barriers: a block's execution is followed (`asynchronous.spans`)
-and split at barriers, and for each span the elements touched by its threads are listed and compared. Iterations of a
-loop that touch the same elements, such as those that use the same copy of a double buffer, are compared once. Of blocks
-that touch the same elements of the buffers through which threads exchange data, only one is followed. That different
-blocks share no element of global memory is proven by affine forms of the indices, or by listed elements.
+The check is independent of the analysis that inserts barriers. It traces a block's execution, split at barriers into
+spans (`asynchronous.spans`), and for each span lists and compares the elements that the threads touch. Iterations of a
+loop that touch the same elements, such as iterations that use the same copy of a double buffer, are compared once. If
+several blocks touch the same elements of the buffers through which threads exchange data, one of them is traced. Affine
+forms of the indices, or lists of elements, prove that different blocks share no element of global memory.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Largest number of kinds of blocks of a kernel whose execution is followed. All blocks of a kind touch the same
-elements of the buffers through which threads exchange data. Also the largest number of iterations of the host's loops.
+"""Largest number of kinds of blocks that are checked for a kernel. All blocks of a kind touch the same elements of the
+buffers through which threads exchange data. Also the largest number of iterations of the host's loops.
 """
 MOST_ITERATIONS = 1 << 22
 """Largest number of blocks of a kernel, over all iterations of the host's loops, that are searched for different kinds.
@@ -49,13 +49,13 @@ MOST_ITERATIONS = 1 << 22
 
 
 def check_races(program: Program) -> None:
-    """Proves that the kernels of a program have no races. Raises RaceError, which names a race, or LoweringError if it
-    can prove neither.
+    """Proves that the kernels of a program have no races. Raises RaceError, which names a race, if it finds one, and
+    LoweringError if it can neither find a race nor prove that there is none.
 
-    No two threads of a block may touch the same element of shared or global memory without a barrier between the
-    accesses, if one of them writes; no two blocks of a kernel may do so at all. The destination of an asynchronous copy
-    may be touched only after the wait that covers the copy, by other threads only after a barrier after that wait. No
-    copy may be in flight at the end of a kernel.
+    If one of two threads of a block writes an element of shared or global memory, and the other touches the element,
+    a barrier must separate these accesses. Two blocks of a kernel must never touch an element that one of them writes.
+    A thread may touch the destination of its asynchronous copy only after the wait that covers the copy; other threads
+    only after the next barrier. No copy may be in flight at the end of a kernel.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")

@@ -38,7 +38,7 @@ def poison(dtype: DType) -> Const:
 
 
 def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
-    """Loops that fill a buffer with `value` (None: poison, which makes it undefined); `names`: makes their names."""
+    """Loops that fill a buffer with `value` (None: poison, for undefined contents); `names` makes the loops' names."""
     loops = [(names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
     body = Assign.to(
         f"{buffer.name}.undefined",

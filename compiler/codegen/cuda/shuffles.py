@@ -42,7 +42,7 @@ FUNCTIONS = {
 
 
 def shuffle(op: Operator, lanes: int) -> IntrinsicDeclaration:
-    """Each of `lanes` adjacent registers gets the sum ("add") or maximum ("max") of them all."""
+    """The intrinsic that gives each of `lanes` threads the sum ("add") or maximum ("max") of all threads' registers."""
     own = Buffer(name="own", shape=(lanes,), dtype=DType.FLOAT32, scope="register")
     return IntrinsicDeclaration(
         name=f"warp_{op}_{lanes}", parameters=(own,), body=all_lanes("warp", op, own, ())
@@ -50,7 +50,7 @@ def shuffle(op: Operator, lanes: int) -> IntrinsicDeclaration:
 
 
 def declarations() -> list[IntrinsicDeclaration]:
-    """All shuffles."""
+    """The declarations of all shuffles."""
     return [shuffle(op, lanes) for op in ("add", "max") for lanes in LANES]
 
 

@@ -33,8 +33,8 @@ def element_text(access: Access, flat: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One access of a run in a span; `step`: the run's number in the span (-1: a run before the span). With a `flight`,
-    the access belongs to an asynchronous copy and may happen at any time until the copy's wait.
+    """One memory access in a span (execution between two barriers), made by `run`; `step`: the run's number in the span
+    (-1: before the span). With a `flight`, an asynchronous copy makes the access, at any time until the copy's wait.
     """
 
     step: int

@@ -89,8 +89,8 @@ _TYPE = re.compile(r"<\w+,$")
 
 
 def _rank(line: str, at: int) -> int:
-    """Rank of a place of `_BREAKS` as the end of a line, the best rank first: 0 behind = and ;, 1 at commas and
-    choices, 2 in conditions, 3 in sums.
+    """Rank of position `at`, where `_BREAKS` matches, as the end of a line; the lowest rank is best. 0: behind = and ;,
+    1: at commas and choices, 2: in conditions, 3: in sums.
     """
     if line[at - 1] in "=;":
         return 0
@@ -99,9 +99,9 @@ def _rank(line: str, at: int) -> int:
 
 
 def wrapped(line: str) -> list[str]:
-    """Divides a line of a C-like language into lines of at most `WIDTH` characters, if possible. Lines end outside of
-    as many brackets as possible, and there at the place with the best `_rank`. Lines behind the first one are indented
-    by 8 more spaces.
+    """Divides a line of a C-like language into lines of at most `WIDTH` characters, if possible. A line ends where the
+    fewest brackets are open; among such positions, where `_rank` is lowest. Lines after the first one are indented by 8
+    more spaces.
     """
     if len(line) <= WIDTH or line.lstrip().startswith("#") or '"' in line:
         return [line]
@@ -123,7 +123,7 @@ def wrapped(line: str) -> list[str]:
             break
         # Not far to the left, so that few lines are short.
         late = [at for at in places if at > len(indent) + WIDTH // 4] or places
-        # Of equal places the last one.
+        # Of equally good positions, the last one is taken.
         at = min(late, key=lambda at: (depths[at], _rank(line, at), -at))
         lines.append(line[:at])
         if len(lines) == 1:

@@ -1,10 +1,10 @@
 """Error bounds of sums of products on a GPU, by the types multiplied and the number of terms.
 
-Products are exact: products of 11-bit or 8-bit mantissas in float32 always, products of float32 by fused multiply-adds.
-The order of sums is free, so the bounds cover every order. Ordinary lanes round sums to nearest. NVIDIA does not
-document rounding inside tensor cores; measurements show that they align and truncate (Fasi, Higham, Mikaitis, Pranesh:
-"Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021), which is less than a unit in the last
-place for each step.
+Products are exact: float32 holds the product of two mantissas of 11 or 8 bits, and a fused multiply-add does not round
+the product of two float32. The bounds hold for every order of a sum. Ordinary lanes round sums to nearest. NVIDIA does
+not document rounding inside tensor cores; measurements show that they align and truncate (Fasi, Higham, Mikaitis,
+Pranesh: "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021), an error of less than a unit in
+the last place for each step.
 """
 
 from __future__ import annotations

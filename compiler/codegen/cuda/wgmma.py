@@ -1,7 +1,7 @@
 """Products of a warpgroup (sm_90a): 128 threads multiply tiles of shared memory and keep the sums in registers.
 
 A warpgroup is an iteration of a loop over thread.y or thread.z, without a loop over thread.x around the operation: the
-128 threads along x execute it together. Its factors are in shared memory as *core matrices*, 8 consecutive lines of 16
+128 threads along x execute it together. The factors are in shared memory as *core matrices*, 8 consecutive lines of 16
 bytes (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Shared Memory Matrix Layout", without swizzling): a
 line is a contiguous piece of a row or of a column of the factor. A factor of `lines` x `length` elements is thus a
 buffer [lines / 8, length / 8, 8, 8], with possible gaps between core matrices.

@@ -2,9 +2,9 @@
 
 The products between a fence and a commit are one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
 "wgmma.wait_group"): all products of a phase (code that each thread runs by itself) that contains only products,
-otherwise each single product. In loops in which it is safe (`overlap`), an iteration's group is waited for one
-iteration later. The hardware reads factors through the asynchronous proxy, so threads that have written them execute a
-fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
+otherwise each single product. In loops in which it is safe (`overlap`), the wait for an iteration's group comes one
+iteration later. The hardware reads factors through the asynchronous proxy, so threads that have written factors execute
+a fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """A `with` context in which a loop is emitted whose products are waited for one iteration later. Behind the loop a
-    wait for all products is emitted.
+    """A `with` context in which a loop is emitted that waits for its products one iteration later. At its end, the
+    context emits a wait for all products.
     """
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)

@@ -1,4 +1,4 @@
-"""HIP C++ as a dialect of GPU kernels: CUDA C++ without NVIDIA's instructions, in the words of hipcc (HIP
+"""HIP C++ as a dialect of GPU kernels: CUDA C++ without NVIDIA's instructions, as the compiler hipcc accepts it (HIP
 documentation, "HIP C++ language extensions").
 
 Kernels have no operations of warps, so they run on wavefronts of 32 and of 64 lanes.
@@ -61,7 +61,7 @@ HIP = replace(
     shared_block="alignas({alignment}) __shared__ unsigned char shared[{bytes}];",
     shared_dynamic="alignas({alignment}) extern __shared__ unsigned char shared[];",
     functions={name: _once(name, text) for name, text in DEFINITIONS.items()},
-    # hipcc fuses products and sums unless it is told not to.
+    # hipcc fuses products and sums unless a pragma or an option forbids it.
     prelude="#include <hip/hip_runtime.h>\n#pragma clang fp contract(off)\n",
 )
 """The dialect HIP C++."""

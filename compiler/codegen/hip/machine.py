@@ -1,4 +1,4 @@
-"""AMD GPUs to write HIP kernels for."""
+"""Targets for HIP kernels: AMD GPUs, with the limits of a block."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ def opencl_target(limits: Limits = LEAST) -> OpenClTarget:
 
 
 def of_device(*, text: str, name: str, units: int, own: Limits, clock: float) -> OpenClTarget:
-    """The target `text` for a device with the given properties. Limits that `text` does not set are the device's `own`,
-    but at most 1,024 work-items and 48 KiB.
+    """The target that the options in `text` describe, for a device with the given properties. Limits that `text` does
+    not set are the device's `own`, but at most 1,024 work-items and 48 KiB.
     """
     most = Limits(
         threads=max(LEAST.threads, min(own.threads, 1024)), local_bytes=min(own.local_bytes, 48 * KIB)

@@ -22,7 +22,7 @@ LEAST_THREADS, _MOST_THREADS = 256, 1 << 16
 
 
 class OpenClTargetError(UserError):
-    """Invalid options of a target; the message lists the legal ones."""
+    """Raised for invalid options of a target; the message lists the legal options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,8 @@ class WorkGroupTarget(GpuTarget):
 
     @property
     def described(self) -> dict[str, str]:
-        """The device's description in tuning records. Devices of one name form a family: knobs tuned on one are tried
-        on the others.
+        """The device's description in tuning records. Devices of one name form a family: knobs tuned on one device are
+        tried on all devices of the family.
         """
         return {
             "kind": self.arch,

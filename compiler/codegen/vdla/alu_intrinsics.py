@@ -54,8 +54,8 @@ def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
 
 
 def vector_operators(config: Config) -> dict[str, Callable[[Expr, Expr], Expr]]:
-    """By name, for each ALU operation that the loop IR can express: a function from two int32 expressions to the
-    expression of the operation's result. Includes the machine's custom instructions that have an `expression`.
+    """Maps the name of each ALU operation that the loop IR can express to a function, which takes two int32 expressions
+    and returns the operation's result. Includes the machine's custom instructions that have an `expression`.
     """
     built_in = {
         code.name: _OPERATORS[AluOpcode(code.value)] for code in alu_codes(config) if code.value in _OPERATORS

@@ -53,11 +53,11 @@ def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
     """Adds the stores that write the pads around a tensor at `place` in the chain memory (on-chip memory between
-    layers). They are spread evenly after the stores at `positions` (numbers of iterations in program order). Such a
-    store writes the pad value because its low and high clamping limits both equal this value.
+    layers). The pad stores are spread evenly after the stores at `positions` (numbers of iterations in program order).
+    A pad store writes the pad value because its low and high clamping limits both equal this value.
 
-    `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same ones, so that
-    they wait for no other data.
+    `at`: accumulators and parameter entries that the preceding stores read. Pad stores read the same accumulators and
+    entries, so that they wait for no other data.
     """
     runs = list(margin_runs(emitter.config, buffer, place))
     parts = min(len(runs), len(positions))
@@ -75,7 +75,7 @@ def _pad(
     at: tuple[int, int],
 ) -> None:
     """Adds the stores of several `runs` of pad vectors (from `margin_runs` for `place`), after the store at `position`
-    in program order. `at`: accumulator and parameter entry that they read.
+    in program order. `at`: accumulator and parameter entry that the stores read.
     """
     config, element = emitter.config, emitter.config.out_bytes
     accumulator, entry = at

@@ -62,7 +62,7 @@ def where(condition: Any, then: Column, otherwise: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows grouped by equal values in some columns: `first`, first row of each group; `of`, the group of each row."""
+    """Rows grouped by equal values in some columns. `first`: first row of each group. `of`: the group of each row."""
 
     first: Rows
     of: Rows
@@ -171,7 +171,7 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """Loop variables at the first iteration of each kernel: only the variable of the kernel loop has values."""
+        """One row for each kernel, instead of each iteration: values of the kernel loop's variable, and of no other."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
@@ -236,14 +236,14 @@ class Access:
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first scratchpad element of the copy of the buffer that the iteration uses."""
+        """For each iteration, the first scratchpad element of the buffer copy (double buffering) that it uses."""
         if self.slots is None or self._copy is None:
             return self._begin
         first = self.slots[environment[KERNEL], self._copy(environment)]
         return first if isinstance(first, np.ndarray) else int(first)
 
     def offset(self, environment: Environment) -> Column:
-        """For each iteration, where the accessed region starts within the buffer's copy, in elements."""
+        """For each iteration, the distance in elements from the start of the buffer's copy to the accessed region."""
         total: Column = self._least
         for name, factor in self._variables.items():
             total = total + environment[name] * factor

@@ -87,7 +87,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """DRAM span of `size` bytes at `address`, for dependences; empty for 0 bytes and constants (never written)."""
+        """The span of DRAM, `size` bytes at `address`, for dependence analysis; none for 0 bytes and for constants."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -102,8 +102,8 @@ class Chain:
     """A nest of loops that becomes loop counts of instructions: (variable, extent) of each loop, outermost first, and
     the statement `leaf` inside.
 
-    `positions`: for each loop, the difference between the numbers of two neighbouring iterations, where all
-    iterations are numbered in program order.
+    `positions`: all iterations of a layer are numbered in program order; for each loop, the difference between the
+    numbers of two neighbouring iterations.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]

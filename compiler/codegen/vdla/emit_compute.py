@@ -43,15 +43,15 @@ _MODE = {mode.name: mode for mode in MODES}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The role of each loop of a chain (nest of loops around a matrix intrinsic), the same for every tile.
+    """The plan by which a chain (nest of loops around a matrix intrinsic) becomes instructions; the same for all tiles.
 
-    Indices of loops: `counted`, at most two data-parallel loops that the instruction counts; `unrolled`, loops whose
-    iterations become micro-ops; `repeated`, loops with an instruction for each iteration. Data-parallel loops are
-    repeated if they would make the micro-op sequence too long, and any loop if its address steps differ between tiles
-    (ring buffer). `reducing`: names of the loops over which sums run. `first`: the condition under which an operation
-    overwrites its sum. `operands`: accumulator, input, weight. `factors`: for each operand the steps of its address
-    along the counted loops. `sweeps`: operations of TAPS go down the input row by row, and each also multiplies the
-    input rows that the operations before it read; loops down the rows are then never counted. `padded`: the rows of
+    Each loop, given by its index, has one of three roles. `counted`: at most two data-parallel loops become loop counts
+    of the instruction. `unrolled`: each iteration becomes micro-ops. `repeated`: each iteration gets an instruction of
+    its own, for example because the micro-op sequence would be too long, or because the loop's address steps differ
+    between tiles (ring buffer). `reducing`: names of the loops over which sums run. `first`: the condition under which
+    an operation overwrites its sum. `operands`: accumulator, input, weight. `factors`: for each operand the steps of
+    its address along the counted loops. `sweeps`: TAPS operations go down the input row by row, and each also
+    multiplies the input rows that preceding operations read; no loop down the rows is counted then. `padded`: rows of
     padding, if each sweep can reuse the pad row that the preceding sweep read last, else None. `parts`: the parts into
     which GEMM divides weight tiles (`fold`).
     """
@@ -118,8 +118,8 @@ def _emit_sums(
     mode: ArrayMode,
 ) -> None:
     """Emits at most two instructions for each iteration of the repeated loops (loops that instructions neither count
-    nor unroll): one whose micro-ops overwrite sums, and one whose micro-ops add to them. `inner`: these iterations;
-    `names`, `extents`: the chain's loops.
+    nor unroll): one overwrites sums, and the other adds to sums. `inner`: iterations of the repeated loops. `names`,
+    `extents`: the chain's loops.
     """
     config = emitter.config
     row = mode.tile_weights(config)
@@ -301,8 +301,8 @@ def _factors(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequences:
     """The micro-op sequence of each iteration of the repeated loops (loops that instructions neither count nor unroll):
-    its `number` in the layer, its `length`, and how many micro-ops are `overwriting`, that is, start a sum (these come
-    first).
+    its `number` in the layer, its `length`, and the number of `overwriting` micro-ops at its beginning (micro-ops that
+    start a sum).
 
     `reach`: for each operand the largest index in the sequence.
     """
@@ -345,8 +345,8 @@ def _unroll(
     environment: Environment,
     first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Micro-ops of one iteration of the repeated loops (loops that instructions neither count nor unroll): their words,
-    how many start a sum (these come first), and the largest index of each operand.
+    """Returns the micro-ops of one iteration of the repeated loops (loops that instructions neither count nor unroll),
+    the number of them that start a sum (they come first), and the largest index of each operand.
 
     `names`, `extents`: the unrolled loops. Weight indices start at `first_row`.
     """

@@ -1,4 +1,4 @@
-"""Emission of two kinds of loads that are no plain copies of boxes: patches of an image, and accumulators filled with a
+"""Emission of two kinds of loads other than plain copies of boxes: patches of an image, and accumulators filled with a
 constant.
 """
 
@@ -47,7 +47,7 @@ def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterati
 
 
 def emit_patch(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits one LOAD.PATCH for each row of output positions; it counts the innermost loop, over the row's patches."""
+    """Emits one LOAD.PATCH for each row of output positions; it loads all patches of the innermost loop."""
     to = emitter.access(leaf.operands[0])
     batch_row = evaluator(leaf.operands[0].starts[-2])
     origin = emitter.access(leaf.operands[1], element_dimensions=0)

@@ -23,11 +23,11 @@ _FLAGS = ("combine", "operand", "multiply", "swap", "unsigned", "table")
 
 @dataclass(frozen=True, slots=True)
 class _Dimension:
-    """One or several nested loops that together become the rows or the columns of a store; `names` outermost first,
-    `extent` iterations in all.
+    """The nested loops that together become the rows, or the columns, of a store instruction. `names`: the loops,
+    outermost first. `extent`: number of all their iterations.
 
-    `steps`: address steps of one iteration, for output, accumulators (one for each row of a window), parameters, second
-    operand.
+    `steps`: distances between the addresses of two neighbouring iterations, for the output, the accumulators (one for
+    each row of a window), the parameters and the second operand.
     """
 
     names: tuple[str, ...]
@@ -47,7 +47,7 @@ _NONE = _Dimension((), 1, ())
 
 
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits STORE.POST: loops become its rows and columns, contiguous loops merged; other loops are unrolled."""
+    """Emits STORE.POST: contiguous loops are merged, two loops become its rows and columns, the others are unrolled."""
     if "table" in dict(leaf.attributes) and "look-up" not in emitter.tables_loaded:
         emitter.tables_loaded.add("look-up")
         _load_table(emitter, leaf, around)
@@ -86,8 +86,8 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """Chooses two dimensions: the store's columns (contiguous in DRAM) and its rows (the longest remaining dimension).
-    Along both, the parameter entry moves by 0 or 1 in each iteration.
+    """Chooses the dimensions that become a store's columns (contiguous in DRAM) and its rows (the longest remaining
+    dimension), among the dimensions along which the parameter entry moves by 0 or 1 in each iteration.
 
     `parameters`: index, in `steps`, of the step of the parameter entry.
     """

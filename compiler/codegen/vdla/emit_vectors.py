@@ -62,8 +62,8 @@ def _emit(
     counted: int,
     around: Iterations,
 ) -> None:
-    """Emits `operations` on the operands `accesses`, of which the first changes: instructions count the `counted`
-    innermost loops of `chain` and are repeated for the other loops.
+    """Emits `operations` on the operands `accesses`; they overwrite the first operand. Instructions count the `counted`
+    innermost loops of `chain`, and are repeated for the other loops.
 
     One micro-op has the addresses of both operands, relative to the lower of the two, which is in register BASE.
     """

@@ -2,4 +2,4 @@
 
 
 class EmissionError(Exception):
-    """A scheduled program that the instruction set cannot express, because of a bug of its schedule."""
+    """Raised for a scheduled program that the instruction set cannot express, because its schedule has a bug."""

@@ -3,7 +3,7 @@ contain weights, not only padding.
 
 Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps;
 each step covers some of the tile's inputs for some of its lanes (isa/README.md). Register FOLD selects the shape of
-these parts. For each kernel's weights the shape is chosen with the fewest parts that contain a weight. Operations of
+these parts. For each kernel the shape is chosen that leaves the fewest parts with weights. Operations on the other,
 empty parts are left out.
 """
 
@@ -33,8 +33,8 @@ WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
 
 _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
-"""Packing functions of weights that GEMM multiplies. Other constants have a row for each lane (depthwise weights), or
-are no weights.
+"""Packing functions of weights that GEMM multiplies. Constants with other packing functions are depthwise weights
+(which have a row for each lane), or not weights at all.
 """
 
 
@@ -65,7 +65,7 @@ def _folded(form: Form, shape: int) -> Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedWeights:
-    """The folding of a kernel's weights: the `shape` of register FOLD, and which parts of their tiles are `used`.
+    """The folding of a kernel's weights: the `shape` in register FOLD, and the parts of weight tiles that are `used`.
 
     `used`: bool [..., tile_parts]; the leading dimensions are the weights' tiles, the first of them blocks of filters.
     """
@@ -131,7 +131,7 @@ class PartsOfTiles:
         """`leaf`: a GEMM inside the loops `around`.
 
         All parts are multiplied if the GEMM's tiles are not the kernel's `weights`, or if the weights have a zero
-        point, with which stored zeros contribute to the sum.
+        point, because stored zeros then contribute to the sum.
         """
         region = leaf.operands[2]
         loads = [
@@ -176,9 +176,9 @@ class PartsOfTiles:
         """Converts micro-ops for whole tiles, with `indices` (dst, src, tile), into micro-ops for the used parts of the
         tiles.
 
-        Returns the new indices, and for each new micro-op whether it belongs to the instruction that overwrites sums.
-        `starting`: the same for the given micro-ops. This instruction overwrites sums with its first part of the inputs
-        and adds the other parts.
+        `starting`: whether each given micro-op belongs to the instruction that overwrites sums (with its first part of
+        the inputs; the instruction adds the other parts). Returns the new indices, and the same property of each new
+        micro-op.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices
@@ -187,7 +187,7 @@ class PartsOfTiles:
         return [first, second, parts[kept]], np.broadcast_to(starting[:, None], parts.shape)[kept]
 
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which parts of each operation's tile are used: bool [n, parts].
+        """Selects the parts of each operation's tile that the operation multiplies: bool [n, parts].
 
         An operation in `starting` begins sums, and must begin the sums of all lanes. Therefore it also uses the first
         part of the inputs for each group of lanes with weights in any tile of the block of filters.
@@ -208,8 +208,8 @@ class PartsOfTiles:
 
 
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
-    """The index, in the weights, of the tile at `region` of a scratchpad, which `load` filled: an expression for each
-    dimension.
+    """The index, in a kernel's weights, of the tile that the copy `load` brings to `region` of a scratchpad, as one
+    expression for each dimension.
 
     None if the index depends on loops that are not in `around`, for example if parts are loaded one after the other.
     """

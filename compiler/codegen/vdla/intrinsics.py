@@ -1,5 +1,5 @@
 """The accelerator's operations as loop IR bodies, which tensorization matches and the interpreter runs: GEMM and
-STORE.POST. `window_intrinsics.py` and `alu_intrinsics.py` have the others.
+STORE.POST. `window_intrinsics.py` and `alu_intrinsics.py` have the other operations.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ...te.post import PoolOperator, Post
 
 
 def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
-    """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]; acc = instead of += where FIRST is
-    true. B, ci and co are batch, block_in and block_out.
+    """GEMM: acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]. Where FIRST is true, the sum
+    begins anew (= instead of +=). B, ci and co are batch, block_in and block_out.
 
     `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points` are
     subtracted from inp and wgt; use `gemm_attributes` with them.

@@ -58,9 +58,9 @@ def link_alone(
     `margins`: pads around an output in the chain memory. `weights`: folding of the kernel's weights (None: all parts of
     tiles are used).
 
-    The image contains micro-ops, and zeros otherwise: timing depends on no data, so the program takes as many cycles as
-    a network of this layer. Values may be written into the image. Raises PlacementError if the kernel's buffers do not
-    fit a scratchpad.
+    The image contains micro-ops, and zeros otherwise: timing does not depend on data, so the program takes as many
+    cycles as a network of this layer. Values may be written into the image. Raises PlacementError if the kernel's
+    buffers do not fit a scratchpad.
     """
     image, places = Image(alignment_of(config)), dict[str, Place]()
     for buffer in kernel.parameters:

@@ -1,4 +1,4 @@
-"""The table of loads of plain copies: which scratchpad takes elements of which type from DRAM."""
+"""The table of loads of boxes (rectangular regions): the element types that each scratchpad can load from DRAM."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LOADS = {
     ("acc", DType.INT32): "ACC",
     ("par", DType.INT32): "PAR",
 }
-"""The memory type of LOAD by scratchpad and by type of an element in DRAM."""
+"""Maps (scratchpad, type of an element in DRAM) to the memory type of instruction LOAD."""
 
 
 def not_loaded(program: Program, leaf: Copy) -> EmissionError:
-    """The error for a copy of elements that no load takes to the copy's scratchpad."""
+    """The error for the copy `leaf`, whose element type no load can bring to the destination scratchpad."""
     source, scope = leaf.source.buffer, leaf.destination.buffer.scope
     known = " or ".join(dtype for memory, dtype in LOADS if memory == scope)
     return EmissionError(

@@ -38,8 +38,8 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
 
 
 def array_depths(config: Config) -> dict[str, int]:
-    """Number of elements of each on-chip memory by scope, as in `scratchpad_depths`; "inp" also counts the chain memory
-    (on-chip memory between layers) behind it, if any.
+    """Number of elements of each on-chip memory by scope, as in `scratchpad_depths`. "inp" includes the chain memory
+    (on-chip memory between layers), whose addresses follow those of the input scratchpad, if the machine has it.
     """
     depths = scratchpad_depths(config)
     return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})

@@ -24,7 +24,7 @@ from .machine import scratchpad_depths
 
 
 class PlacementError(Exception):
-    """Buffers of a layer that do not fit a scratchpad, because the schedule requests too much."""
+    """Raised if the buffers of a layer do not fit a scratchpad, because the layer's schedule makes them too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """For each entry of the store unit's tables (parameters, look-up): the DRAM entry loaded at this program point."""
+    """Contents of the store unit's tables (parameters, look-up) at this point of the program, as DRAM entry numbers."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""

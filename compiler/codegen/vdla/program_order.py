@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """Instructions of one format before they have numbers. Each has a position in `positions`, ascending: the number,
-    in program order, of the layer's iteration to which it belongs.
+    """Instructions of one format before they have numbers. `positions`, ascending: for each instruction the number, in
+    program order, of the layer's iteration to which it belongs.
 
     Drafts of one position stay in order of creation. For a CONFIG, only writes that change the register named
     `register` become instructions. `sequence`: for each instruction the number of its micro-op sequence; uop_bgn and
@@ -106,7 +106,7 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register, the positions of its CONFIGs in program order; whether each changes the register."""
+    """For each register, the positions in program order of its CONFIGs, and whether each one changes the register."""
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
         if draft.register is not None:
@@ -127,7 +127,7 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """Loads of a store unit's table: their positions in program order; whether each changes the table (bool)."""
+    """For the loads of a store unit's table: their positions in program order, and whether each changes the table."""
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -202,7 +202,7 @@ class Drafts:
 
 
 class EmissionCache:
-    """LRU cache of drafts, `most` instructions at most; key: kernel, operand addresses, config fields kernels read."""
+    """LRU cache of at most `most` draft instructions. Key: kernel, operand addresses, machine fields kernels read."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most

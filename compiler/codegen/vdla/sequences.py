@@ -1,4 +1,4 @@
-"""Sequences of ALU instructions of an intrinsic that a user declares: their text, and their checks."""
+"""Parses and checks the sequence of ALU instructions by which a user implements an intrinsic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ir.stmt import IntrinsicDeclaration
 from ...ir.types import DType
 
 LANGUAGE = "vdla"
-"""Language name under which a user's intrinsic gives its code for the accelerator, a sequence of ALU instructions."""
+"""Key of the code for the accelerator, a sequence of ALU instructions, in a user's declaration of an intrinsic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ def parse_sequence(declaration: IntrinsicDeclaration, config: Config) -> tuple[V
     """The instructions of an intrinsic on the machine `config`: a line for each, "OPERATION TARGET, RIGHT".
 
     OPERATION is the name of an ALU operation of the machine, TARGET the name of the intrinsic's first operand, RIGHT
-    the name of an operand or an integer within the operation's immediates. Raises UserError for operands that are no
-    accumulator vectors, for an intrinsic without a sequence, and for the first line that is no such instruction.
+    the name of an operand or an integer within the operation's immediates. Raises UserError for operands other than
+    accumulator vectors, for an intrinsic without a sequence, and for the first line that does not have this form.
     """
     where, target = f"intrinsic {declaration.name}", declaration.parameters[0].name
     vector = (config.batch, config.block_out)

@@ -41,9 +41,9 @@ PAD = -1
 
 
 class PartedRows:
-    """Access to depthwise weights for sweeps (TAPS operations that also multiply input rows read before). An address is
-    a row of weights: the first row of the group that an operation multiplies, plus a part number. An input vector wider
-    than block_out lanes has several parts; the part number is that of the part in which the input region `data` starts.
+    """Addresses of depthwise weights for sweeps (TAPS operations that also multiply input rows read before), counted in
+    rows of weights. The address of an operation's weights is the first row of the group that it multiplies, plus the
+    number of the part of an input vector in which `data` starts. (A vector wider than block_out lanes has parts.)
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -52,7 +52,7 @@ class PartedRows:
         self._lane, self._lanes_of = evaluator(lane), free_vars(lane)
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first weight tile of the copy of the buffer that the iteration uses."""
+        """For each iteration, the first weight tile of the buffer copy (double buffering) that it uses."""
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
@@ -80,11 +80,11 @@ def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """The rows of padding above and below the input of sweeps that cover the whole height of a plane. `above`, `below`:
+    """Rows of padding above and below an input plane, for sweeps over the plane's whole height. `above`, `below`:
     numbers of pad rows; `rows`: number of all rows, padding included.
 
-    `row`: number of the row that an operation reads. All pad rows have equal values, so the last row that one sweep
-    reads serves as the first row of the next sweep.
+    `row`: computes the number of the row that an operation reads. All pad rows have equal values, so the last row that
+    one sweep reads serves as the first row of the next sweep.
     """
 
     row: Evaluator
@@ -127,12 +127,11 @@ def sweep_order(
     whether it starts a sum.
 
     `indices` (dst, src, wgt) are the given micro-ops: accumulator, input row, group of rows of weights. A new micro-op
-    starts a sum if `starting` is true for any given micro-op with the same group of weights. A sum multiplies the input
-    rows in the order of the window: the array must hold all of them but the last, which the sum's own operation reads.
-    Rows that the array does not hold are read before by additional operations without a sum. `pads`: which of the given
-    micro-ops read a row of padding; all these rows are equal. The array holds a row of padding when the sweeps begin
-    and end: if the last sweep ends on another row (possible with dilations), an additional operation reads a row of
-    padding.
+    starts a sum if `starting` is true for any given micro-op with the same group of weights. The operation of a sum
+    reads the window's last input row; the array must hold the other rows of the window, in order. Additional operations
+    without a sum first read the rows that the array does not hold. `pads`: which of the given micro-ops read a row of
+    padding (all pad rows are equal). Sweeps begin and end with a row of padding in the array: if the last sweep ends on
+    another row (possible with dilations), an additional operation reads a row of padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -158,7 +157,7 @@ def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
     """For each sum, in the order in which sums are computed, the input rows that its operations must read: all rows of
-    the sum except leading ones that the array still holds.
+    the sum except the first rows, if the array still holds them.
 
     `sums`: input rows of each sum, by accumulator. Rows in `alike` are padding, and count as one row, PAD. `held`: the
     last rows that were read, updated in place.
@@ -186,9 +185,9 @@ def hold_pads(
     emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
 ) -> None:
     """Emits, before all sums, a TAPS operation that reads a row of padding. The array then holds this row, so that the
-    first operation of a sweep can multiply it as a row read before. `inner`: the iterations of the repeated loops;
-    `common`: fields of the instructions with sums, of which only the names are used; `spans`: the accumulators, inputs
-    and weights that these instructions access.
+    first operation of a sweep can multiply it as a row read before. `inner`: the iterations of the repeated loops.
+    `common`: fields of the instructions that compute sums; only the fields' names are used. `spans`: the accumulators,
+    inputs and weights that these instructions access.
     """
     one = np.zeros(1, dtype=np.int64)
     words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)
@@ -204,8 +203,8 @@ def hold_pads(
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights counted in rows of min(block_in, block_out) weights, which the machine
-    multiplies, instead of weight tiles. A longer row of the buffer counts as several such rows.
+    """The addresses of depthwise weights, counted in the rows that the machine multiplies instead of in weight tiles. A
+    row has min(block_in, block_out) weights; a longer row of the buffer counts as several rows.
     """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
@@ -223,7 +222,7 @@ def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
 
 
 def whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights counted in rows of the buffer (its last dimension) instead of weight tiles. A
+    """The addresses of depthwise weights, counted in rows of the buffer (its last dimension), not in weight tiles. A
     weight tile counts as `Config.whole_tile_rows` rows, even where the buffer has fewer.
     """
     return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))

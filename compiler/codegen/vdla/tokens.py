@@ -40,8 +40,8 @@ class Touches:
     """Memory accesses of n operations in program order.
 
     Operation i executes on `units[i]` and accesses the ranges numbered `first[i]` .. `first[i + 1]` - 1; `writes`:
-    whether a range is written. The memories, side by side, are cut into `size` pieces, wherever a range begins or ends;
-    a range is the pieces `low` .. `high` - 1.
+    whether a range is written. All memories together are cut into `size` pieces: a piece ends wherever a range begins
+    or ends. A range consists of the pieces `low` .. `high` - 1.
     """
 
     units: Rows

@@ -16,8 +16,8 @@ from ...te.post import Post
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
     """Lane by lane, acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt
-    int8[positions, co]; acc = instead of += where FIRST is true. `positions`: number of neighbouring window positions
-    (pixels) that one operation multiplies. B, ci and co are batch, block_in and block_out.
+    int8[positions, co]. Where FIRST is true, the sum begins anew (= instead of +=). `positions`: number of neighbouring
+    window positions (pixels) that one operation multiplies. B, ci and co are batch, block_in and block_out.
 
     With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co = r * ci, the lanes
     of a position take r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co divides ci, inp and

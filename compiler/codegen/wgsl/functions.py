@@ -10,7 +10,7 @@ by its bits.
 from __future__ import annotations
 
 _IS_NAN = "fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }\n"
-# A constant expression must not be infinite or NaN; the result of a function is no constant expression.
+# A constant expression must not be infinite or NaN; the result of a function is not a constant expression.
 _FLOAT_OF_BITS = "fn float_of_bits(bits: u32) -> f32 { return bitcast<f32>(bits); }\n"
 _POSITIVE_ZERO = "fn positive_zero(x: f32) -> f32 { return select(x, 0.0f, x == 0.0f); }\n"
 _EXTREMUM = """\
@@ -224,7 +224,7 @@ MATH = {
     "round_even": "round",
     "truncate": "trunc",
 }
-"""For each scalar function of the IR the function that kernels call: WGSL's own where that is accurate, else one of
+"""Maps each scalar function of the IR to the function that kernels call: WGSL's function if it is accurate, else one of
 `FUNCTIONS`.
 """
 FUNCTIONS = {

@@ -70,8 +70,8 @@ def parse_target(text: str) -> WgslTarget:
 
 
 def of_device(text: str, name: str, threads: int, local_bytes: int) -> WgslTarget:
-    """The target `text` for a device with the given properties. Limits that `text` does not set are the device's own,
-    but at most 1,024 invocations and 48 KiB.
+    """The target that the options in `text` describe, for a device with the given properties. Limits that `text` does
+    not set are the device's own, but at most 1,024 invocations and 48 KiB.
     """
     own = Limits(threads=min(threads, 1024), local_bytes=min(local_bytes, 48 * KIB))
     return replace(wgsl_target(parse_limits(text, NAME, own)), card=name)
