@@ -43,7 +43,7 @@ class NodeError(ModelError):
         self.way_out = way_out
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """This error (same problem and way out) about another node, `node`; `source` names the model."""
+        """A copy of this error, with the same problem and remedy, for `node` of the model `source`."""
         return type(self)(source, node.name, node.op_type, self.problem, self.way_out)
 
 
@@ -93,7 +93,7 @@ class ParameterError(NodeError):
         self.inputs = inputs
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """This error (same problem and way out) about another node, `node`; `source` names the model."""
+        """A copy of this error, with the same problem and remedy, for `node` of the model `source`."""
         return ParameterError(source, node.name, node.op_type, self.problem, self.way_out, self.inputs)
 
 

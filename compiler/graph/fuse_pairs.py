@@ -54,7 +54,7 @@ def fuse_clamps(graph: Graph) -> Graph:
 
 
 def fuse_channels(graph: Graph) -> Graph:
-    """Makes Channels nodes that read results of other Channels nodes read the inputs of those nodes directly."""
+    """Merges chains of Channels nodes (selections of channels): each node then reads the chain's inputs directly."""
     made: dict[str, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -83,7 +83,7 @@ def compose_tables(graph: Graph) -> Graph:
     """Replaces each element-wise node by a look-up table of a tensor x, if every operand of the node is x or the result
     of a look-up table of x. For example, a GELU written node by node becomes one table.
 
-    All roundings stay. Tables that other nodes read stay as well.
+    The new table contains all roundings. Tables with other readers stay in the graph.
     """
     stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
     found: dict[str, tuple[str, np.ndarray]] = {}
@@ -146,8 +146,8 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Fuses padding (pixels of arbitrary value after the result of a 1x1 convolution, or after each row of the result)
-    into the convolution, whose store then leaves gaps.
+    """Fuses padding after a 1x1 convolution into the convolution, which then stores its result with gaps. The padding:
+    pixels of arbitrary value at the end of the result or of each of its rows.
 
     For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """
@@ -233,9 +233,9 @@ def _is_plane_constant(graph: Graph, name: str) -> bool:
 
 
 def fuse_phases(graph: Graph) -> Graph:
-    """Fuses the Interleave of a transposed convolution into the convolution that computes its phases (the outputs of
-    each pair of remainders modulo the strides). The convolution's kernels then write each output to its final row and
-    column. For accelerators, after `fuse`, which does not handle convolutions with phases.
+    """Fuses the Interleave of a transposed convolution into the convolution that computes its phases (one phase for
+    each pair of row and column remainders modulo the strides), so that its kernels write each output to its final
+    place. For accelerators, after `fuse`, which does not handle convolutions with phases.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -250,8 +250,8 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """Fuses each element-wise sum, product or rescaling into the convolution or product that computes an operand, as
-    the combination with the other operand (stage B) of its store.
+    """Fuses each element-wise sum, product or rescaling into the convolution or product that computes one of its
+    operands: stage B of that node's store combines the result with the other operand.
 
     If convolutions compute both operands, the one with more multiplies is fused (among equals the later one): the
     longer the array works on a tile, the more of the other operand's load it hides. The fused node takes the place of
@@ -331,7 +331,7 @@ def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges each node with the producer of one of its operands, if no other node reads the operand, in one walk over
+    """Merges each node with the producer of one of its operands, if no other node reads the operand, in one pass over
     the graph. `merge`(producer, node) returns the merged node, or None if they cannot be merged.
 
     The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's

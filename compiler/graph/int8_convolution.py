@@ -73,8 +73,8 @@ class Int8Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
-    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
-    a transposed convolution, whose phases are convolutions.
+    """Last step of a transposed convolution, which joins its phases (each computed as a convolution) into one image.
+    Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx].
 
     `factors`: (sy, sx); `before`: (top, left); `outputs`: (channels, rows, columns); `kernel`: kernel of the transposed
     convolution; phase = (y + top) % sy * sx + (x + left) % sx.

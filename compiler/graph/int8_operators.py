@@ -31,7 +31,7 @@ class Int8MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8AveragePool:
-    """Input: data. out = requantization by `post` of bias + sum over window, with the scale for the window's divisor.
+    """Input: data. out = `bias` + sum over the window, requantized by `post` with the scale for the window's divisor.
 
     Elements outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`, so
     pads add nothing. `divisors`, int32 (OH, OW): number of input elements that each window counts. `scale_by_divisor`:
@@ -115,9 +115,8 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransposedProduct:
-    """A 1x1 convolution whose result is stored with positions (pixels) and channels exchanged. Input: data. out =
-    `Swap`, over all positions, of the result of the plain 1x1 `convolution`: its filters become positions, and
-    positions channels. For accelerators.
+    """A 1x1 convolution whose result is stored with pixels and channels exchanged: its filters become pixels, and its
+    pixels channels. Input: data. out = `Swap`, over all pixels, of the result of `convolution`. For accelerators.
     """
 
     convolution: Int8Convolution
@@ -176,14 +175,13 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Input: data. A row is all channels of a position (pixel). out = bias[c] + share, requantized by scale[c] and
-    `post`.
+    """Softmax or normalization over the channels of each pixel. Input: data. out = bias[c] + share, requantized by
+    scale[c] and `post`; shares are the results before scaling.
 
-    The shares (results of the softmax or normalization, before scaling) are computed by `isa.rows`: `softmax_shares`
-    with the table `entries`, int64 (256,); if `entries` is None, `normalized_shares`, which subtracts `zero_point` and,
-    with `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
-    (1,). With `plane`, the output has `plane` positions: the input's positions, then positions of arbitrary value. For
-    accelerators with the extension `rows`.
+    `isa.rows` computes the shares: `softmax_shares` with the table `entries`, int64 (256,), or, if `entries` is None,
+    `normalized_shares`, which subtracts `zero_point` and, with `centre`, the mean; `epsilon` is (mantissa, shift).
+    `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane`, the output has `plane` pixels: the
+    input's, then pixels of arbitrary value. For accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None

@@ -45,7 +45,7 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def multiplied(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> Pending | None:
-    """The pending product (it is rounded at its QuantizeLinear) of two stacks of matrices (..., rows, depth) and (...,
+    """The pending product (rounded by the next QuantizeLinear) of two stacks of matrices (..., rows, depth) and (...,
     depth, columns) with equal leading axes; None if the target has no products of activations.
     """
     if not context.abilities.products:
@@ -207,8 +207,8 @@ def _moved_to_images(
 def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """The matrices of `value` after a move of positions (pixels) only, to the given `images`, for matrices whose
-    columns are adjacent channels; matrices with the same positions are moved once. None for other layouts.
+    """Moves the matrices of `value` to the given `images` by a move of pixels alone. None unless the columns of each
+    matrix are adjacent channels. Matrices that occupy the same pixels are moved together, once.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -238,8 +238,8 @@ def _by_positions(
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """The matrices of `value` after an exchange of channels and positions (pixels), moved to the given `images`, for
-    matrices whose rows are adjacent channels. None for other layouts.
+    """Moves the matrices of `value` to the given `images` by an exchange of channels with pixels. None unless the rows
+    of each matrix are adjacent channels.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

@@ -24,12 +24,10 @@ from .onnx_values import Pending, Real
 from .operators import BatchNormalization
 
 MOST_WEIGHT = 127
-"""Largest int8 weight to which a channel's factor is quantized: the larger the weight, the finer the steps in which the
-addend is represented.
-"""
+"""Largest int8 weight to which a channel's factor is quantized. Larger weights allow finer steps of the addend."""
 MOST_STEPS = 2**23
-"""Largest magnitude of an addend, as a multiple of the scale of the integer sum: float32 represents such a
-sum exactly.
+"""Largest magnitude of an addend, in units of the scale of the integer sum: float32 still represents such a sum
+exactly.
 """
 
 
@@ -85,8 +83,8 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
-    """The pending result of a BatchNormalization of a quantized tensor: data * factor + addend for each channel,
-    rounded when its QuantizeLinear is imported.
+    """The pending result of a BatchNormalization of a quantized tensor, data * factor + addend for each channel; the
+    QuantizeLinear that reads it will round it.
     """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
     if len(edges.shape) > 4:

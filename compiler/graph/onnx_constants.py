@@ -139,8 +139,8 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Raises an error if a node is too large to be evaluated at import: if its result is too large (as far as ONNX
-    infers the result's shape), or if an operator that is computed element by element (`LOOPED`) has a large input.
+    """Raises an error if evaluating a node at import would take too much time or memory: if its result is too large (as
+    far as ONNX infers its shape), or if an operator computed element by element (`LOOPED`) has a large input.
     """
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []

@@ -79,7 +79,7 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""Largest number that counts as a guard against a division by 0, in a Clip, Max or Add of the length of a row."""
+"""Largest constant in a Clip, Max or Add on the length of a row that counts as a guard against a division by 0."""
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
 )
@@ -163,8 +163,8 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The value of a node that reads a pending value (an operation that waits for its QuantizeLinear): the squares of
-    centred rows (rows minus their mean), or a normalization with one more gain or offset. None for other nodes.
+    """The value of a node whose input is one step of a normalization: the square of centred rows (rows minus their
+    mean), or a normalization multiplied by one more gain or added to one more offset. None for other nodes.
     """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):

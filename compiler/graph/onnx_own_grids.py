@@ -31,9 +31,9 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 def on_own_grid(
     context: ImportContext, node: OnnxNode, pending: Pending, *, output: bool = False
 ) -> Real | None:
-    """A pending value (an operation that waits for its QuantizeLinear) as a tensor with a grid of its own; None if no
-    bounds of the value are known, or if the import allows only grids that change no value. `output`: the value is an
-    output of the model, which may have wide bounds.
+    """The result of a pending operation as a tensor with a grid of its own; None if no bounds of the result are known,
+    or if the import allows only grids that change no value. `output`: the result is an output of the model, whose
+    bounds may be wide.
     """
     operation = pending.operation
     clamped = {pending.low, pending.high} - {-np.inf, 0.0, np.inf}
@@ -46,8 +46,8 @@ def on_own_grid(
 
 
 def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
-    """The grid that spans the bounds of a pending value; None if no bounds are known. Wide bounds (`Bounds.wide`) are
-    used only with `wide`.
+    """The grid that spans the bounds of a pending operation's result; None if no bounds are known. Wide bounds
+    (`Bounds.wide`) are used only with `wide`.
     """
     bounds: tuple[float, float] | None = None
     match pending.operation:

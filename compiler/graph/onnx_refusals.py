@@ -25,7 +25,7 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
         "leave the node to the processor",
     ),
 }
-"""Problem and way out of an operand that is not quantized, by kind of value."""
+"""Problem and remedy of an operand that is not quantized, by kind of value."""
 
 
 def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Value | None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Operations over rows that wait for their QuantizeLinear: softmax, masks applied before a softmax, and
+"""Operations over rows that the next QuantizeLinear rounds: softmax, masks applied before a softmax, and
 normalizations.
 """
 

@@ -25,8 +25,8 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
 
 
 def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
-    """A function that returns the model with given sizes of its dynamic dimensions, for a series of sizes: the model is
-    read once, and its weights are not copied.
+    """Reads a model once, to compile it for a series of sizes. The returned function maps sizes of the dynamic
+    dimensions to the model with these sizes, without a copy of the weights.
     """
     read = read_model(source)
 

@@ -31,8 +31,8 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized value before its DequantizeLinear: in the shape `shape`, all elements of the (N, C, H, W) `tensor` in
-    their order or, with a `view`, the elements at the indices in `view` (`onnx_strided_views`).
+    """A quantized value before its DequantizeLinear. It has the shape `shape` and the elements of the (N, C, H, W)
+    `tensor`: all in their order or, with a `view`, those at the indices in `view` (`onnx_strided_views`).
     """
 
     tensor: str
@@ -55,7 +55,7 @@ class Real:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pending:
-    """A float result that waits for its QuantizeLinear: `operation`, then a clamp to low..high in real numbers.
+    """A float result that the next QuantizeLinear will round: `operation`, then a clamp to low..high in real numbers.
 
     `natural` is the shape of the future tensor, (N, C, H, W) or (N, K); `shape` and `view` as in `Integer`.
     """
@@ -72,9 +72,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowStatistic:
-    """A number for each row (last axis) of `data`, which is never computed by itself: `factor` * (m + `epsilon`) **
-    `power`. `moment` says whether m is the row's mean or the mean of its squares; with `centre` the row's mean is
-    subtracted first.
+    """A number for each row (last axis) of `data`: `factor` * (m + `epsilon`) ** `power`. By `moment`, m is the row's
+    mean or the mean of its squares; with `centre` the row's mean is subtracted first. The number is never computed by
+    itself, only as part of a normalization.
     """
 
     data: Real

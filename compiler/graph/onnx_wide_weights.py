@@ -1,5 +1,5 @@
-"""Weights that take more than 8 bits once their zero point is subtracted, as uint8 weights do. Such a weight is written
-as a sum of int8 weights, and its input channel is repeated for each weight of the sum after the first.
+"""Weights that take more than 8 bits once their zero point is subtracted (e.g. uint8 weights). Each such weight is
+split into a sum of int8 weights, and its input channel is repeated for each weight of the sum after the first.
 
 The sum of products is the same, so nothing is rounded. Only input channels with a weight out of range are repeated;
 with zero points near the middle these are few.

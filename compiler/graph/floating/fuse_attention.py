@@ -68,7 +68,9 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The tensor that holds the matrices of Q, K or V; `axes` and `repeats` are those of `te.ops.attention.Stored`."""
+    """The stored tensor from which Q, K or V is read. Dimension d of Q, K or V is dimension `axes`[d] of the tensor;
+    `repeats` neighbouring heads share a matrix.
+    """
 
     tensor: str
     axes: tuple[int, ...]
@@ -180,7 +182,7 @@ class _Pattern:
         return scores, tuple(names)
 
     def source(self, name: str) -> _Source:
-        """The tensor from which permutations, and before these a repeat of heads, make the tensor `name`."""
+        """The stored tensor from which permutations (and, before these, a repeat of heads) make the tensor `name`."""
         axes = tuple(range(len(self.graph.tensors[name].shape)))
         while (node := self.producers.get(name)) is not None and node.data is node.result is None:
             if not isinstance(node.operator, Permute):
@@ -193,9 +195,9 @@ class _Pattern:
         return _Source(tensor=name, axes=axes)
 
     def repeated(self, name: str, heads: int) -> tuple[str, int] | None:
-        """(tensor, number of repeats), if the tensor `name` repeats each index of axis `heads` of another tensor this
-        many times: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats,
-        ...].
+        """(tensor, number of repeats) if `name` is a tensor whose indices along axis `heads` are each repeated, as
+        exporters write it: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads *
+        repeats, ...]. None for any other `name`.
         """
         tensors = self.graph.tensors
         joined = self.producers.get(name)
@@ -265,11 +267,12 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _ahead(graph: Graph, found: _Found) -> int | None:
-    """The greatest k - i for which the constant mask of an attention leaves key k visible to row i (causal mask: 0).
+    """Offset of a constant causal mask: the least number such that row i of the scores sees no key after i + offset (0
+    for the usual causal mask).
 
     None if the scores do not read exactly one tensor, a constant mask, if a row sees no key, if the first row sees the
-    last key, or if the result would be negative. Hidden keys then have weight 0, since each row has a visible score far
-    above `_HIDDEN`.
+    last key, or if the offset would be negative. Keys after i + offset have weight 0, since each row has a visible
+    score far above `_HIDDEN`.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:
@@ -288,12 +291,12 @@ def _ahead(graph: Graph, found: _Found) -> int | None:
 
 
 _HIDDEN = -1e30
-"""A mask hides a key from a row by a score below this value."""
+"""Upper bound of a hidden score: a mask hides a key from a row by a score below this value."""
 
 
 def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
-    """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
-    select by the mask between a score and a value below `_HIDDEN`, nor the sum of a score and the mask.
+    """Which elements of `mask` leave their score visible. None if the expression `scores` is neither a select by the
+    mask between a score and a value below `_HIDDEN`, nor the sum of a score and the mask.
     """
     match scores:
         case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < _HIDDEN:
@@ -306,8 +309,8 @@ def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
 
 
 def _with_result(graph: Graph, second: Node, output: str) -> Node:
-    """An element-wise node with the operators that were fused to the second product; `output`: the tensor that the
-    node reads, which is the result of the attention.
+    """An element-wise node with the operators that were fused to the second product (softmax x V). It reads the tensor
+    `output`, the result of the attention.
     """
     assert second.result is not None
     others = [second.inputs[i] for i in second.operands(second.result)]

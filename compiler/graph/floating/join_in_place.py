@@ -17,8 +17,8 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """The graph in which a `Join` node replaces each concatenation whose result can be computed in place, at least half
-    of its bytes. Inputs that cannot be computed in place are copied before the `Join`.
+    """Replaces concatenations by `Join` nodes, whose inputs are computed directly in the result's memory. This is done
+    if at least half of the result's bytes can be computed so; other inputs are copied before the `Join`.
     """
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []
@@ -47,7 +47,7 @@ def _sources(graph: Graph) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """State of the walk over nodes. `places`: for each tensor that is computed directly in the result of a
+    """The graph during the rewrite. `places`: for each tensor that is computed directly in the result of a
     concatenation, the name of this result and the tensor's byte offset in it.
     """
 

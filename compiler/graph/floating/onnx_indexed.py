@@ -195,7 +195,7 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND; with constant indices, a Gather along the indexed axes flattened to one."""
+    """Imports GatherND. With constant indices it becomes a Gather along one axis, flattened from the indexed axes."""
     if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
         gather_nd_of_run_time(context, node)
         return

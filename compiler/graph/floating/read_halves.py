@@ -34,7 +34,7 @@ from ..rewrites import remove_dead
 
 PRODUCTS = (Convolution, Dense, MatrixProduct)
 READERS = (*PRODUCTS, MaxPool, AveragePool, Normalization, Reduction, Softmax)
-"""Operators that read 16-bit floats and compute float32."""
+"""Classes of operators that can read 16-bit floats while they compute in float32."""
 
 
 def read_halves(graph: Graph) -> Graph:
@@ -109,8 +109,8 @@ class _Halves:
         return 2 if isinstance(operator, PRODUCTS) else 1
 
     def _source(self, name: str) -> tuple[Sequence[Node], str] | None:
-        """(moves, name of a 16-bit tensor) if the tensor `name` is this 16-bit tensor after a cast to float32 and then
-        `moves`: reshapes and permutations, first to last. None for any other tensor.
+        """Traces the float32 tensor `name` back to a 16-bit tensor that is cast to float32. Returns (reshapes and
+        permutations after the cast, name of the 16-bit tensor); None if `name` has another origin.
         """
         moves: list[Node] = []
         while (node := self.producers.get(name)) is not None:

@@ -70,10 +70,10 @@ class Plan:
     """A plan of quantization. Nodes are identified by the name of their first output.
 
     `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
-    compute on quantized tensors. `fused`: for each output that is never quantized because a clamp or the rest of a
-    function follows, the output of the following node. `layers`: pairs of a quantized node and the tensor at which its
-    result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`: the inputs
-    of each node that are quantized as activations. `weighted`: the nodes with constant weights.
+    compute on quantized tensors. `fused` maps each output that is not quantized itself, because a clamp or the rest of
+    a function follows, to the output of that following node. `layers`: pairs of a quantized node and the tensor at
+    which its result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`:
+    the inputs of each node that are quantized as activations. `weighted`: the nodes with constant weights.
     """
 
     nodes: frozenset[str]
