@@ -34,8 +34,8 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """The graph in which a model input has the shape (N, K), with the same bytes, if all its readers are convolutions
-    whose window covers the whole input.
+    """Gives each model input that only convolutions with a window over the whole input read the shape (N, K); its bytes
+    are the same.
     """
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:

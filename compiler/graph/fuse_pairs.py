@@ -33,8 +33,8 @@ from .rewrites import remove_dead
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """Fuses each element-wise clamp into the node that computes its input, as bounds of that node's output, if no other
-    node reads this input.
+    """Fuses each element-wise clamp into the producer of its input, as bounds of the producer's output, if the input
+    has no other reader.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -123,8 +123,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """Fuses each look-up table into the store of the convolution or product that computes its input, if no other node
-    reads this input, and if the convolution or product has no pool and no second operand.
+    """Fuses each look-up table into the convolution or product that computes its input, whose store then looks the
+    values up. The input must have no other reader, and the convolution or product neither a pool nor a second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """
@@ -169,8 +169,9 @@ def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
 
 
 def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
-    """(columns, pitch) if `index`, int64 (N, positions), lists all positions (pixels) of each image in rows of
-    `columns`, each row followed by entries of -1 up to a length of `pitch`; else None.
+    """Tests whether `index`, int64 (N, positions), only adds gaps: it lists all pixels of each image in rows of
+    `columns` pixels, and fills each row with -1 up to a length of `pitch`. Returns (columns, pitch), or None for other
+    indices.
     """
     batch, _, height, width = shape
     plane, nothing = height * width, np.flatnonzero(index[0] < 0)

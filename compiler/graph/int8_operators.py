@@ -153,14 +153,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. For
-    each group (one product), with its (channel, position) in each tensor, for i below `rows` and j below `columns`
+    """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. Each
+    product is a group; its first element is at (channel, position) of each tensor. For i below `rows` and j below
+    `columns`
 
         out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
-    with `scale`; positions are row-major indices of pixels in a plane. The groups fill the output. `table`: as in
-    `Int8Convolution`. For accelerators.
+    with `scale`; positions are row-major indices of pixels in a plane. The groups fill the output. `table`: look-up
+    table between the stages of `post`, as in `Int8Convolution`. For accelerators.
     """
 
     groups: tuple[Group, ...]

@@ -109,12 +109,12 @@ def round_multiplied(
 
 
 Origins = list[tuple[int, int, int]]
-"""For each matrix of a stack, where its first element is in a tensor: (image, channel, row-major index of the
-pixel).
+"""The place of each matrix of a stack in a tensor: (image, channel, row-major index of the pixel) of its first
+element.
 """
 
 MatrixStack = tuple[Real, Origins]
-"""A tensor, and for each matrix of a stack where its first element is in that tensor."""
+"""A tensor that holds a stack of matrices, and the place of each matrix in it."""
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[MatrixStack, MatrixStack]:
@@ -140,8 +140,8 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(origins: Origins | None) -> list[int] | None:
-    """The image in which each matrix is, if all images have equally many matrices and matrices are in the order of
-    images; else None.
+    """The index of the image that holds each matrix, if all images hold equally many matrices and matrices are in the
+    order of images; else None.
     """
     if origins is None:
         return None
@@ -164,8 +164,9 @@ def _tensor(context: ImportContext, value: Real) -> Real:
 
 
 def _origins(context: ImportContext, value: Real, step: int) -> Origins | None:
-    """(image, first channel, first position) of each matrix of `value`. None unless rows are positions (pixels),
-    columns are channels, and matrices begin at whole blocks of channels and at positions that are multiples of `step`.
+    """The places of the matrices of `value` in its tensor: (image, first channel, first position) of each. None unless
+    rows are positions (pixels), columns channels, and matrices begin at multiples of a block of channels and `step`
+    positions.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape

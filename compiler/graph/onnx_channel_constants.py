@@ -1,6 +1,6 @@
-"""Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers that has no quantizer of its own, in
-integer graphs. The constant becomes a factor and an addend for each channel, or a tensor whose scale and zero point
-span the constant.
+"""Add, Sub, Mul and Div of a quantized tensor and a float constant of several numbers, in integer graphs. The constant
+becomes a factor and an addend for each channel, or a quantized tensor whose scale and zero point span the constant's
+numbers.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def evaluate_node(
 def _single_node_model(
     node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
 ) -> onnx.ModelProto:
-    """A model that consists of this node alone, with the given inputs and initializers."""
+    """A model that consists of the node `node` alone, with the given inputs and initializers."""
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = onnx.helper.make_graph([node.proto], "constant", inputs, outputs, values)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])

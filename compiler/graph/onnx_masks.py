@@ -53,7 +53,7 @@ MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
 
 
 def import_masked(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports an Add of scores and a float mask, or a Where that hides scores, as a pending operation, which only a
+    """Imports an Add of scores and a float mask, or a Where that hides scores, as a pending operation that only a
     softmax can read. Returns False for any other node.
     """
     if not context.abilities.rows:
@@ -208,9 +208,9 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
 
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
-    """Removes guards against NaN: IsNaN or IsInf of a quantized tensor becomes the constant False; a Where whose
-    condition is the same everywhere becomes the operand that the condition selects, if this operand has the result's
-    shape. Returns False for any other node.
+    """Removes guards against NaN. IsNaN or IsInf of a quantized tensor becomes the constant False. A Where whose
+    condition is constant and everywhere equal becomes the operand that the condition selects, if this operand has the
+    result's shape. Returns False for any other node.
     """
     if node.op_type in ("IsNaN", "IsInf"):
         value = context.value(node, 0)

@@ -87,8 +87,8 @@ BETWEEN = frozenset(
 
 
 def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The length of rows as a statistic, for a ReduceL2 whose result only divides the ReduceL2's own input (operators
-    in `BETWEEN` may stand between); None for other nodes.
+    """The row lengths that a ReduceL2 computes, as a statistic, if they only divide the rows themselves (nodes between
+    the ReduceL2 and the Div must be in `BETWEEN`); None for other nodes.
     """
     if not isinstance(value, Real) or not context.abilities.rows:
         return None

@@ -2,10 +2,10 @@
 another operator reads as a float tensor.
 
 A maximum or a clamp has the grid of its input, which changes no value. With `ImportContext.own_grids` other results
-with narrow bounds get the grid whose 256 values span these bounds, so that a network runs whole: averages, functions of
-one tensor, softmax, joined and resized tensors. A rounding to such a grid changes a value by half a step at most. Sums
-and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the model only.
-Products with weights have no bounds that would help: their results need a QuantizeLinear.
+with narrow bounds get a grid whose 256 values span these bounds: averages, functions of one tensor, softmax, joined and
+resized tensors. So the whole network can run on integers. A rounding to such a grid changes a value by half a step at
+most. Sums and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the
+model only. Products with weights have no useful bounds: their results need a QuantizeLinear.
 """
 
 from __future__ import annotations

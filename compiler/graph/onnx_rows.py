@@ -197,8 +197,8 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
-    """(mantissa, shift) of the integer that replaces `epsilon` under the square root of a normalization: `epsilon` *
-    (`length` / `scale`)**2, for rows of `length` elements whose integers have the scale `scale`.
+    """Converts the real `epsilon` under the square root of a normalization to an integer in the form (mantissa, shift):
+    `epsilon` * (`length` / `scale`)**2, for rows of `length` elements whose integers have the scale `scale`.
     """
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)

@@ -13,8 +13,8 @@ from .onnx_read import SizedModel, Source, read_model
 
 
 def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
-    """The serialized model in which dynamic dimensions of its inputs have the sizes `sizes`, by the name that
-    `dimension_name` gives a dimension.
+    """Gives dynamic dimensions of a model's inputs the sizes `sizes`, by their names (`dimension_name`); returns the
+    serialized model.
 
     Raises ModelError for a name that the model does not have, and for a size below 1.
     """

@@ -109,8 +109,8 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
-    """`data` as rows whose last axis is the channels of its tensor. The elements are copied to a new tensor if `data`
-    does not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order.
+    """`data` as rows, whose last axis is the channels of a tensor. Its elements are copied to a new tensor if they do
+    not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order.
     """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
@@ -376,8 +376,8 @@ def _moved_once(
     shape: tuple[int, int, int, int],
     key: tuple[str, tuple[int, ...], bytes],
 ) -> str:
-    """Name of the result of `operator` on the tensor of `data`; the result of an earlier node with the same `key` is
-    reused.
+    """Applies `operator` to the tensor of `data`; returns the result's name. The result of an earlier node with the
+    same `key` is reused.
     """
     if key not in context.moved:
         context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)

@@ -1,7 +1,7 @@
 """Values bound to ONNX names during an import.
 
-Float tensors of a quantized model are never computed: each is a constant, an integer tensor with a scale, or an
-operation that waits for the QuantizeLinear that defines its rounding.
+Float tensors of a quantized model are never computed: each is a constant, an integer tensor with a scale, or a pending
+operation, whose result the next QuantizeLinear rounds.
 """
 
 from __future__ import annotations

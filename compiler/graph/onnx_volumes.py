@@ -171,9 +171,9 @@ def _plane_window(windows: Windows) -> Window:
 
 
 def _taps(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """A tensor with an image for each output slice: the input slices `depths` (outputs, taps), joined as channels or,
-    with `beside`, as rows (the first row of each slice, then the second row of each ...). Zeros for slices outside of
-    the volume.
+    """Adds a tensor with an image for each output slice. The image joins the input slices `depths` (outputs, taps) as
+    channels or, with `beside`, as rows (the first row of each slice, then the second row of each ...). Slices outside
+    of the volume are zeros.
     """
     batch, channels, size, height, width = data.shape
     outputs, taps = depths.shape

@@ -19,7 +19,7 @@ from .onnx_values import Real
 
 
 def split_weights(context: ImportContext, product: Product, to: Rounding) -> Product:
-    """The product with int8 weights in place of int16 weights. Its data is a new tensor, in which a Channels node
+    """Replaces the int16 weights of a product by int8 weights. Its new data is a tensor in which a Channels node
     repeats the channels of `product.data` that have weights outside of int8.
     """
     rest = product.weight.astype(np.int16)

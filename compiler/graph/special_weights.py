@@ -65,8 +65,8 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) packed for the instruction TAPS, which multiplies several taps (elements of the window) at once:
-    in tiles as `pack_depthwise_weight` makes them, with the taps of each kernel row in the groups of `TapGroups`.
+    """Packs int8 weights (C, kh, kw) for the instruction TAPS, which multiplies several taps (elements of the window)
+    at once: in the tiles of `pack_depthwise_weight`, with the taps of each kernel row in the groups of `TapGroups`.
 
     `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, and a
     group has as many rows of weights as TAPS multiplies. On a machine with the extension `sweep` (TAPS operations that

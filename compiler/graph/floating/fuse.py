@@ -103,7 +103,7 @@ def _joined_producer(
     producers: Mapping[str, Node],
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
-    """(fused node, producer): an element-wise node fused with the producer of one of its arguments; None if no producer
+    """Fuses an element-wise node with the producer of one of its arguments: (fused node, producer). None if no producer
     can be fused.
     """
     if not isinstance(node.operator, Elementwise):
@@ -144,8 +144,8 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """(fused node, producer): the node fused with the element-wise producer of one of its inputs, if no other node
-    reads that input; None if there is no such producer.
+    """Fuses a node with the element-wise producer of an input that no other node reads: (fused node, producer). None if
+    there is no such producer.
     """
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)

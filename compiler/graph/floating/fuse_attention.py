@@ -29,8 +29,8 @@ Fits: TypeAlias = Callable[[Attention], bool]
 
 
 def fuse_attention(graph: Graph, fits: Fits) -> Graph:
-    """The graph in which one node replaces each attention that `fits` accepts. Nodes whose results are read no more,
-    such as permutations before the attention, stay until `rewrites.remove_dead`.
+    """Replaces each attention that `fits` accepts by one node. Nodes whose results are no longer read, such as
+    permutations before the attention, stay until `rewrites.remove_dead`.
     """
     for node in graph.nodes:
         if isinstance(node.operator, Softmax) and (found := _Pattern(graph).match(node)) is not None:
@@ -68,8 +68,8 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The stored tensor from which Q, K or V is read. Dimension d of Q, K or V is dimension `axes`[d] of the tensor;
-    `repeats` neighbouring heads share a matrix.
+    """The stored tensor of Q, K or V: dimension d of Q is dimension `axes`[d] of the tensor; `repeats` heads share a
+    matrix.
     """
 
     tensor: str
@@ -79,8 +79,8 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """An attention in a graph: its nodes (product, softmax, product, and a permutation of the result or None), the
-    `sources` of Q, K and V, the expression `scores` of a score, and the tensors `operands` that this expression reads.
+    """An attention in a graph. `nodes`: product, softmax, product, and a permutation of the result or None. `sources`:
+    Q, K and V. `scores`: the expression that computes a score; `operands`: the tensors that this expression reads.
     """
 
     nodes: tuple[Node, Node, Node, Node | None]
@@ -161,7 +161,7 @@ class _Pattern:
         return readers[0] if len(readers) == 1 and self.uses[name] == 1 else None
 
     def scores(self, product: Node, softmax: Node) -> tuple[Expr, tuple[str, ...]]:
-        """(expression of a score, names of the tensors that it reads as `argument(3)`, `argument(4)` ...)."""
+        """The expression of a score, and the names of the tensors that it reads as `argument(3)`, `argument(4)` ..."""
         names: list[str] = []
 
         def renumbered(body: Expr, node: Node, element: Expr) -> Expr:
@@ -267,8 +267,7 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _ahead(graph: Graph, found: _Found) -> int | None:
-    """Offset of a constant causal mask: the least number such that row i of the scores sees no key after i + offset (0
-    for the usual causal mask).
+    """Offset of a constant causal mask: the least number such that row i sees no key after i + offset (usually 0).
 
     None if the scores do not read exactly one tensor, a constant mask, if a row sees no key, if the first row sees the
     last key, or if the offset would be negative. Keys after i + offset have weight 0, since each row has a visible
@@ -327,7 +326,9 @@ def _with_result(graph: Graph, second: Node, output: str) -> Node:
 
 
 def _consistent(sizes: Attention) -> bool:
-    """Whether the operands broadcast to the scores and to the result."""
+    """Whether the batch dimensions of Q, K, V broadcast to the result's, and the operands of the scores to the
+    scores.
+    """
 
     def lead(of: Stored) -> Shape:
         shape = [of.shape[axis] for axis in of.axes[:-2]]

@@ -1,9 +1,8 @@
 """Concatenations without a copy: the inputs' producers write directly into the result.
 
 If all dimensions before the concatenation's axis are 1, each input is a contiguous piece of the result and can be a
-view of it. A tensor that several concatenations read is placed in the result of the last one. If the inputs of a
-concatenation already follow each other in the result of a later concatenation (a chain in which each concatenation adds
-a tensor), the earlier concatenation needs no memory of its own.
+view of it. An input of several concatenations is placed in the result of the last one. In a chain, in which each
+concatenation adds a tensor to the result of the one before, only the last result has memory; the others are views.
 """
 
 from __future__ import annotations

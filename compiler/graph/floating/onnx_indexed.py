@@ -169,7 +169,7 @@ def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
 
 
 def _int64_indices(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
-    """Name of the tensor of `indices` as int64; floats are truncated toward zero, as ONNX defines OneHot."""
+    """Casts `indices` to int64; returns the result's name. Floats are truncated toward zero, as ONNX defines OneHot."""
     return as_type(context, node, indices, DType.INT64)
 
 

@@ -179,8 +179,8 @@ def _total(s: FloatSteps, sums: list[str]) -> str:
 
 
 def _minus_zero_point(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
-    """Name of input `index` minus its zero point (input `point`), in float32; a vector of zero points is reshaped to
-    `column` first.
+    """Subtracts its zero point (input `point`) from input `index` in float32; returns the result's name. A vector of
+    zero points is reshaped to `column` first.
     """
     number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)
     if not s.input(point):

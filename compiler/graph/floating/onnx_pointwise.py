@@ -165,7 +165,7 @@ def import_nary(context: GraphContext, node: OnnxNode) -> None:
 
 
 def as_type(context: GraphContext, node: OnnxNode, tensor: Tensor, dtype: DType) -> str:
-    """Name of the result of an added cast of `tensor` to `dtype`; name of `tensor` itself if it has this dtype."""
+    """Casts `tensor` to `dtype`, if it has another dtype; returns the name of the result."""
     if tensor.dtype is dtype:
         return tensor.name
     body = cast(argument(0, tensor.dtype), dtype)

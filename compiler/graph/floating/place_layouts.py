@@ -156,8 +156,8 @@ def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) 
 
 
 def adopt(state: State, wanted: _Wanted) -> str:
-    """Name of the tensor in the layout `wanted`; adds a change of layout, or a packed constant, if no tensor has this
-    layout yet.
+    """Adds the tensor in the layout `wanted`, by a change of layout or as a packed constant, if it is not in the graph
+    yet; returns its name.
     """
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)

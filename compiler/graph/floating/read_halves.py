@@ -38,8 +38,8 @@ READERS = (*PRODUCTS, MaxPool, AveragePool, Normalization, Reduction, Softmax)
 
 
 def read_halves(graph: Graph) -> Graph:
-    """The graph whose element-wise operators, and operators of the classes `READERS`, read float16 or bfloat16 tensors
-    wherever the imported graph casts these to float32 first.
+    """Lets element-wise operators, and operators of the classes `READERS`, read float16 and bfloat16 tensors directly,
+    where the imported graph casts them to float32 first.
 
     Both factors of a product get one 16-bit type: a constant factor if all its values are numbers of that type.
     Transposed convolutions keep float32 factors.

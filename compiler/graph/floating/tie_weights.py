@@ -15,8 +15,8 @@ from ..operators import Dense, Gather
 
 
 def tie_weights(graph: Graph) -> Graph:
-    """The graph in which a `Dense` reads the constant of a `Gather` as its transposed weight, if its own weight is the
-    transpose of that constant.
+    """Lets each `Dense` whose weight is the transpose of a constant that a `Gather` reads use that constant instead, as
+    its transposed weight.
     """
     tables = dict.fromkeys(
         node.inputs[0]
