@@ -95,7 +95,7 @@ class _Recurrent(Module):
         return [y.permute(0, 2, 1, 3).reshape(sequence, batch, 2 * self.hidden_size), *last]
 
     def _stacked(self, x: Tensor, kind: str, layer: int) -> np.ndarray:
-        """The values of a parameter in all directions, [directions, gates * hidden_size, ...], in ONNX's order."""
+        """One parameter, stacked over directions, [directions, gates * hidden_size, ...], gates in ONNX's order."""
         found = []
         for ending in self.endings:
             values = x.recorder.named(getattr(self, f"{kind}_l{layer}{ending}"))[1]
