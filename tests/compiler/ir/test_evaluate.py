@@ -161,7 +161,7 @@ def test_long_sums_are_exact():
 
 
 def test_sums_of_rounded_factors_are_products_of_matrices():
-    """They are evaluated as matrix products; an array of all products would not fit into memory."""
+    """The sums are evaluated as matrix products; an array of all products would not fit into memory."""
     program = round_factors(product(Matrices(rows=5000, depth=256, columns=5000), staged="by depth"))
     arrays = arrays_of(program)
     rounded = {name: FUNCTIONS["round_tf32"](arrays[name]).astype(np.float64) for name in ("X", "W")}

@@ -1,5 +1,5 @@
-"""Packed weight panels that products of many lengths share: few panel widths, and tiles nearly as fast as those chosen
-for each length alone.
+"""Packed weight panels that products of many lengths share: few panel widths suffice, and tiles are nearly as fast as
+those chosen for each length alone.
 """
 
 from __future__ import annotations
