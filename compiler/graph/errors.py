@@ -101,7 +101,8 @@ def parameters_of(error: Exception) -> tuple[str, ...]:
     """Names of the model inputs that must be known at compile time, from `error` (a ParameterError) or from all
     ParameterErrors in `error` (a NodesError).
 
-    Empty for other errors, also if the first error of a NodesError is another error: it may have caused the later ones.
+    Empty for any other error. Empty also if a NodesError begins with another error, which may have caused the later
+    ones.
     """
     parts = error.parts if isinstance(error, NodesError) else (error,)
     if not isinstance(parts[0], ParameterError):

@@ -32,7 +32,7 @@ def is_qonnx(domain: str) -> bool:
 
 
 def foreign(domain: str, supported: str) -> tuple[str, str]:
-    """(problem, remedy) for the error about a node whose domain no importer supports; `supported`: text that lists the
+    """Error text (problem, remedy) for a node whose domain no importer supports; `supported`: text that lists the
     supported domains.
     """
     for beginnings, message in _FOREIGN.items():
@@ -48,7 +48,7 @@ step.
 
 
 def unsupported(supported: str, operator: str = "") -> tuple[str, str]:
-    """(problem, remedy) for the error about an unsupported operator of a known domain; `supported`: text that lists the
+    """Error text (problem, remedy) for an unsupported operator of a known domain; `supported`: text that lists the
     supported operators.
     """
     if operator in RECURRENT:

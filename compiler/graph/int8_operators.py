@@ -81,8 +81,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """Inputs: one or several tensors (parts). Channel c of the output is channel `sources`[c][1] of part
-    `sources`[c][0]. Covers concatenations, splits and shuffles of channels.
+    """Selection and concatenation of channels. Inputs: one or several tensors (parts). Channel c of the output is
+    channel `sources`[c][1] of part `sources`[c][0]. Covers splits and shuffles of channels.
     """
 
     sources: tuple[Pair, ...]
@@ -105,8 +105,8 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the first `positions` pixels become
-    channels, and channels become pixels. With `channels` (first, count), for accelerators, only these channels.
+    """Exchange of pixels and channels. Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the
+    first `positions` pixels become channels. With `channels` (first, count), for accelerators, only these channels.
     """
 
     positions: int
@@ -124,8 +124,8 @@ class TransposedProduct:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resample:
-    """Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over t of `weight`[p, t] *
-    data[`first`[p] + t], requantized by `scale` and `post`.
+    """Resize along one axis. Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over
+    t of `weight`[p, t] * data[`first`[p] + t], requantized by `scale` and `post`.
 
     `first` is int64 (O,); `weight` is int8 (O, number of weights for an output), all of whose rows have the same sum;
     an element with weight 0 is not read. `bias` is `-zero_point * sum` for the input's zero point.

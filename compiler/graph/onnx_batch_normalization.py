@@ -50,8 +50,8 @@ class Parameters(Protocol):
 def batch_norm_factors(
     context: Parameters, node: OnnxNode, channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(factor, addend) of each channel, float64 (channels,) each; fails in training mode and on parameters of other
-    shapes."""
+    """The factor and the addend of each channel, two float64 arrays (channels,); fails in training mode and on
+    parameters of other shapes."""
     if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
         context.refuse(node, "is in training mode", "export the model for inference")
     parts: list[np.ndarray] = []

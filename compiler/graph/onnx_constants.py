@@ -44,11 +44,12 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
     Wrong results: LRN sums over as many channels as there are samples; pools place windows wrongly, and ConvTranspose
-    places groups wrongly; GridSample has another cubic border; LogSoftmax takes the logarithm of powers that are 0;
-    DepthToSpace takes an unknown mode for CRD. The implementation ignores lengths, activations and clips of recurrent
-    layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in
-    ReduceSumSquare, and all axes but one in softmaxes before opset 13. In Resize it ignores one meaning of scales with
-    aligned corners, and the coordinate of an axis's only element with PyTorch's half pixels or cropped images.
+    places groups wrongly; GridSample has another cubic border; LogSoftmax returns the logarithm of exponentials that
+    underflow to 0; DepthToSpace treats an unknown mode as CRD. The implementation ignores lengths, activations and
+    clips of recurrent layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the
+    type in ReduceSumSquare, and all axes but one in softmaxes before opset 13. In Resize it ignores one meaning of
+    scales with aligned corners, and the coordinate of an axis's only element with PyTorch's half pixels or cropped
+    images.
     """
     if node.domain not in STANDARD:
         return False

@@ -77,7 +77,7 @@ class GraphContext(NodeErrors):
         import_operator(self, node)
 
     def resolve(self, name: str) -> str:
-        """Name of the tensor or constant to which a name of the model refers; nodes that compute nothing are
+        """The tensor or constant to which a name of the model refers, by name; nodes that compute nothing are
         skipped.
         """
         return self.renamed.get(name, name)

@@ -41,8 +41,8 @@ class Bounds:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opaque(Operation):
     """A pending operation with which no other operator can be merged; the function `round` adds its integer operators
-    and returns the name of the result's tensor. `bounds`: a grid on which the result loses little, or the bounds of
-    the result (`onnx_own_grids`); None if these are not known.
+    and returns the name of the result's tensor. `bounds`: a quantization in which the result loses little, or the
+    bounds of the result (`onnx_own_grids`); None if these are not known.
     """
 
     round: Callable[[ImportContext, Rounding], str]

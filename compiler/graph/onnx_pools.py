@@ -36,7 +36,7 @@ from .operators import AveragePool, MaxPool
 from .rescaling import rescale, same_integers
 
 UNCOUNTED = (0, 0, 0, 0)
-"""The pads on each side that count in the divisor of an average pool without `count_include_pad`: none."""
+"""Pads that an average counts as elements, on each side, without `count_include_pad`: none."""
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:

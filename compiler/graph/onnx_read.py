@@ -168,8 +168,7 @@ def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
 
 @functools.cache
 def _fields(kind: Descriptor) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
-    """(fields that are texts, fields that are messages) of a message type; each field as (name, whether it is
-    repeated)."""
+    """The text fields and the message fields of a message type, each as (name, whether it is repeated)."""
     found: dict[int, list[tuple[str, bool]]] = {
         FieldDescriptor.TYPE_STRING: [],
         FieldDescriptor.TYPE_MESSAGE: [],

@@ -29,7 +29,7 @@ _GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
 _REDUCTION = "axes keepdims noop_with_empty_axes"
 _RECURRENT = "activations clip direction hidden_size layout"
 _NUMBERS = "activation_alpha activation_beta"
-"""Names of attributes that are parameters of activation functions; the supported functions have none."""
+"""Attributes with parameters of activation functions. They have no effect, since the supported functions have none."""
 _QUANTIZATION = "axis block_size output_dtype"
 _RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
 _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
@@ -57,8 +57,8 @@ def _row(
     whole: bool = False,
 ) -> Row[Any, Any]:
     """Makes a row of the table. `place`: FILE:FUNCTION, where FILE omits the prefix that all files of this `kind` have.
-    `reads`, `idle` and `behind`: names separated by spaces; with `whole` the function reads all attributes. The class
-    `Row` explains the fields.
+    `reads`, `idle` and `behind`: names separated by spaces; with `whole` the function reads all attributes. (`Row`
+    describes all fields.)
     """
     file = place.split(":")[0]
     located = StepsLocated if kind in ("steps", "contributed") else Located

@@ -44,8 +44,8 @@ A phase: the outputs of a transposed convolution with equal remainders modulo th
 def transposed_pads(
     context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
 ) -> tuple[PerDimension, PerDimension, PerDimension]:
-    """(pads before, pads after, output padding) of a ConvTranspose, a number for each spatial dimension: attributes of
-    the node, or derived from `auto_pad` or `output_shape`.
+    """The pads of a ConvTranspose: (pads before, pads after, output padding), a number for each spatial dimension. They
+    are the node's attributes, or derived from `auto_pad` or `output_shape`.
     """
     rank = len(sizes)
     check_kernel(context, node, tuple(kernel))

@@ -43,8 +43,8 @@ class Integer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Real:
-    """A quantized tensor after DequantizeLinear. `shape`: its shape in the model; `view`: the indices of its elements
-    in the stored tensor, as in `Integer`.
+    """A quantized tensor after DequantizeLinear. `shape`: its shape in the model; `view`: the index of each element in
+    the stored tensor (None: all in order).
     """
 
     tensor: str
@@ -57,7 +57,8 @@ class Real:
 class Pending:
     """A float result that the next QuantizeLinear will round: `operation`, then a clamp to low..high in real numbers.
 
-    `natural` is the shape of the future tensor, (N, C, H, W) or (N, K); `shape` and `view` as in `Integer`.
+    `natural`: shape of the future tensor, (N, C, H, W) or (N, K); `shape`: shape of the value in the model; `view`:
+    index of each element in the future tensor (None: all in order).
     """
 
     name: str

@@ -55,8 +55,8 @@ class WinogradTiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradOutputs:
-    """The last step of a convolution by Winograd's method. Inputs: the products (1, n * n * O', 1, tiles) of
-    transformed tiles and weights, with n as in `WinogradTiles`, and, by `epilogue`, a constant bias (O',) and an
+    """The last step of a convolution by Winograd's method. Inputs: products of transformed tiles and weights, (1, n * n
+    * O', 1, tiles) with n = outputs along a side of a tile + 2, and, by `epilogue`, a constant bias (O',) and an
     operand in the output's shape. Output (N, O, OH, OW) in blocks; O' is the filters of all blocks.
     """
 

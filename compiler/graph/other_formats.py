@@ -1,4 +1,4 @@
-"""Files that are no ONNX models: models of formats that a frontend reads, and messages about everything else."""
+"""Files that are no ONNX models: conversion by a frontend if there is one for the format, and error messages if not."""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
-    """(start of field, start of bytes, end) of the only `raw_data` of a tensor; None if its bytes are not cut out."""
+    """Finds the only `raw_data` of a tensor: (start of field, start of bytes, end). None if the bytes are not
+    cut out.
+    """
     found = None
     for field, begin, body, stop in _fields(whole, start, end):
         if field == _LOCATION or (field == _RAW_DATA and found is not None):

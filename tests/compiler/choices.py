@@ -424,7 +424,7 @@ def network_text(graph: Graph, config: Config) -> Iterator[str]:
 
 
 def texts() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
-    """(name of a golden text, function that makes its lines) of all golden texts."""
+    """All golden texts: yields (name of the text, function that makes its lines)."""
     for network, make in FLOAT_NETWORKS.items():
         for name, target in PROCESSORS.items():
             yield (

@@ -138,8 +138,8 @@ def test_means_and_variances_normalize_without_cancelling() -> None:
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16"])
 def test_halves_are_quantized_by_a_quotient_of_halves(kind: str) -> None:
-    """Earlier quantizing float16 to 8 bits failed ("declared int8 but computed as float16"), and to 16 bits had errors
-    of up to 16 steps.
+    """Regression: quantizing float16 to 8 bits failed ("declared int8 but computed as float16"), and to 16 bits had
+    errors of up to 16 steps.
     """
     x = (floats(4, 30) * 3).astype(np.float16)
     scale = np.float16(0.0004 if kind.endswith("16") else 0.05)
@@ -359,7 +359,7 @@ def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype:
 @pytest.mark.parametrize("opset", [12, 13])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int, opset: int) -> None:
-    """Earlier, in models of opset 12, the softmax was computed along all axes from the given one on, whatever the
+    """Regression: in models of opset 12, the softmax was computed along all axes from the given one on, whatever the
     node's attribute `opset`.
     """
     constants = {"sx": np.float32(0.03), "zx": np.uint8(120), "sy": np.float32(1 / 256), "zy": np.uint8(0)}
@@ -389,8 +389,8 @@ def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
-    """Earlier a DepthToSpace of a constant was folded by ONNX's reference implementation, which treats any unknown mode
-    as CRD.
+    """Regression: a DepthToSpace of a constant was evaluated by ONNX's reference implementation, which treats any
+    unknown mode as CRD.
     """
     feeds = {"z": floats(1)} if constant else {"x": floats(1, 4, 2, 2)}
     constants = {"x": floats(1, 4, 2, 2)} if constant else {}

@@ -28,7 +28,7 @@ _SMALL = 16
 
 
 def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: int) -> onnx.ModelProto:
-    """The ONNX model of a method of `module`; see `Module.export`. Raises NetworkError."""
+    """Records a method of `module` as an ONNX model (`Module.export`). Raises NetworkError."""
     kind = type(module).__name__
     if len(spec) != 1:
         raise NetworkError(
@@ -195,7 +195,7 @@ class Recorder:
         return self._shared["size", size]
 
     def source(self, symbol: str) -> tuple[str, int]:
-        """(name of a tensor with `symbol` in its shape, the symbol's dimension). Raises NetworkError if there
+        """Finds a tensor with `symbol` in its shape: (tensor's name, symbol's dimension). Raises NetworkError if there
         is none.
         """
         if symbol not in self._sources:

@@ -114,7 +114,7 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(outputs of the last layer, (hidden state, cell state)), with the shapes of PyTorch's LSTM."""
+        """Returns (outputs of the last layer, (hidden state, cell state)), with the shapes of PyTorch's LSTM."""
         y, (hidden, cell) = self._run(x, state or ())
         return y, (hidden, cell)
 
@@ -127,7 +127,7 @@ class GRU(_Recurrent):
     attributes = {"linear_before_reset": 1}  # noqa: RUF012
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(outputs of the last layer, hidden state), with the shapes of PyTorch's GRU."""
+        """Returns (outputs of the last layer, hidden state), with the shapes of PyTorch's GRU."""
         y, (hidden,) = self._run(x, () if state is None else (state,))
         return y, hidden
 

@@ -203,7 +203,7 @@ def pad(step: Step) -> None:
 
 def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
     """Extends `data` along each axis i by its mirror image, the edge included: `ends[i]` elements (before, after). Both
-    `ends` and `data` have the axis order of the layout `planes`.
+    `ends` and `data` have the axis order of the layout: (N, C, H, W) if `planes`, else TFLite's.
     """
     sizes = step.shape(step.inputs[0])
     sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes
@@ -266,7 +266,7 @@ def _slice(
     step: Step, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int],
     *, planes: bool, view: bool = False,
 ) -> None:  # fmt: skip
-    """Writes a Slice of the first input, which is read in the layout `planes`. `axes` are numbered as in TFLite.
+    """Writes a Slice of the first input, which is read as (N, C, H, W) if `planes`. `axes` are numbered as in TFLite.
     `view`: the result is reshaped to the output's shape.
     """
     source, writer = step.inputs[0], step.writer

@@ -83,8 +83,8 @@ class Step:
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 
     def axis(self, index: int, axis: int, planes: bool = False) -> int:
-        """Converts TFLite's `axis` of tensor `index`, which may be negative, to an axis of 0 or more in the layout
-        `planes`.
+        """Converts TFLite's `axis` of tensor `index`, which may be negative, to an axis of 0 or more; `planes`: of the
+        layout (N, C, H, W).
         """
         rank = self.writer.rank(index)
         if not -rank <= axis < rank:
@@ -93,7 +93,7 @@ class Step:
 
     def operands(self, inputs: Sequence[int] | None = None) -> tuple[list[str], bool]:
         """The names of the real values of `inputs` (by default all inputs), all in one layout; and whether this layout
-        is planes.
+        is planes, (N, C, H, W).
         """
         inputs = self.inputs if inputs is None else inputs
         if not inputs:

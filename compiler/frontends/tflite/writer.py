@@ -36,8 +36,8 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. `reals`: for (tensor index, whether the layout is planes), the name of the
-    tensor's real values; `integers`: the same for the integers of quantized tensors.
+    """The ONNX model under construction. `reals`: name of the real values of each (tensor index, whether in the layout
+    planes, (N, C, H, W)); `integers`: the same for the integers of quantized tensors.
     """
 
     network: Network
@@ -175,8 +175,8 @@ class Writer:
         return self.integers[key]
 
     def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
-        """Converts the image `name` from the other layout to the layout `planes`; returns the name of the result. The
-        conversion is a Reshape where no element moves, else a Transpose. Inputs are always transposed.
+        """Converts an image `name` from (N, H, W, C) to (N, C, H, W) or, if not `planes`, back; returns the name of the
+        result. The conversion is a Reshape where no element moves, else a Transpose. Inputs are always transposed.
         """
         batch, height, width, channels = tensor.shape
         given = any(self.tensor(index) is tensor for index in self.network.inputs)
@@ -200,7 +200,7 @@ class Writer:
         return self.constant(np.asarray(scale), f"{name}/scale"), zero_name
 
     def put(self, index: int, name: str, *, planes: bool = False) -> None:
-        """Makes the real values `name`, in the layout `planes`, the value of tensor `index`. If the tensor is
+        """Makes `name` the real values of tensor `index`, in the layout (N, C, H, W) if `planes`. If the tensor is
         quantized, a QuantizeLinear is added.
         """
         tensor = self.tensor(index)
@@ -219,7 +219,7 @@ class Writer:
         return self.node("QuantizeLinear", [name, *self.scales(grid, tensor.name, tensor.dtype)], tensor.name)
 
     def put_integers(self, index: int, name: str, *, planes: bool = False) -> None:
-        """Makes the integers `name`, in the layout `planes`, the value of the quantized tensor `index`."""
+        """Makes `name` the integers of the quantized tensor `index`, in the layout (N, C, H, W) if `planes`."""
         self.integers[index, planes and self.rank(index) == 4] = name
 
 

@@ -19,7 +19,7 @@ from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxP
 
 
 def assign_layouts(graph: Graph, lanes: int) -> Graph:
-    """The graph with a layout for each tensor, for vectors of `lanes` elements, and the nodes that change layouts."""
+    """Chooses a layout for each tensor, for vectors of `lanes` elements, and adds the nodes that change layouts."""
     state = State(graph=graph, tensors=dict(graph.tensors), constants=dict(graph.constants))
     for node in graph.nodes:
         _place(state, node, lanes)

@@ -26,7 +26,7 @@ def fold_scale_shift(graph: Graph) -> Graph:
 
 
 def expand_batch_norm(graph: Graph) -> Graph:
-    """The graph with each BatchNormalization as an element-wise multiplication and addition."""
+    """Replaces each BatchNormalization by an element-wise multiplication and addition."""
     nodes: list[Node] = []
     for node in graph.nodes:
         if isinstance(node.operator, BatchNormalization):

@@ -195,9 +195,9 @@ class _Pattern:
         return _Source(tensor=name, axes=axes)
 
     def repeated(self, name: str, heads: int) -> tuple[str, int] | None:
-        """(tensor, number of repeats) if `name` is a tensor whose indices along axis `heads` are each repeated, as
-        exporters write it: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads *
-        repeats, ...]. None for any other `name`.
+        """Tests whether `name` is a tensor whose heads (indices along axis `heads`) are each repeated, as exporters
+        write it: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats,
+        ...]. Returns (tensor before this, repeats), or None.
         """
         tensors = self.graph.tensors
         joined = self.producers.get(name)

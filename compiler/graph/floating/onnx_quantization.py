@@ -95,7 +95,7 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """(node to import, integer dtype of its float32 result or "") for a node whose inputs may hold integers.
+    """Prepares a node whose inputs may hold integers: (node to import, integer dtype of its float32 result or "").
 
     A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
     other node is returned with "", and with integer tensors as inputs in place of float32 tensors that hold integers.
@@ -153,8 +153,8 @@ def _grid(
 def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """The inputs of the element-wise node that quantizes or dequantizes `data`, and scale and zero point as numbers in
-    its expression or as arguments of it.
+    """The operands of the element-wise node that quantizes or dequantizes `data`: (names of its inputs, (scale, zero
+    point) as they appear in its expression). Scalars are numbers in the expression, vectors are stored as inputs.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))

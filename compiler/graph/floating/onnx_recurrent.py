@@ -173,7 +173,7 @@ def recurrent_body(s: FloatSteps) -> None:
 
 
 def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | None:
-    """(reason, remedy) for the error message of a layer that needs ONNX nodes for each step; None if one kernel
+    """The reason why a layer needs ONNX nodes for each step, for error messages: (reason, remedy). None if one kernel
     computes all steps.
     """
     kind = node.op_type

@@ -36,7 +36,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPasses:
-    """Rewrites for one target, in their order."""
+    """The rewrites for one target, in the order in which they run."""
 
     target: Vectors
     rows: tuple[Rewrite[Vectors], ...]

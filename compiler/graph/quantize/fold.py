@@ -268,8 +268,8 @@ def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift:
 def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
-    """Makes the node `product`, or a Transpose of its result, compute the output of `last`, a later node that was
-    folded into the product, and removes `last`.
+    """Removes the node `last`, which was folded into the earlier node `product`; `product`, or a Transpose of its
+    result, computes the output of `last` instead.
     """
     del producers[product.output[0]]
     product.output[0] = last.output[0]

@@ -132,7 +132,7 @@ def test_what_only_the_interpreter_runs_is_refused(name):
 
 
 def test_convolutions_of_gpus():
-    """Boxes of the input are gathered, including positions outside of the input."""
+    """The convolutions gather boxes of the input, including positions outside of the input."""
     sizes = {"batch": 2, "channels": 4, "height": 5, "width": 6, "filters": 3, "window": SAME}
     for program in (
         gemm_convolution(Convolution(**sizes), block=4),

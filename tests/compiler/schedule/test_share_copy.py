@@ -1,5 +1,5 @@
 """The primitive share_copy, by which threads share a copy: every element is copied once, also in pipelines; and
-refusals.
+programs that it refuses.
 """
 
 import numpy as np

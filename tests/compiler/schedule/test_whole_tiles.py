@@ -1,4 +1,4 @@
-"""The primitives pad and guard, which make all tiles whole for any sizes; and refusals."""
+"""The primitives pad and guard, which make all tiles whole for any sizes; and programs that they refuse."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_few_kinds_of_panels_serve_all_lengths(name: str, depth: int, columns: i
 
 
 def _tile(values, lanes: int, rows: int) -> tuple[int, int]:
-    """(rows, vectors) of the register tile that the knobs `values` describe."""
+    """The size (rows, vectors) of the register tile that the knobs `values` describe."""
     if rows == 1:
         return 1, -(-values["tile.0"] // lanes)
     return values["tile.0"], -(-values["tile.1"] // lanes)
