@@ -34,8 +34,8 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """Gives each model input that only convolutions with a window over the whole input read the shape (N, K); its bytes
-    are the same.
+    """Reshapes each model input to (N, K) whose only readers are convolutions with a window over the whole input. The
+    bytes stay the same.
     """
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:

@@ -25,7 +25,7 @@ from .test_views import Viewed
 
 
 def right_everywhere(net: Viewed, kinds: dict[str, int]) -> None:
-    """Asserts that a network is right on the accelerator (`right`) and on a processor (with any nodes)."""
+    """Asserts that a network is right on the accelerator, with `kinds` of nodes, and on a processor."""
     right(net, kinds)
     model = net.model()
     graph = import_model(model, abilities=PROCESSOR)

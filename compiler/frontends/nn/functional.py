@@ -108,9 +108,7 @@ def _pool(x: Tensor, operator: str, sizes: tuple[Pair, Pair | None, Pair], **att
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Pair = 1) -> Tensor:
-    """The mean of each channel, [batch, channels, 1, 1], over all positions. Raises NetworkError for other output
-    sizes.
-    """
+    """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for output sizes other than 1."""
     if check.integers(x.recorder.where, "output_size", output_size, 2) != (1, 1):
         raise x.recorder.mistake(f"output_size is {output_size}; give 1, or use avg_pool2d")
     return record("GlobalAveragePool", x)

@@ -102,8 +102,8 @@ class Step:
         return [self._aligned(index, planes) for index in inputs], planes
 
     def _aligned(self, index: int, planes: bool) -> str:
-        """The name of an operand's real values in the layout `planes`. A constant of 1 to 3 axes first gets leading
-        axes of size 1, to be (N, H, W, C), so that it broadcasts as in TFLite.
+        """The name of an operand's real values, in the layout (N, C, H, W) if `planes`. A constant of 1 to 3 axes first
+        gets leading axes of size 1, to be (N, H, W, C), so that it broadcasts as in TFLite.
         """
         tensor, array = self.tensor(index), self.writer.known(index)
         if not planes or array is None or array.ndim in (0, 4):

@@ -17,7 +17,8 @@ from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 def fold_scale_shift(graph: Graph) -> Graph:
     """Folds x * scale + shift, with constants for each channel, into the convolution or product that computes x or
-    reads the result, if x or the result has no other reader. New weights are computed in float64 and rounded once.
+    reads the result. No other node may read the tensor between the two. New weights are computed in float64 and rounded
+    once.
 
     A producer of x gets W * scale and bias * scale + shift. A reader of the result gets W * scale, if there is no shift
     (padding has no shift, and a shift in the bias would be rounded). Nothing is folded if a result is not finite.

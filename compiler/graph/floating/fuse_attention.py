@@ -195,9 +195,9 @@ class _Pattern:
         return _Source(tensor=name, axes=axes)
 
     def repeated(self, name: str, heads: int) -> tuple[str, int] | None:
-        """Tests whether `name` is a tensor whose heads (indices along axis `heads`) are each repeated, as exporters
-        write it: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats,
-        ...]. Returns (tensor before this, repeats), or None.
+        """Tests whether each head (index along axis `heads`) of `name` is repeated, as exporters write it: [..., heads,
+        ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats, ...]. Returns (first of
+        these tensors, repeats), or None.
         """
         tensors = self.graph.tensors
         joined = self.producers.get(name)

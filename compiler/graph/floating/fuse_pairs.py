@@ -127,8 +127,8 @@ def inlined(graph: Graph, node: Node, before: Node) -> Node | None:
 
 
 def with_members(node: Node, before: Node) -> Node | None:
-    """`node`, to whose list of fused ONNX nodes (members) those of `before` are added; None if one of the expressions
-    of `node` exceeds `LARGEST_BODY`.
+    """Adds the fused ONNX nodes (members) of `before` to those of `node`; returns the new node, or None if one of its
+    expressions exceeds `LARGEST_BODY`.
     """
     if any(body is not None and expression_size(body) > LARGEST_BODY for body in (node.data, node.result)):
         return None

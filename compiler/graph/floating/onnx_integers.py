@@ -179,7 +179,7 @@ def _total(s: FloatSteps, sums: list[str]) -> str:
 
 
 def _minus_zero_point(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
-    """Subtracts its zero point (input `point`) from input `index` in float32; returns the result's name. A vector of
+    """Subtracts the zero point (input `point`) from input `index` in float32; returns the result's name. A vector of
     zero points is reshaped to `column` first.
     """
     number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)

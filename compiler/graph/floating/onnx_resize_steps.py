@@ -162,8 +162,8 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """For each coordinate `left` + `ratio`: indices of the input elements at distances up to `reach`, and signed
-    distances. If the axis shrinks (`scale` < 1), elements at distances up to `reach` / `scale`, and distances times
+    """Indices of the input elements around each coordinate `left` + `ratio`, up to a distance of `reach`, and their
+    signed distances. If the axis shrinks (`scale` < 1), up to `reach` / `scale`, and distances are multiplied by
     `scale`.
     """
     scale = min(scale, 1.0)

@@ -15,8 +15,8 @@ from ..operators import Dense, Gather
 
 
 def tie_weights(graph: Graph) -> Graph:
-    """Lets each `Dense` whose weight is the transpose of a constant that a `Gather` reads use that constant instead, as
-    its transposed weight.
+    """If the weight of a `Dense` is the transpose of a constant that a `Gather` reads, the `Dense` reads that constant
+    instead, as its transposed weight.
     """
     tables = dict.fromkeys(
         node.inputs[0]
