@@ -1,5 +1,5 @@
-"""Turns pending operations (float operations that the next QuantizeLinear rounds) into integer nodes, whose results
-have the scale and zero point (grid) of that QuantizeLinear.
+"""Turns pending operations (rounded by the next QuantizeLinear) into integer nodes, whose results have the scale and
+zero point (grid) of that QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
     }
 )
 """Functions that turn a pending operation (rounded by the next QuantizeLinear) into an integer operator, by the name of
-the operation's class: (context, operation, rounding) -> name of the result's tensor. Only classes that importers of
-other operators inspect are listed; any other pending operation is an `Opaque`, which holds its function itself.
+the operation's class: (context, operation, rounding) -> name of the result's tensor. Only classes that other importers
+inspect are listed; any other pending operation is an `Opaque`, which holds its function itself.
 """
 
 REALIZED: Mapping[str, Located] = MappingProxyType(

@@ -1,14 +1,14 @@
 """Import of scores that are scaled and masked before a softmax, and stay float in quantized models: Add and Where of a
 float mask.
 
-Masks add about the lowest float32, so no 8-bit grid (scale and zero point) can represent both masked scores and others.
-This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest element of a
-row, and a masked score must be negligible beside every other score:
+A mask adds about the lowest float32 number, so no 8-bit grid (scale and zero point) can represent masked and other
+scores. This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest
+element of a row, and a masked score must be negligible in comparison with every other score:
 
-- If all scores are within `NEAR`, each row gets an extra element that is greater than all scores, and whose entry in
-  the softmax's table is 0. So every difference is a difference from the same number, and the table's entry for the
-  least value, which masked scores have, is 0 as well.
-- Else the step of the grid is so wide that a masked score is negligible even beside the lowest score.
+- If all scores are within `NEAR`, each row gets an extra element, greater than all scores, whose entry in the softmax's
+  table is 0. Then all differences are from the same number. Masked scores have the least value, and the table's entry
+  for this value is 0, too.
+- Otherwise the step of the grid is so wide that a masked score is negligible even in comparison with the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
 a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed; these rows, which no output

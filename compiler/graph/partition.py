@@ -83,8 +83,8 @@ def partition_model(
 ) -> Partition:
     """Divides `model`, a result of `prepare_model`, between accelerator and CPU; `label` names it in messages.
 
-    The accelerator, which has the capabilities `abilities`, gets the nodes that its importer supports and whose results
-    are quantized, except those named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32
+    The accelerator gets the nodes that its importer supports with the capabilities `abilities`, if their results are
+    quantized and they are not named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32
     runs where its reader runs. Raises ModelError for a damaged initializer.
     """
     names = [node.name for node in model.graph.node]

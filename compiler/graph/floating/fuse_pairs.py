@@ -81,8 +81,8 @@ def with_result(
 
 
 def inlined(graph: Graph, node: Node, before: Node) -> Node | None:
-    """A node that computes `node` and, for each element that it reads, the element-wise `before`, whose result is then
-    not stored; None if the two cannot be fused.
+    """A node that computes both nodes in one kernel: `node` computes the elements of the element-wise `before` when it
+    reads them. None if the two cannot be fused.
     """
     assert isinstance(before.operator, Elementwise)
     shape = graph.tensors[before.output].shape
