@@ -24,10 +24,10 @@ from .pytorch.names import WEIGHT, name_nodes
 INSTALL = "pip install jax2onnx"
 """Command that installs the exporter, with JAX and Flax."""
 WEIGHTS = ("kernel", "weight", "w", "embedding")
-"""Last words of a parameter's path that are no part of the layer's path: "layers.0.kernel" is of layer "layers.0"."""
+"""Names of weights, which are cut off the end of a parameter's path: "layers.0.kernel" belongs to layer "layers.0"."""
 MOVED = {2: ((0, 1), (1, 0)), 3: ((0, 1, 2), (2, 1, 0)), 4: ((0, 1, 2, 3), (3, 2, 0, 1))}
-"""By rank, the orders of axes in which the exporter may store a weight: JAX's order, or the order of a transposed
-matrix or of an ONNX convolution (one or two spatial axes), with output channels first.
+"""Axis orders in which the exporter may store a weight, by rank: JAX's order, and the order of a transposed matrix or
+of an ONNX convolution (one or two spatial axes), with output channels first.
 """
 
 
@@ -42,7 +42,8 @@ def export_function(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Mapping[str, Mapping[int, str]] | None = None,
 ) -> onnx.ModelProto:
-    """The ONNX model of a JAX function for example arguments, which are arrays; inputs are named after its parameters.
+    """Exports a JAX function to an ONNX model, by tracing it with example arguments `args` and `kwargs` (arrays).
+    Inputs have the names of the function's parameters.
 
     `dynamic_shapes`: names of dimensions that may change, by parameter and axis, as in {"tokens": {1: "sequence"}}.
     Nodes that read a parameter of a module, or of a pytree bound by functools.partial, are called by the path of the
@@ -102,8 +103,8 @@ def _bound(
 
 
 def _paths(jax: Any, model: Any) -> dict[bytes, str]:
-    """Maps the elements of each weight, as bytes, to the path of the weight's layer. A weight has one key for each
-    order of axes in `MOVED`. The weights are those of a module, or of the pytrees that a functools.partial binds.
+    """Maps the bytes of each weight to the path of the layer that has the weight, with one entry for each axis order in
+    `MOVED`. The weights are those of a module, or of the pytrees that a functools.partial binds.
     """
     inner = inspect.unwrap(model)
     trees = [*inner.args, *inner.keywords.values()] if isinstance(inner, functools.partial) else [inner]
@@ -119,7 +120,7 @@ def _paths(jax: Any, model: Any) -> dict[bytes, str]:
 
 
 def _name_weights(model: onnx.ModelProto, paths: Mapping[bytes, str]) -> None:
-    """Renames each initializer whose elements are a key of `paths` to the path of the layer and `WEIGHT`, as in
+    """Renames each initializer whose bytes are a key of `paths` to the path of the layer and `WEIGHT`, as in
     "layers.0.weight" (the names that PyTorch's exporter gives).
     """
     taken: set[str] = set()

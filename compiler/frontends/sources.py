@@ -84,7 +84,7 @@ def arguments(sample: Any) -> tuple[Any, ...]:
 
 
 def stacked(names: Sequence[str], samples: Sequence[Any], label: str) -> dict[str, np.ndarray]:
-    """For each input in `names`, one array of the input's values in all `samples`, joined along the first dimension.
+    """Joins the values of each input in `names` over all `samples` along the first dimension: one array for each input.
 
     A sample has an argument, array or tensor, for each input in the order of `names` (`arguments`). Arguments of shape
     (1, ...) become an array (number of samples, ...); scalars become an array (number of samples,). Raises UserError,

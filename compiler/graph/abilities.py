@@ -37,8 +37,8 @@ class Abilities:
     def of(config: Config) -> Abilities:
         """The abilities of an accelerator with this configuration.
 
-        `planes` and `rows` are False if a block of channels takes several output vectors: an operand with one value for
-        each channel would need a vector of values for each of these vectors.
+        `planes` and `rows` are False if a block of channels spans several output vectors: both need the values of a
+        block, one for each channel, to fit one vector.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -66,7 +66,7 @@ EVERYTHING = replace(ACCELERATOR, processor=True)
 
 
 def needs(extension: str) -> tuple[str, str]:
-    """(problem, way out) for the error about a node that needs `extension` on an accelerator without `extension`."""
+    """Error text for a node that needs the accelerator extension `extension` where it is missing: (problem, remedy)."""
     if extension in ("broadcast", "rows"):
         return (
             f"needs the extension '{extension}' and block_in no larger than block_out",

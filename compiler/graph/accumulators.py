@@ -1,7 +1,7 @@
 """Fits the bias of each output channel into 32-bit accumulators. If no sum of the channel overflows, the bias is
 unchanged. If requantization saturates all sums of the channel anyway, the bias is moved into range. If halving the
-weights changes a result by at most `LEAST_PART` of a step, weights and bias are halved and the scale is doubled. Any
-other bias is rejected.
+weights changes a result by at most `LEAST_PART` of a quantization step, weights and bias are halved and the scale is
+doubled. Any other bias is rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
 Engines differ in when they add bias', so acc, bias' and acc + bias' must all stay in int32. All intermediate values in
@@ -25,7 +25,7 @@ larger bias has the same effect. float64 represents the bound exactly.
 """
 
 LEAST_PART = 2.0**-5
-"""Largest change of a result, as a part of the result's step, that the halving of weights may cause."""
+"""Largest error of a result that halving the weights may cause, as a fraction of the result's quantization step."""
 
 
 class AccumulatorError(ScaleError):
@@ -61,13 +61,13 @@ def sums_in_range(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """(weights, biases minus zero point x sum of weights, scales) with which no sum of a channel leaves 32 bits, made
-    from `weight` (O, ...), `bias` and `scale`, (O,), of a product whose input has the zero point `zero_point`.
+    """Changes the constants of a quantized product, if necessary, so that no sum of a channel leaves 32 bits.
 
-    First, biases are moved (`moved_bias`) and the rest is unchanged. If this fails, channels with large biases get half
-    of their weights and bias, and twice their scale. ONNX Runtime's quantizer writes channels with large biases: it
-    raises the scale of small weights until the bias just fits 32 bits. Halving rounds odd weights, which may change a
-    result by `LEAST_PART` of a step at most. Raises AccumulatorError where neither is possible.
+    Arguments: `weight` (O, ...), `bias` (O,), `scale` (O,), and the input's `zero_point`. Returns (weights, biases
+    minus zero point x sum of weights, scales). First, only biases are moved (`moved_bias`). If this fails, channels
+    with large biases get half of their weights and bias, and twice their scale. ONNX Runtime's quantizer writes such
+    biases: it raises the scale of small weights until the bias just fits 32 bits. Halving rounds odd weights, which may
+    change a result by `LEAST_PART` of a step at most. Raises AccumulatorError where neither is possible.
     """
     rows = weight.reshape(len(weight), -1)
     total = rows.sum(axis=1, dtype=np.int64)
@@ -97,8 +97,8 @@ def moved_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """For each output channel, the value nearest to `wanted` with which all sums of the channel stay in 32 bits: int32
-    (O,). `wanted`, int64 (O,): `bias` minus zero point x sum of weights. `rows`: int8 weights (O, products).
+    """The bias of each output channel, int32 (O,): the value nearest to `wanted` that keeps all sums of the channel in
+    32 bits. `wanted`, int64 (O,): `bias` minus zero point x sum of weights. `rows`: int8 weights (O, products).
 
     A value other than the wanted value is allowed only if requantization by `scale` and `stage` saturates all sums of
     the channel with either value. Raises AccumulatorError otherwise; its message names the `bias`.

@@ -16,7 +16,7 @@ from .onnx_read import Source, read_model
 
 
 def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
-    """The serialized model with each input named in `values` replaced by an initializer of the given value.
+    """Replaces the inputs named in `values` by initializers with these values; returns the serialized model.
 
     An initializer of the same name is replaced, too. A value is converted to the input's type if the conversion is
     exact (decimal numbers are rounded to float types), and reshaped to the input's shape if both have the same number

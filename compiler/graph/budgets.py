@@ -104,7 +104,7 @@ def item_bytes(element_type: int) -> int:
 
 
 def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
-    """(shape, bytes of an element) of a declared tensor; an unknown dimension counts as 1."""
+    """The shape of a declared tensor and the bytes of an element; an unknown dimension counts as 1."""
     tensor = info.type.tensor_type
     dimensions: Iterable[onnx.TensorShapeProto.Dimension] = tensor.shape.dim
     return tuple(d.dim_value if d.HasField("dim_value") else 1 for d in dimensions), item_bytes(

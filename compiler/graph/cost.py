@@ -64,7 +64,7 @@ def count_macs(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """The convolution inside a TransposedProduct or Normed node, as a node; any other node itself."""
+    """The convolution that is fused in a node (TransposedProduct, Normed), as its own node; other nodes unchanged."""
     operator = node.operator
     return (
         replace(node, operator=operator.convolution)

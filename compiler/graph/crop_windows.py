@@ -1,5 +1,5 @@
-"""Removes taps from the windows of convolutions: outer rows and columns of the window that read only padding for every
-output. Windows with large dilations have such taps.
+"""Shrinks convolution windows: removes outer rows and columns of the window that read only padding, for every output.
+Windows with large dilations have such rows and columns.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from .operators import Convolution
 
 
 def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
-    """`window` without the outer taps (rows and columns of the window) that read only padding, for every output, if the
-    input is a `plane` of (H, W) pixels.
+    """Removes outer rows and columns of `window` that read only padding for every output, on an input `plane` (H, W).
 
-    Returns the rows and columns of taps that remain, and the smaller window. Windows with large dilations have such
-    taps.
+    Returns the rows and columns of the window that remain, as slices, and the smaller window.
     """
     slices: list[slice] = []
     ends, outputs = list(window.pads), window.outputs(*plane)
@@ -46,7 +44,7 @@ def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
 
 
 def crop_windows(graph: Graph) -> Graph:
-    """The graph in which each convolution, float or int8, lacks the outer taps that read only padding for every output.
+    """Removes from each convolution's window, float or int8, the outer rows and columns that read only padding.
 
     A 3x3 window with a dilation of 24 on 14 x 14 pixels becomes a 1x1 window.
     """
@@ -68,7 +66,7 @@ def crop_windows(graph: Graph) -> Graph:
 
 
 def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair) -> tuple[Graph, Node]:
-    """(graph with the cut weights as a constant, node with the smaller window) for an input plane (H, W)."""
+    """Shrinks a float convolution's window on an input plane (H, W): (graph with smaller weights, node)."""
     (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:
         return graph, node

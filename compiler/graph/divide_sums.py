@@ -1,5 +1,5 @@
-"""Splits the addition of a constant to a concatenation along positions (pixels): the constant is added to each part
-before the concatenation, while the kernel that computes the part stores it.
+"""Adds a constant to the inputs of a concatenation instead of to its result. (The concatenation is along rows or
+columns.) The kernel that computes an input can add its part of the constant while it stores its result.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """The graph in which a constant is added to each part of a concatenation (along positions: rows and columns)
-    instead of to its result. This is done if most positions come from a convolution or product that can add its share
-    of the constant as it stores its result.
+    """The graph in which constants that were added to the result of a concatenation along rows or columns are added to
+    its inputs. This is done if most pixels come from one convolution or product, which can add its part of the constant
+    while it stores its result.
 
     For accelerators, before `fuse_combines`.
     """
@@ -62,9 +62,9 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
 def _concatenation_to_split(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
-    """(concatenation node, index of its result among the inputs of `node`, output positions of each part) if `node`
-    adds a constant to a concatenation along positions (rows and columns) and splitting the addition saves time; else
-    None.
+    """Finds a concatenation along rows or columns whose result `node` adds to a constant, if adding the constant to the
+    concatenation's inputs saves time; else None. Returns (concatenation node, index of its result among the inputs of
+    `node`, for each input of the concatenation the output pixels that it fills).
     """
     if not isinstance(node.operator, Int8Elementwise) or node.operator.combination.kind != "add":
         return None
@@ -87,8 +87,8 @@ def _concatenation_to_split(
 
 
 def _part_positions(graph: Graph, node: Node) -> list[np.ndarray] | None:
-    """For each input of a node that concatenates along positions (rows and columns): the output positions to which the
-    input's positions go, in the input's order. None for other nodes.
+    """For each input of a concatenation along rows or columns: row-major indices of the output pixels that it fills, in
+    the order of the input's pixels. None for other nodes.
     """
     operator = node.operator
     if (

@@ -43,7 +43,7 @@ class NodeError(ModelError):
         self.way_out = way_out
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """This error (same problem and way out) about another node, `node`; `source` names the model."""
+        """A copy of this error, with the same problem and remedy, for `node` of the model `source`."""
         return type(self)(source, node.name, node.op_type, self.problem, self.way_out)
 
 
@@ -93,7 +93,7 @@ class ParameterError(NodeError):
         self.inputs = inputs
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """This error (same problem and way out) about another node, `node`; `source` names the model."""
+        """A copy of this error, with the same problem and remedy, for `node` of the model `source`."""
         return ParameterError(source, node.name, node.op_type, self.problem, self.way_out, self.inputs)
 
 
@@ -101,7 +101,8 @@ def parameters_of(error: Exception) -> tuple[str, ...]:
     """Names of the model inputs that must be known at compile time, from `error` (a ParameterError) or from all
     ParameterErrors in `error` (a NodesError).
 
-    Empty for other errors, also if the first error of a NodesError is another error: it may have caused the later ones.
+    Empty for any other error. Empty also if a NodesError begins with another error, which may have caused the later
+    ones.
     """
     parts = error.parts if isinstance(error, NodesError) else (error,)
     if not isinstance(parts[0], ParameterError):

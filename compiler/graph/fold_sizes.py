@@ -23,10 +23,10 @@ _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in which initializers replace all integers and booleans that depend on shapes alone. `model` must have
-    inferred shapes.
+    """Replaces all integers and booleans that depend on shapes alone by initializers. `model` must have inferred
+    shapes.
 
-    Nodes that cannot be folded stay. Nodes whose results nobody reads any more stay, too.
+    Nodes that cannot be folded stay. Nodes whose results are no longer read stay, too.
     """
     while any(node.op_type == "Shape" for node in model.graph.node):
         found = _folded(model)

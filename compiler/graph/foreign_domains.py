@@ -1,4 +1,4 @@
-"""Error texts (problem and way out) about operators of domains (namespaces of operators) that no importer supports."""
+"""Error texts (problem and remedy) about operators of domains (namespaces of operators) that no importer supports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 BEFORE_OPTIMIZATION = (
     "give the model before ONNX Runtime optimized it, or save it at the level ORT_ENABLE_EXTENDED"
 )
-"""The way out, in error messages, for operators that only ONNX Runtime's optimizer writes."""
+"""Remedy, in error messages, for operators that only ONNX Runtime's optimizer writes."""
 QONNX = ("qonnx.", "finn.", "onnx.brevitas")
 """Prefixes of the domains of QONNX's operators."""
 _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
@@ -23,16 +23,16 @@ _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Error texts (problem, way out) about operators, by the prefixes of their domains."""
+"""Error texts (problem, remedy) about operators, by the prefixes of their domains."""
 
 
 def is_qonnx(domain: str) -> bool:
-    """Whether a domain is one of QONNX's, whose models are quantized in another form (no QuantizeLinear)."""
+    """Whether a domain is one of QONNX's. (QONNX models express quantization without QuantizeLinear.)"""
     return domain.startswith(QONNX)
 
 
 def foreign(domain: str, supported: str) -> tuple[str, str]:
-    """(problem, way out) for the error about a node whose domain no importer supports; `supported`: text that lists the
+    """Error text (problem, remedy) for a node whose domain no importer supports; `supported`: text that lists the
     supported domains.
     """
     for beginnings, message in _FOREIGN.items():
@@ -42,14 +42,14 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 RECURRENT = ("LSTM", "GRU", "RNN")
-"""Operators that other quantizers leave float; `vdla quantize --whole` replaces them by nodes for each step, on
-integers.
+"""Operators that other quantizers leave in float32; `vdla quantize --whole` replaces them by integer nodes for each
+step.
 """
 
 
 def unsupported(supported: str, operator: str = "") -> tuple[str, str]:
-    """(problem, way out) for the error about an unsupported operator of a known domain; `supported`: text that lists
-    the supported operators.
+    """Error text (problem, remedy) for an unsupported operator of a known domain; `supported`: text that lists the
+    supported operators.
     """
     if operator in RECURRENT:
         return (

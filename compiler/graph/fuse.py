@@ -20,10 +20,10 @@ from .rewrites import Rewrite, remove_dead, run_rewrites
 def fuse(graph: Graph) -> Graph:
     """The graph after the rewrites that all targets use.
 
-    A clamp becomes output bounds of the node before it. An element-wise operator of a convolution's result and another
-    operand becomes stage B of the convolution's store (after requantization), even if the result is first concatenated
-    with others along positions (rows and columns). A table of a table's result becomes one table. Dead nodes are
-    removed, and model inputs are flattened (`flatten_inputs`).
+    A clamp becomes output bounds of the node before it. An element-wise sum or product of a convolution's result and
+    another operand becomes stage B (after requantization) of the convolution's store, even if a concatenation along
+    rows or columns is between them. A look-up table applied to a table's result is merged with that table. Dead nodes
+    are removed, and model inputs are flattened (`flatten_inputs`).
     """
     graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:
@@ -34,8 +34,8 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """The graph in which a model input has the shape (N, K), with the same bytes, if all its readers are convolutions
-    whose window covers the whole input.
+    """Reshapes each model input to (N, K) whose only readers are convolutions with a window over the whole input. The
+    bytes stay the same.
     """
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:

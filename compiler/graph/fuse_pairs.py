@@ -33,8 +33,8 @@ from .rewrites import remove_dead
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """Fuses each element-wise clamp into the node that computes its input, as bounds of that node's output, if no other
-    node reads this input.
+    """Fuses each element-wise clamp into the producer of its input, as bounds of the producer's output, if the input
+    has no other reader.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -54,7 +54,7 @@ def fuse_clamps(graph: Graph) -> Graph:
 
 
 def fuse_channels(graph: Graph) -> Graph:
-    """Makes Channels nodes that read results of other Channels nodes read the inputs of those nodes directly."""
+    """Merges chains of Channels nodes (selections of channels): each node then reads the chain's inputs directly."""
     made: dict[str, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -83,7 +83,7 @@ def compose_tables(graph: Graph) -> Graph:
     """Replaces each element-wise node by a look-up table of a tensor x, if every operand of the node is x or the result
     of a look-up table of x. For example, a GELU written node by node becomes one table.
 
-    All roundings stay. Tables that other nodes read stay as well.
+    The new table contains all roundings. Tables with other readers stay in the graph.
     """
     stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
     found: dict[str, tuple[str, np.ndarray]] = {}
@@ -123,8 +123,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """Fuses each look-up table into the store of the convolution or product that computes its input, if no other node
-    reads this input, and if the convolution or product has no pool and no second operand.
+    """Fuses each look-up table into the convolution or product that computes its input, whose store then looks the
+    values up. The input must have no other reader, and the convolution or product neither a pool nor a second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """
@@ -146,8 +146,8 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Fuses padding (pixels of arbitrary value after the result of a 1x1 convolution, or after each row of the result)
-    into the convolution, whose store then leaves gaps.
+    """Fuses padding after a 1x1 convolution into the convolution, which then stores its result with gaps. The padding:
+    pixels of arbitrary value at the end of the result or of each of its rows.
 
     For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """
@@ -169,8 +169,9 @@ def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
 
 
 def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
-    """(columns, pitch) if `index`, int64 (N, positions), lists all positions (pixels) of each image in rows of
-    `columns`, each row followed by entries of -1 up to a length of `pitch`; else None.
+    """Tests whether `index`, int64 (N, positions), only adds gaps: it lists all pixels of each image in rows of
+    `columns` pixels, and fills each row with -1 up to a length of `pitch`. Returns (columns, pitch), or None for other
+    indices.
     """
     batch, _, height, width = shape
     plane, nothing = height * width, np.flatnonzero(index[0] < 0)
@@ -233,9 +234,9 @@ def _is_plane_constant(graph: Graph, name: str) -> bool:
 
 
 def fuse_phases(graph: Graph) -> Graph:
-    """Fuses the Interleave of a transposed convolution into the convolution that computes its phases (the outputs of
-    each pair of remainders modulo the strides). The convolution's kernels then write each output to its final row and
-    column. For accelerators, after `fuse`, which does not handle convolutions with phases.
+    """Fuses the Interleave of a transposed convolution into the convolution that computes its phases (one phase for
+    each pair of row and column remainders modulo the strides), so that its kernels write each output to its final
+    place. For accelerators, after `fuse`, which does not handle convolutions with phases.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -250,8 +251,8 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """Fuses each element-wise sum, product or rescaling into the convolution or product that computes an operand, as
-    the combination with the other operand (stage B) of its store.
+    """Fuses each element-wise sum, product or rescaling into the convolution or product that computes one of its
+    operands: stage B of that node's store combines the result with the other operand.
 
     If convolutions compute both operands, the one with more multiplies is fused (among equals the later one): the
     longer the array works on a tile, the more of the other operand's load it hides. The fused node takes the place of
@@ -331,7 +332,7 @@ def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges each node with the producer of one of its operands, if no other node reads the operand, in one walk over
+    """Merges each node with the producer of one of its operands, if no other node reads the operand, in one pass over
     the graph. `merge`(producer, node) returns the merged node, or None if they cannot be merged.
 
     The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's

@@ -84,10 +84,10 @@ def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Ten
 class Node:
     """One operator applied to tensors; `members`: names of the ONNX nodes that it implements.
 
-    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. Two fields are
-    fused real-valued expressions over elements of `inputs` (`te.scalars.argument(i)` for input i, broadcast as numpy
-    does): `data` replaces the single input of the operator; `result`, an expression of the operator's result
-    `te.scalars.ELEMENT` and of inputs, is the stored value.
+    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. `data` and
+    `result` are fused real-valued expressions, in which `te.scalars.argument(i)` is an element of input i, broadcast as
+    in numpy. The operator reads the values of `data` in place of its single input. The node stores the values of
+    `result`, in which `te.scalars.ELEMENT` is an element of the operator's own result.
     """
 
     name: str
@@ -170,8 +170,8 @@ def plain_output(name: str, tensor: Tensor) -> GraphOutput:
 class Graph:
     """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
 
-    Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views`: for each tensor of the model
-    whose elements are stored in another order, the row-major index of each element in the stored tensor of the same
+    Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views` describes tensors of the model
+    that are stored in another element order: for each element, its row-major index in the stored tensor of the same
     name (-1: zero). No node reads a view.
     """
 
@@ -195,8 +195,8 @@ class Graph:
         return counts
 
     def data_shape(self, node: Node) -> Shape:
-        """The shape of the data that a node's operator reads first: the fused expression `data`, else the
-        first input.
+        """The shape of the operator's main input: of the expression `data` that is fused in front of the operator, else
+        of the first input.
         """
         if node.data is None:
             return self.tensors[node.inputs[0]].shape
@@ -221,14 +221,14 @@ def with_tensors(graph: Graph, *tensors: Tensor) -> Graph:
 
 
 _ONE_BY_ONE = 16
-"""Number of suffixes that `first_free` tries in turn; then it doubles the suffix until one is free, and bisects."""
+"""Number of suffixes that `first_free` tries one by one, before it searches by doubling and bisection."""
 
 
 def unused(name: str, *taken: Collection[str]) -> str:
     """`name` if it is in none of `taken`, else `name` with a number: name#2, name#3, ...
 
     The number is the least free number up to `_ONE_BY_ONE`, else a free number after a taken number. The search takes
-    logarithmic time: layers of many steps need thousands of names.
+    logarithmic time, because recurrent layers of many steps need thousands of names.
     """
 
     def is_taken(number: int) -> bool:

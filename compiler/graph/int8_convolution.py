@@ -34,20 +34,20 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8Convolution:
-    """Inputs: data, and the second operand of `post` if it has one. out[n, o] = `post` of bias[o] + sum over window of
-    weight[o] * data, with scale[o].
+    """An int8 convolution. Inputs: data and, if `post` has one, its second operand. out[n, o] = bias[o] + sum over
+    window of weight[o] * data, requantized with scale[o] by `post`.
 
     `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
     and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
     point; elements outside the input read as `pad_value` (the input's zero point), never 0.
 
-    Optional parts. `pool`: the maximum of the sums over its windows precedes requantization (stage A of `post`); pads
-    never win. `table`: look-up table, int8 (256,), applied between requantization and the combination with an operand
-    (stage B) where `post.table` is set. `phases`: an Interleave, which moves the result's elements. `share`: fraction
-    of the model's convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only
-    moves values. `spaced` (columns, pitch): outputs are rows of `columns` pixels, each followed by arbitrary values up
-    to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as an input (N, C, `taken`,
-    1), and the output has as many.
+    Optional parts. `pool`: the maximum of the sums over its windows is taken before requantization (stage A of `post`);
+    pads never win. `table`: look-up table, int8 (256,), applied between requantization and the combination with an
+    operand (stage B), if `post.table` is set. `phases`: an Interleave, which moves the result's elements. `share`:
+    fraction of the model's convolution that this node computes: below 1 for a subset of its filters, 0 for a node that
+    only moves values. `spaced` (columns, pitch): outputs are rows of `columns` pixels, each followed by arbitrary
+    values up to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as an input (N, C,
+    `taken`, 1), and the output has as many.
     """
 
     weight: np.ndarray
@@ -73,8 +73,8 @@ class Int8Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
-    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
-    a transposed convolution, whose phases are convolutions.
+    """Last step of a transposed convolution, which joins its phases (each computed as a convolution) into one image.
+    Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx].
 
     `factors`: (sy, sx); `before`: (top, left); `outputs`: (channels, rows, columns); `kernel`: kernel of the transposed
     convolution; phase = (y + top) % sy * sx + (x + left) % sx.

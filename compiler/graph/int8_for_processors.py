@@ -69,7 +69,7 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
 
 
 def _without_unused_inputs(node: Node) -> Node:
-    """The node; a `Channels` loses inputs of which it takes no channel, whose loops would have no iteration."""
+    """The node; for a Channels node, without inputs of which no channel is used (their loops would be empty)."""
     operator = node.operator
     if not isinstance(operator, Channels):
         return node

@@ -31,7 +31,7 @@ class Int8MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8AveragePool:
-    """Input: data. out = requantization by `post` of bias + sum over window, with the scale for the window's divisor.
+    """Input: data. out = `bias` + sum over the window, requantized by `post` with the scale for the window's divisor.
 
     Elements outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`, so
     pads add nothing. `divisors`, int32 (OH, OW): number of input elements that each window counts. `scale_by_divisor`:
@@ -81,8 +81,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """Inputs: one or several tensors (parts). Channel c of the output is channel `sources`[c][1] of part
-    `sources`[c][0]. Covers concatenations, splits and shuffles of channels.
+    """Selection and concatenation of channels. Inputs: one or several tensors (parts). Channel c of the output is
+    channel `sources`[c][1] of part `sources`[c][0]. Covers splits and shuffles of channels.
     """
 
     sources: tuple[Pair, ...]
@@ -105,8 +105,8 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the first `positions` pixels become
-    channels, and channels become pixels. With `channels` (first, count), for accelerators, only these channels.
+    """Exchange of pixels and channels. Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the
+    first `positions` pixels become channels. With `channels` (first, count), for accelerators, only these channels.
     """
 
     positions: int
@@ -115,9 +115,8 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransposedProduct:
-    """A 1x1 convolution whose result is stored with positions (pixels) and channels exchanged. Input: data. out =
-    `Swap`, over all positions, of the result of the plain 1x1 `convolution`: its filters become positions, and
-    positions channels. For accelerators.
+    """A 1x1 convolution whose result is stored with pixels and channels exchanged: its filters become pixels, and its
+    pixels channels. Input: data. out = `Swap`, over all pixels, of the result of `convolution`. For accelerators.
     """
 
     convolution: Int8Convolution
@@ -125,8 +124,8 @@ class TransposedProduct:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resample:
-    """Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over t of `weight`[p, t] *
-    data[`first`[p] + t], requantized by `scale` and `post`.
+    """Resize along one axis. Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over
+    t of `weight`[p, t] * data[`first`[p] + t], requantized by `scale` and `post`.
 
     `first` is int64 (O,); `weight` is int8 (O, number of weights for an output), all of whose rows have the same sum;
     an element with weight 0 is not read. `bias` is `-zero_point * sum` for the input's zero point.
@@ -154,14 +153,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. For
-    each group (one product), with its (channel, position) in each tensor, for i below `rows` and j below `columns`
+    """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. Each
+    product is a group; its first element is at (channel, position) of each tensor. For i below `rows` and j below
+    `columns`
 
         out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
-    with `scale`; positions are row-major indices of pixels in a plane. The groups fill the output. `table`: as in
-    `Int8Convolution`. For accelerators.
+    with `scale`; positions are row-major indices of pixels in a plane. The groups fill the output. `table`: look-up
+    table between the stages of `post`, as in `Int8Convolution`. For accelerators.
     """
 
     groups: tuple[Group, ...]
@@ -176,14 +176,13 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Input: data. A row is all channels of a position (pixel). out = bias[c] + share, requantized by scale[c] and
-    `post`.
+    """Softmax or normalization over the channels of each pixel. Input: data. out = bias[c] + share, requantized by
+    scale[c] and `post`; shares are the results before scaling.
 
-    The shares (results of the softmax or normalization, before scaling) are computed by `isa.rows`: `softmax_shares`
-    with the table `entries`, int64 (256,); if `entries` is None, `normalized_shares`, which subtracts `zero_point` and,
-    with `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
-    (1,). With `plane`, the output has `plane` positions: the input's positions, then positions of arbitrary value. For
-    accelerators with the extension `rows`.
+    `isa.rows` computes the shares: `softmax_shares` with the table `entries`, int64 (256,), or, if `entries` is None,
+    `normalized_shares`, which subtracts `zero_point` and, with `centre`, the mean; `epsilon` is (mantissa, shift).
+    `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane`, the output has `plane` pixels: the
+    input's, then pixels of arbitrary value. For accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None

@@ -67,9 +67,9 @@ def _results(node: Node, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
-    """The result of one node of an integer operator with one output; stored int8 inputs, each (N, C, H, W) or (N, K).
+    """The result of a node with one output, computed from its stored int8 inputs, each (N, C, H, W) or (N, K).
 
-    Raises ValueError for other operators.
+    Raises ValueError for operators with several outputs and for operators that are not integer.
     """
     # A tensor (N, K) may be combined with one (N, K, 1, 1).
     operator, operands = node.operator, [_four(operand) for operand in operands]

@@ -1,4 +1,4 @@
-"""Inputs of a model that are ids (indices of rows): the number of rows to choose from, so that a run can check the ids.
+"""Finds model inputs that are row indices (ids), and the number of rows, so that a run can check the ids.
 
 ONNX defines an index outside of the axis as an error; kernels do not check indices and read the nearer end instead.
 """
@@ -18,8 +18,8 @@ INTEGERS = (DType.INT32, DType.INT64)
 def with_rows(
     inputs: Iterable[GraphInput], nodes: Sequence[Node], tensors: Mapping[str, Tensor]
 ) -> tuple[GraphInput, ...]:
-    """The inputs of a float graph. The field `rows` is set, to the size of the gathered axis, in integer inputs that
-    Gathers read as indices, directly or behind a Reshape or a Cast.
+    """The inputs of a float graph, with the field `rows` set where a Gather uses an integer input as its indices,
+    directly or after a Reshape or a Cast. `rows` is the size of the gathered axis.
     """
     entries = tuple(inputs)
     ids = {entry.name: entry.name for entry in entries if entry.dtype in INTEGERS}

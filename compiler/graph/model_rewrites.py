@@ -104,7 +104,7 @@ def needs_a_shape(node: onnx.NodeProto) -> bool:
 
 @contextmanager
 def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """Context manager: inside, each node i in `domains` has domain `domains`[i]; yields their own domains by index."""
+    """A context in which each node i in `domains` has the domain `domains`[i]; yields their own domains by index."""
     before = {place: model.graph.node[place].domain for place in domains}
     set_domains(model, domains)
     try:

@@ -45,7 +45,7 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def multiplied(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> Pending | None:
-    """The pending product (it is rounded at its QuantizeLinear) of two stacks of matrices (..., rows, depth) and (...,
+    """The pending product (rounded by the next QuantizeLinear) of two stacks of matrices (..., rows, depth) and (...,
     depth, columns) with equal leading axes; None if the target has no products of activations.
     """
     if not context.abilities.products:
@@ -109,12 +109,12 @@ def round_multiplied(
 
 
 Origins = list[tuple[int, int, int]]
-"""For each matrix of a stack, where its first element is in a tensor: (image, channel, row-major index of the
-pixel).
+"""The place of each matrix of a stack in a tensor: (image, channel, row-major index of the pixel) of its first
+element.
 """
 
 MatrixStack = tuple[Real, Origins]
-"""A tensor, and for each matrix of a stack where its first element is in that tensor."""
+"""A tensor that holds a stack of matrices, and the place of each matrix in it."""
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[MatrixStack, MatrixStack]:
@@ -140,8 +140,8 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(origins: Origins | None) -> list[int] | None:
-    """The image in which each matrix is, if all images have equally many matrices and matrices are in the order of
-    images; else None.
+    """The index of the image that holds each matrix, if all images hold equally many matrices and matrices are in the
+    order of images; else None.
     """
     if origins is None:
         return None
@@ -164,8 +164,9 @@ def _tensor(context: ImportContext, value: Real) -> Real:
 
 
 def _origins(context: ImportContext, value: Real, step: int) -> Origins | None:
-    """(image, first channel, first position) of each matrix of `value`. None unless rows are positions (pixels),
-    columns are channels, and matrices begin at whole blocks of channels and at positions that are multiples of `step`.
+    """The places of the matrices of `value` in its tensor: (image, first channel, first position) of each. None unless
+    rows are positions (pixels), columns channels, and matrices begin at multiples of a block of channels and `step`
+    positions.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -207,8 +208,8 @@ def _moved_to_images(
 def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """The matrices of `value` after a move of positions (pixels) only, to the given `images`, for matrices whose
-    columns are adjacent channels; matrices with the same positions are moved once. None for other layouts.
+    """Moves the matrices of `value` to the given `images` by a move of pixels alone. None unless the columns of each
+    matrix are adjacent channels. Matrices that occupy the same pixels are moved together, once.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -238,8 +239,8 @@ def _by_positions(
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """The matrices of `value` after an exchange of channels and positions (pixels), moved to the given `images`, for
-    matrices whose rows are adjacent channels. None for other layouts.
+    """Moves the matrices of `value` to the given `images` by an exchange of channels with pixels. None unless the rows
+    of each matrix are adjacent channels.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

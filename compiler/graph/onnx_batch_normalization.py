@@ -24,12 +24,10 @@ from .onnx_values import Pending, Real
 from .operators import BatchNormalization
 
 MOST_WEIGHT = 127
-"""Largest int8 weight to which a channel's factor is quantized: the larger the weight, the finer the steps in which the
-addend is represented.
-"""
+"""Largest int8 weight to which a channel's factor is quantized. Larger weights allow finer steps of the addend."""
 MOST_STEPS = 2**23
-"""Largest magnitude of an addend, as a multiple of the scale of the integer sum: float32 represents such a
-sum exactly.
+"""Largest magnitude of an addend, in units of the scale of the integer sum: float32 still represents such a sum
+exactly.
 """
 
 
@@ -52,8 +50,8 @@ class Parameters(Protocol):
 def batch_norm_factors(
     context: Parameters, node: OnnxNode, channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(factor, addend) of each channel, float64 (channels,) each; fails in training mode and on parameters of other
-    shapes."""
+    """The factor and the addend of each channel, two float64 arrays (channels,); fails in training mode and on
+    parameters of other shapes."""
     if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
         context.refuse(node, "is in training mode", "export the model for inference")
     parts: list[np.ndarray] = []
@@ -85,8 +83,8 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
-    """The pending result of a BatchNormalization of a quantized tensor: data * factor + addend for each channel,
-    rounded when its QuantizeLinear is imported.
+    """The pending result of a BatchNormalization of a quantized tensor, data * factor + addend for each channel; the
+    QuantizeLinear that reads it will round it.
     """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
     if len(edges.shape) > 4:

@@ -1,6 +1,6 @@
-"""Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers that has no quantizer of its own, in
-integer graphs. The constant becomes a factor and an addend for each channel, or a tensor whose scale and zero point
-span the constant.
+"""Add, Sub, Mul and Div of a quantized tensor and a float constant of several numbers, in integer graphs. The constant
+becomes a factor and an addend for each channel, or a quantized tensor whose scale and zero point span the constant's
+numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .onnx_values import Pending, Real
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a node whose constant has one number for each channel of the other operand, as a depthwise convolution,
-    and Add and Mul of other float constants. Returns False for any other node.
+    """Imports an Add, Sub, Mul or Div whose constant has one number for each channel, as a depthwise convolution, and
+    Add and Mul of any other float constant. Returns False for any other node.
     """
     values = [context.value(node, index) for index in (0, 1)]
     kinds = Constant if node.op_type in ("Add", "Mul") else Constant | QuantizedConstant
@@ -66,8 +66,8 @@ def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
 def for_each_channel(
     context: ImportContext, node: OnnxNode, data: Real, factor: np.ndarray, addend: np.ndarray
 ) -> Pending | None:
-    """The pending result of data * `factor` + `addend`, which broadcast to the data, as a depthwise 1x1 convolution;
-    None if the channels of an image have several factors or addends.
+    """The pending result of data * `factor` + `addend`, arrays that broadcast to the data, as a depthwise 1x1
+    convolution; None if factor or addend differ within a channel.
     """
     found = _of_channels(context, data, factor, addend)
     if found is None and len(data.shape) in (3, 4):
@@ -83,8 +83,8 @@ def for_each_channel(
 def _of_channels(
     context: ImportContext, data: Real, *parts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The factor and the addend of each channel of the stored tensor, from factors and addends that broadcast to the
-    data; None if they differ within a channel.
+    """Reduces a factor and an addend, which broadcast to the data, to one of each per channel of the stored tensor;
+    None if they differ within a channel.
     """
     _, channels, height, width = context.tensors[data.tensor].nchw
     channel = elements_of(context, data).reshape(-1) // (height * width) % channels

@@ -44,11 +44,12 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
     Wrong results: LRN sums over as many channels as there are samples; pools place windows wrongly, and ConvTranspose
-    places groups wrongly; GridSample has another cubic border; LogSoftmax takes the logarithm of powers that are 0;
-    DepthToSpace takes an unknown mode for CRD. The implementation ignores lengths, activations and clips of recurrent
-    layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in
-    ReduceSumSquare, and all axes but one in softmaxes before opset 13. In Resize it ignores one meaning of scales with
-    aligned corners, and the coordinate of an axis's only element with PyTorch's half pixels or cropped images.
+    places groups wrongly; GridSample has another cubic border; LogSoftmax returns the logarithm of exponentials that
+    underflow to 0; DepthToSpace treats an unknown mode as CRD. The implementation ignores lengths, activations and
+    clips of recurrent layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the
+    type in ReduceSumSquare, and all axes but one in softmaxes before opset 13. In Resize it ignores one meaning of
+    scales with aligned corners, and the coordinate of an axis's only element with PyTorch's half pixels or cropped
+    images.
     """
     if node.domain not in STANDARD:
         return False
@@ -115,7 +116,7 @@ def evaluate_node(
 def _single_node_model(
     node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
 ) -> onnx.ModelProto:
-    """A model that consists of this node alone, with the given inputs and initializers."""
+    """A model that consists of the node `node` alone, with the given inputs and initializers."""
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = onnx.helper.make_graph([node.proto], "constant", inputs, outputs, values)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
@@ -139,8 +140,8 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Raises an error if a node is too large to be evaluated at import: if its result is too large (as far as ONNX
-    infers the result's shape), or if an operator that is computed element by element (`LOOPED`) has a large input.
+    """Raises an error if evaluating a node at import would take too much time or memory: if its result is too large (as
+    far as ONNX infers its shape), or if an operator computed element by element (`LOOPED`) has a large input.
     """
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []

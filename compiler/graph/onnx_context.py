@@ -2,7 +2,7 @@
 
 Import functions of operators get a node's input tensors from this context and add real-valued operators to it. In a
 float graph each such operator becomes a node. In an integer graph (`onnx_integer_context.ImportContext`) it becomes a
-view, a node, or an operation that waits for its QuantizeLinear.
+view, a node, or an operation that the next QuantizeLinear will round.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GraphContext(NodeErrors):
     """
 
     integer_biases: ClassVar[bool] = False
-    """Whether products read int32 biases as integers, without a DequantizeLinear (`qlinear.StepsContext`)."""
+    """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""
     opset: int
     static_shapes: dict[str, Shape]
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class GraphContext(NodeErrors):
         import_operator(self, node)
 
     def resolve(self, name: str) -> str:
-        """Name of the tensor or constant to which a name of the model refers; nodes that compute nothing are
+        """The tensor or constant to which a name of the model refers, by name; nodes that compute nothing are
         skipped.
         """
         return self.renamed.get(name, name)
@@ -131,8 +131,8 @@ class GraphContext(NodeErrors):
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Name of constant input `index`, a weight, after function `order` has put its elements into the order of a
-        convolution's weight.
+        """Stores the weight that is constant input `index`, its elements reordered by the function `order` for a
+        convolution; returns the constant's name.
         """
         array = self.array(node, index, "weight")
         if array is None:

@@ -57,8 +57,8 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
 def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product (it is rounded at its QuantizeLinear) of data (..., K) with weights `rows` (M, K). Data (N,
-    K) give a convolution whose kernel covers the whole stored tensor. Other data are stored with the last axis as
+    """The pending product (rounded by the next QuantizeLinear) of data (..., K) with weights `rows` (M, K). Data (N, K)
+    give a convolution whose kernel covers the whole stored tensor. Other data are stored with the last axis as
     channels, and give a 1x1 convolution.
     """
     if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
@@ -89,7 +89,7 @@ def dense(
 def _dense_rows(
     context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product (it is rounded at its QuantizeLinear), as a 1x1 convolution, of the channels of each pixel
+    """The pending product (rounded by the next QuantizeLinear), as a 1x1 convolution, of the channels of each pixel
     with weights `rows` (M, K).
     """
     batch, channels, height, width = context.tensors[data.data.tensor].nchw

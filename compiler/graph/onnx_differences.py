@@ -63,8 +63,8 @@ def negated(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def negative(grid: Quantization) -> Quantization:
-    """The grid (scale and zero point) in which stored value -1 - v is the negative of the number that v is in
-    `grid`.
+    """The quantization of negated values: in it, the stored value -1 - v means the negative of the number that v means
+    in `grid`.
     """
     flip = 255 if grid.dtype == "uint8" else -1
     return replace(grid, zero_point=flip - grid.zero_point)

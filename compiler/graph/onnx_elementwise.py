@@ -70,7 +70,7 @@ def _looked_up(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
-    """The product `pending` (it is rounded at its QuantizeLinear) with the addend `constant` as its bias; None if the
+    """`pending`, a product that the next QuantizeLinear rounds, with the addend `constant` as its bias; None if the
     addend is not one value for each channel.
     """
     product = pending.operation
@@ -125,7 +125,7 @@ def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
 
 
 def _in_one_layout(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in the same memory layout; if their layouts differ, one operand is rearranged."""
+    """The two operands in one memory layout; if their layouts differ, one operand is copied to a new tensor."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
@@ -152,8 +152,8 @@ def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real
 
 
 def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller operand, broadcast to the other's shape, has one element for all pixels of each channel of
-    the other's tensor.
+    """Whether the smaller operand has one element for each channel of the other operand's stored tensor: when
+    broadcast, all pixels of a channel get the same element.
     """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw
@@ -254,8 +254,8 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
     """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
 
-    An operand's scale may be so small that the operand never changes a sum (scores to which a quantized mask of -3.4e38
-    is added). Such a scale is raised to the smallest that the arithmetic allows; the sums stay the same.
+    One operand's scale may be so small that the operand never changes a sum (as scores to which a quantized mask of
+    -3.4e38 is added). Such a scale is raised to the smallest that the arithmetic allows; the sums stay the same.
     """
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"

@@ -1,5 +1,5 @@
-"""Turns pending operations (which wait for a QuantizeLinear) into integer nodes, whose results have the scale and zero
-point (grid) of that QuantizeLinear.
+"""Turns pending operations (rounded by the next QuantizeLinear) into integer nodes, whose results have the scale and
+zero point (grid) of that QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
         "Shared": Located("onnx_rows:round_shared"),
     }
 )
-"""Functions that turn a pending operation (it waits for its QuantizeLinear) into an integer operator, by the name of
-the operation's class: (context, operation, rounding) -> name of the result's tensor. Only classes that importers of
-other operators inspect are listed; any other pending operation is an `Opaque`, which holds its function itself.
+"""Functions that turn a pending operation (rounded by the next QuantizeLinear) into an integer operator, by the name of
+the operation's class: (context, operation, rounding) -> name of the result's tensor. Only classes that other importers
+inspect are listed; any other pending operation is an `Opaque`, which holds its function itself.
 """
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
@@ -59,8 +59,8 @@ shared by integer and float graphs add by `onnx_context.GraphContext.add`.
 
 
 class RoundingError(Exception):
-    """Raised for a pending result (an operation that waits for its QuantizeLinear) that cannot be rounded. The message
-    states the problem; the attribute `way_out` suggests a remedy.
+    """Raised for a pending operation that no integer operator can compute with the rounding of its QuantizeLinear. The
+    message states the problem; the attribute `way_out` suggests a remedy.
     """
 
     def __init__(self, problem: str, way_out: str) -> None:
@@ -85,8 +85,8 @@ def append(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """How a pending result (an operation that waits for its QuantizeLinear) is rounded: to a tensor `output` with the
-    quantization `grid`, and clamped to `low`..`high` in stored integers.
+    """How the result of a pending operation is rounded: to a tensor `output` with the quantization `grid`, and clamped
+    to `low`..`high` in stored integers.
     """
 
     pending: Pending
@@ -144,8 +144,8 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
 def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
     """The bias as int64 multiples of `step` (float64, input scale x weight scale for each channel).
 
-    An integer bias is unchanged, and so are the integers of a dequantized bias whose scale is `step`, as quantizers
-    write them; any other bias is rounded half to even.
+    An integer bias is returned unchanged, and so are the integers of a dequantized bias whose scale is `step`, the form
+    that quantizers write. Any other bias is divided by `step` and rounded half to even.
     """
     match bias:
         case None:
@@ -163,8 +163,8 @@ def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
 
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:
-    """Adds the node that computes `pending` (an operation that waits for its QuantizeLinear) into a tensor called
-    `output`, quantized as `result`.
+    """Adds the node that computes `pending` (rounded by the next QuantizeLinear) into a tensor called `output`,
+    quantized as `result`.
 
     Nothing is added for a pending value that equals its input bit for bit. Errors name `node`.
     """
@@ -189,8 +189,8 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
 
 
 def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
-    """The clamp of a pending value (an operation that waits for its QuantizeLinear) as (low, high) stored integers of
-    the quantization `result`. The clamp may follow the quantization, because quantization is monotone.
+    """The clamp of the pending operation `pending` as (low, high) stored integers of the quantization `result`.
+    Clamping after quantization gives the same values, because quantization is monotone.
     """
     bounds = quantize(
         np.array([pending.low, pending.high], np.float32), result.scale, result.stored_zero_point

@@ -1,4 +1,4 @@
-"""Pad with another value than 0 in integer graphs: pads are read from a constant tensor that holds the value."""
+"""Pad with a fill value other than 0, in integer graphs: pads are read from a constant tensor of this value."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .onnx_strided_views import contiguous, without_pads
 from .onnx_values import Pending, Real
 
 LARGEST = 2.0**16
-"""The value of pads is clamped to this magnitude, in steps of the padded tensor. The clamped value saturates
-as well.
+"""Bound of the fill value's magnitude, in units of the padded tensor's scale. A larger value is clamped to the bound,
+which saturates to the same integer.
 """
 
 
 def filled(
     context: ImportContext, node: OnnxNode, data: Real, positions: Sequence[np.ndarray], fill: float
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a Pad with the value `fill`. `positions`: for each
+    """The pending result (rounded by the next QuantizeLinear) of a Pad with the value `fill`. `positions`: for each
     axis, the source index of each index of the result, -1 for pads.
 
     Pads are either along channels, or along rows and columns.

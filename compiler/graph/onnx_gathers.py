@@ -14,8 +14,8 @@ from .operators import Gather
 
 
 def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND with constant indices, for integer and float graphs. The first `batch_dims` axes of data and
-    indices are common to both.
+    """Imports GatherND with constant indices, for integer and float graphs. Data and indices share their first
+    `batch_dims` axes.
     """
     data, indices = context.tensor(node, 0), _indices(context, node)
     batch = node.integer("batch_dims", 0)

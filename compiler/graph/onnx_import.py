@@ -1,8 +1,8 @@
 """ONNX import: a quantized model in QDQ or QOperator form becomes an integer graph.
 
-One walk over the nodes binds every name to a value (`onnx_values`). DequantizeLinear turns an integer tensor into a
-real one; an operation on real tensors stays pending until a QuantizeLinear reads it, which makes it an integer node of
-the graph. So pairs of QuantizeLinear and DequantizeLinear disappear without pattern matching.
+One pass over the nodes binds each tensor name to a value (`onnx_values`). DequantizeLinear turns an integer tensor into
+a real one. An operation on real tensors stays pending until a QuantizeLinear reads its result: then an integer node is
+added. So pairs of QuantizeLinear and DequantizeLinear disappear without pattern matching.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def begin(
 
 
 def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeError:
-    """An error that lists all refused nodes. `first`: the error of the first refused node, which has index `place`; the
-    nodes after it are imported to find their errors.
+    """An error that lists all refused nodes. `first`: the error of the first refused node, which has index `place`;
+    later nodes are imported to find their errors.
     """
     from .refused_nodes import import_rest
 

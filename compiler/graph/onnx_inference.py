@@ -1,8 +1,8 @@
 """Corrects nodes that ONNX's shape inference gets wrong: Range without limit, and pools with `ceil_mode`.
 
 If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of
-each Range is therefore computed first. Its inputs are found by inference, too: a tensor that a ConstantOfShape makes
-from a number n has n elements, so the inferred shape of the tensor tells n.
+each Range is therefore computed first. Inference finds the inputs of the Range, too: for a number n, a ConstantOfShape
+of n elements is added, and the inferred size of its result is n.
 
 With `ceil_mode`, inference counts a last window that is entirely in the pad. ONNX drops that window since opset 19, and
 ONNX Runtime at every opset; all shapes after the pool would be wrong. `ceil_mode` is therefore replaced by larger pads
@@ -55,7 +55,7 @@ def check_ranges(label: str, model: onnx.ModelProto) -> bool:
 
 
 def _numbers(model: onnx.ModelProto, index: int) -> int | None:
-    """Length of the Range that is node number `index`; None if shape inference does not know its inputs."""
+    """Length of the Range with node index `index`; None if shape inference does not know the values of its inputs."""
     names = list(model.graph.node[index].input)
     given = {item.name: item for item in model.graph.initializer if math.prod(item.dims) == 1}
     values: list[float | None] = [
@@ -152,8 +152,8 @@ def write_ceilings(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], on
 
 
 def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
-    """Pads with which a pool gives the same outputs without `ceil_mode` as the pool `node` with `ceil_mode`; None if
-    shape inference is right without these pads, or if there are no such pads.
+    """Larger pads that replace `ceil_mode` of the pool `node` without changing its outputs. None if inference gets the
+    output's size right with `ceil_mode`, or if no such pads exist.
     """
     plane, kernel = shape[2:], _attribute(node, "kernel_shape", [])
     rank = len(plane)

@@ -1,4 +1,4 @@
-"""Inputs of a model that are quantized tensors, or become quantized tensors, and their layouts.
+"""Inputs of a model that are quantized tensors, or that the host quantizes, and their layouts.
 
 Images are (N, C, H, W). Inputs of rank 4 that attention reads are (N, heads, length, size): masks, or keys and values
 of earlier tokens. They are stored as (N, heads * size, length, 1), the layout of the products of all heads.
@@ -32,8 +32,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of the tensors that a product of two activations reads, directly or through nodes other than products with
-    constant weights, and that no windowed operator (convolution or pool) reads, directly or through any nodes.
+    """Names of the tensors that a product of two activations depends on, by paths without products with constant
+    weights, and that no windowed operator (convolution or pool) depends on.
     """
     known = set(constants)
     for node in nodes:
@@ -61,8 +61,8 @@ ALIKE = frozenset(
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """Names of the tensors that a windowed operator (convolution or pool) reads, directly or through nodes that keep
-    their dimensions in the same order: such a tensor of rank 3 is a line (N, C, L), not rows of channels.
+    """Names of the tensors from which a windowed operator (convolution or pool) gets its data by nodes that keep all
+    dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels.
     """
     found: set[str] = set()
     for node in reversed(nodes):

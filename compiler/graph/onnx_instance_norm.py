@@ -26,12 +26,12 @@ from .onnx_strided_views import contiguous, elements_of, with_view, without_pads
 from .onnx_values import Pending, Real, reshaped
 
 FINENESS = 0.9
-"""Largest product of a step of normalized values and the largest factor of a channel, as a part of the
-result's step.
+"""Limit of the product of the normalized values' step and the largest channel factor, as a fraction of the result's
+quantization step.
 """
 MOST_PIECES = 8
-"""Largest number of 8-bit tensors (pieces) that add up to the normalized values. Where more would be needed, the steps
-of the pieces are coarser.
+"""Largest number of 8-bit tensors (pieces) that add up to the normalized values. If a finer step would need more, the
+step is made coarser.
 """
 
 
@@ -117,8 +117,9 @@ def _round(
 def _pieces(
     result: Quantization, factor: np.ndarray, addend: np.ndarray, length: int
 ) -> tuple[float, int, float]:
-    """(least value, number of pieces, step) of the table's intervals (pieces), which cover the normalized values except
-    those at which all channels of `result` saturate. Rows of `length` values are within sqrt(`length`) of 0.
+    """Divides the range of normalized values into intervals of 255 steps: (least value, number of intervals, step).
+    Values at which all channels of `result` saturate are left out. Rows of `length` values are within sqrt(`length`) of
+    0.
     """
     ends = (np.array([-128, 127]) - result.stored_zero_point) * float(result.scale)
     some, most = factor != 0, float(np.sqrt(length))

@@ -74,7 +74,7 @@ class ImportContext(GraphContext):
     """
 
     integer_biases: ClassVar[bool] = True
-    """Whether products read int32 biases as integers, without a DequantizeLinear (`qlinear.StepsContext`)."""
+    """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""
     abilities: Abilities = PLAIN
     values: dict[str, Value] = field(default_factory=dict)
     """The value bound to each name of the model; the inherited `constants` and `tensors` are those of the new graph."""
@@ -161,8 +161,8 @@ class ImportContext(GraphContext):
         self.bind(node, Constant(array=array))
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input as a Tensor with the model's name and shape. Its dtype is that of the input's integers, or float32.
-        The Tensor need not be one of the graph. Raises an error if the input is missing.
+        """A description (Tensor) of an input, with the model's name and shape and the dtype of the input's integers, or
+        float32. It need not be a tensor of the graph. Raises an error if the input is missing.
         """
         value = self.present(node, index)
         match value:
@@ -181,8 +181,8 @@ class ImportContext(GraphContext):
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """Input `index` as the Tensor that the method `tensor` returns (with the model's name and shape). Its type is
-        not checked here, because each function in `onnx_emit.REALIZED` checks the types of its operands itself.
+        """Input `index` as the Tensor that the method `tensor` returns (with the model's name and shape). Its dtype is
+        not checked, because the functions in `onnx_emit.REALIZED` check the dtypes of their operands themselves.
         """
         return self.tensor(node, index)
 
@@ -194,8 +194,8 @@ class ImportContext(GraphContext):
         return self.tensor(node, index)
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """The input's own name: functions for integer graphs read quantized weights in the model's order, not in
-        `order`.
+        """The name of input `index`, unchanged: integer graphs read quantized weights in the model's own order, so
+        `order` is not applied.
         """
         del order
         return node.inputs[index]
@@ -230,9 +230,8 @@ class ImportContext(GraphContext):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Binds the node's first output, or the name `output`, to the value of `operator` in an integer graph; `shape`:
-        the value's shape; `inputs`: names of values. `dtype` has no effect: operators of integer graphs keep the
-        inputs' type.
+        """Binds the node's first output, or the name `output`, to the value that `operator` computes from the values
+        `inputs`; `shape`: its shape. `dtype` is ignored: operators of integer graphs keep the type of their inputs.
         """
         from .onnx_emit import REALIZED
 

@@ -18,8 +18,8 @@ from .onnx_values import Integer
 
 
 def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dtype: ActivationType) -> None:
-    """Binds an int8 or uint8 input of the model, whose scale is known only at the first DequantizeLinear or QLinear
-    node that reads it. If the input is first transposed and reshaped in the model, the host does so (`_stored_order`).
+    """Binds an int8 or uint8 input of the model. Its scale becomes known at the first DequantizeLinear or QLinear node
+    that reads it. If the model first transposes and reshapes the input, the host does so instead (`_stored_order`).
 
     Raises ModelError for shapes that no operator supports.
     """
@@ -49,7 +49,7 @@ def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dty
 def _stored_order(
     context: ImportContext, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
-    """(permutation or None, shape) with which the host hands over an integer input: those of the Transpose and the
+    """The order in which the host passes an integer input: (permutation or None, shape), those of the Transpose and the
     Reshapes after the input, up to the last result that is an image or a vector.
     """
     order, stored, last, found = None, shape, name, (None, shape)

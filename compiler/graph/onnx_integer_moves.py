@@ -68,8 +68,8 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
 
 
 def _host_order(value: FloatInput, axes: Sequence[int]) -> tuple[int, ...] | None:
-    """The permutation of a model input's declared axes with which the host hands over the Transpose of `value` by
-    `axes`; None if the model reshaped the input before, other than by adding or removing axes of size 1.
+    """The axis order in which the host must pass a model input so that the Transpose of `value` by `axes` is already
+    done. None if the model reshaped the input before, except by adding or removing axes of size 1.
     """
     before = value.permutation or tuple(range(len(value.declared)))
     if value.shape == _permuted(value.declared, before):
@@ -125,8 +125,8 @@ def _positions(runs: Runs) -> np.ndarray:
 
 
 def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
-    """For each axis, whether `positions` (indices along the axis) are all indices of the axis in order: no element
-    moves along it.
+    """For each axis, whether no element moves along it: its `positions` (source index of each output index) are 0, 1, 2
+    ... up to the axis's size.
     """
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
@@ -203,8 +203,8 @@ def _of_channels(
     shape: tuple[int, ...],
     output: str,
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a node that selects the channels `sources` of a
-    tensor. `natural`: shape of the selected channels; `shape`: shape of the node's output.
+    """The pending result (rounded by the next QuantizeLinear) of selecting the channels `sources` of a tensor.
+    `natural`: shape of the selected channels; `shape`: shape of the node's output.
     """
     operation = joined((data,), sources)
     return Pending(name=output, members=(node.name,), operation=operation, natural=natural, shape=shape)
@@ -231,8 +231,8 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a Concat of different tensors. It joins whole
-    channels or whole positions (pixels).
+    """The pending result (rounded by the next QuantizeLinear) of a Concat of different tensors. It joins whole channels
+    or whole positions (pixels).
     """
     channels = channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
@@ -266,9 +266,9 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """The axes of the values `parts`, which have `rank` axes, along which the channel of an element changes and its
-    position (pixel) does not. Just the last axis if some axis changes both, if the batch axis changes the channel, or
-    if no axis changes the channel. Empty for vectors (rank 1), in which each element is an image.
+    """The axes of the values `parts` (each of `rank` axes) along which the channel of the stored element changes. Just
+    the last axis if the channel changes along no axis or along the batch axis, or if some axis changes channel and
+    pixel. Empty for vectors (rank 1), in which each element is an image.
     """
     if rank == 1:
         return []
@@ -294,9 +294,9 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """(tensor, indices of the tensor's channels that form `part`), where the axes `order[:cut]` of `part` are channels
-    and `order[cut:]` positions (pixels). The tensor is the part's own tensor if `part` consists of whole channels of
-    this tensor, with all positions in order; else a new tensor, to which the elements are moved.
+    """Finds or makes a tensor in which the axes `order[:cut]` of `part` are channels and `order[cut:]` positions
+    (pixels). Returns (tensor, indices of the channels that form `part`). It is the part's own tensor if `part` consists
+    of whole channels of it, with all positions in order; else a new tensor with a copy of the elements.
     """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
@@ -312,8 +312,8 @@ def _channels_of(
 
 
 def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int) -> Real:
-    """The value `part` as a tensor whose channels are the axes `order[:cut]` and whose positions (pixels) are the axes
-    `order[cut:]`: the part's own tensor if it has this form, else a new one.
+    """The value `part` in a tensor whose channels are the axes `order[:cut]` and whose positions (pixels) are the axes
+    `order[cut:]`: the tensor that holds `part` if it has this form, else a new one.
     """
     elements = elements_of(context, part).transpose(order)
     shape = elements.shape
@@ -347,7 +347,7 @@ def _concat_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
 
 
 def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
-    """The pending operation (it waits for its QuantizeLinear) that joins channels of tensors: output channel c is
+    """The pending operation (rounded by the next QuantizeLinear) that joins channels of tensors: output channel c is
     `sources`[c] = (part, channel). The parts are first rescaled to the quantization of the result.
     """
 
@@ -358,9 +358,9 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
 
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Opaque:
-    """The pending operation (it waits for its QuantizeLinear) that moves positions (pixels) of tensors as
-    `int8_operators.Positions` does; `index`: for each output position its input position, -1 for zero. The parts are
-    first rescaled to the quantization of the result, since they have fewer elements than the result.
+    """The pending operation (rounded by the next QuantizeLinear) that moves positions (pixels) of tensors. `index`: for
+    each output position its input position, or -1 for zero (`int8_operators.Positions`). The parts are first rescaled
+    to the quantization of the result, since they have fewer elements than the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

@@ -19,7 +19,7 @@ class Constant:
         return self.array.shape
 
     def real(self) -> np.ndarray:
-        """The array."""
+        """The array itself, since a constant without a scale has its real values."""
         return self.array
 
 

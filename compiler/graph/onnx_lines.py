@@ -1,4 +1,4 @@
-"""Windows over one dimension: a line (N, C, L) becomes an image with an added dimension of size 1.
+"""Windowed operators over one dimension: a line (N, C, L) becomes an image with an added dimension of size 1.
 
 The image of a line (N, C, W) is (N, C, 1, W) in a float graph. In an integer graph the image of (N, C, L) is (N, C, L,
 1), which is also how a matrix with C numbers in each of L rows is stored.
@@ -21,8 +21,8 @@ from .onnx_strided_views import contiguous, line_of
 from .onnx_values import Integer, Pending, Real, Value
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
-"""Attributes that have one number for each dimension of a window, with the number that they get for an added dimension
-of size 1.
+"""Attributes with one number for each dimension of a window, and the number to insert for the added dimension of size
+1.
 """
 
 
@@ -55,8 +55,8 @@ def on_planes(
 
 
 def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
-    """Scales or sizes (input `index`) of a Resize of a line, with a 1 inserted for the dimension `at` of size 1 that
-    makes the line an image. None where they are left out, or are only for the axes in the attribute `axes`.
+    """Scales or sizes (input `index`) of a Resize of a line, converted for an image: a 1 is inserted for the added
+    dimension `at`. None if the input is left out, or if the attribute `axes` restricts it to some axes.
     """
     given = context.array(node, index, "scales and sizes")
     if given is None or given.size == 0 or "axes" in node.attributes:
@@ -67,8 +67,8 @@ def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> n
 
 
 def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
-    """The attributes of `node`, which has a window over a line, for a window over a plane whose dimension `at` (0:
-    rows, 1: columns) has size 1.
+    """The attributes of `node`, a windowed operator over a line, converted for an image whose dimension `at` (0: rows,
+    1: columns) has size 1.
     """
 
     def beside(values: tuple[int, ...], added: int) -> tuple[int, ...]:

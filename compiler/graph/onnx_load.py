@@ -181,8 +181,8 @@ def _extract_weights(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
 
 @contextmanager
 def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
-    """Context manager: inside, each initializer in `weights` is a single zero, and outputs without type or shape are
-    declared float or scalar, so that ONNX's checker accepts the model.
+    """A context in which ONNX's checker accepts the model: each initializer in `weights` is a single zero, and outputs
+    without type or shape are declared float or scalar.
     """
     untyped = [info for info in model.graph.output if not info.type.WhichOneof("value")]
     unshaped = [

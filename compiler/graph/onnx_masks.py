@@ -1,14 +1,14 @@
 """Import of scores that are scaled and masked before a softmax, and stay float in quantized models: Add and Where of a
 float mask.
 
-Masks add about the lowest float32, so no 8-bit grid (scale and zero point) can represent both masked scores and others.
-This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest element of a
-row, and a masked score must be negligible beside every other score:
+A mask adds about the lowest float32 number, so no 8-bit grid (scale and zero point) can represent masked and other
+scores. This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest
+element of a row, and a masked score must be negligible in comparison with every other score:
 
-- If all scores are within `NEAR`, each row gets an extra element that is greater than all scores, and whose entry in
-  the softmax's table is 0. So every difference is a difference from the same number, and the table's entry for the
-  least value, which masked scores have, is 0 as well.
-- Else the step of the grid is so wide that a masked score is negligible even beside the lowest score.
+- If all scores are within `NEAR`, each row gets an extra element, greater than all scores, whose entry in the softmax's
+  table is 0. Then all differences are from the same number. Masked scores have the least value, and the table's entry
+  for this value is 0, too.
+- Otherwise the step of the grid is so wide that a masked score is negligible even in comparison with the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
 a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed; these rows, which no output
@@ -53,7 +53,7 @@ MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
 
 
 def import_masked(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports an Add of scores and a float mask, or a Where that hides scores, as a pending operation, which only a
+    """Imports an Add of scores and a float mask, or a Where that hides scores, as a pending operation that only a
     softmax can read. Returns False for any other node.
     """
     if not context.abilities.rows:
@@ -208,9 +208,9 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
 
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
-    """Removes guards against NaN: IsNaN or IsInf of a quantized tensor becomes the constant False; a Where whose
-    condition is the same everywhere becomes the operand that the condition selects, if this operand has the result's
-    shape. Returns False for any other node.
+    """Removes guards against NaN. IsNaN or IsInf of a quantized tensor becomes the constant False. A Where whose
+    condition is constant and everywhere equal becomes the operand that the condition selects, if this operand has the
+    result's shape. Returns False for any other node.
     """
     if node.op_type in ("IsNaN", "IsInf"):
         value = context.value(node, 0)

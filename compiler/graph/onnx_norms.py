@@ -79,7 +79,7 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""Largest number that counts as a guard against a division by 0, in a Clip, Max or Add of the length of a row."""
+"""Largest constant in a Clip, Max or Add on the length of a row that counts as a guard against a division by 0."""
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
 )
@@ -87,8 +87,8 @@ BETWEEN = frozenset(
 
 
 def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The length of rows as a statistic, for a ReduceL2 whose result only divides the ReduceL2's own input (operators
-    in `BETWEEN` may stand between); None for other nodes.
+    """The row lengths that a ReduceL2 computes, as a statistic, if they only divide the rows themselves (nodes between
+    the ReduceL2 and the Div must be in `BETWEEN`); None for other nodes.
     """
     if not isinstance(value, Real) or not context.abilities.rows:
         return None
@@ -163,8 +163,8 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The value of a node that reads a pending value (an operation that waits for its QuantizeLinear): the squares of
-    centred rows (rows minus their mean), or a normalization with one more gain or offset. None for other nodes.
+    """The value of a node whose input is one step of a normalization: the square of centred rows (rows minus their
+    mean), or a normalization multiplied by one more gain or added to one more offset. None for other nodes.
     """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):

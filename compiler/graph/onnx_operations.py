@@ -1,4 +1,4 @@
-"""Float operations that wait for the QuantizeLinear that defines their rounding."""
+"""Float operations that stay pending until the QuantizeLinear that rounds them is imported."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it.
+    """A float operation whose result the next QuantizeLinear rounds, by a function of the table `onnx_emit.ROUNDED`.
 
     `alone`: None if a QuantizeLinear may read the operation. If the operation is only a step of another operator,
-    `alone` is (problem, way out) for the error about a QuantizeLinear that reads it.
+    `alone` is (problem, remedy) for the error about a QuantizeLinear that reads it.
     """
 
     __slots__ = ()
@@ -41,8 +41,8 @@ class Bounds:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opaque(Operation):
     """A pending operation with which no other operator can be merged; the function `round` adds its integer operators
-    and returns the name of the result's tensor. `bounds`: a grid on which the result loses little, or the bounds of
-    the result (`onnx_own_grids`); None if these are not known.
+    and returns the name of the result's tensor. `bounds`: a quantization in which the result loses little, or the
+    bounds of the result (`onnx_own_grids`); None if these are not known.
     """
 
     round: Callable[[ImportContext, Rounding], str]
@@ -73,8 +73,8 @@ class Maximum(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Operation):
-    """A pending operation (it waits for its QuantizeLinear) without arithmetic: the input itself, which is only clamped
-    or rescaled.
+    """A pending operation (rounded by the next QuantizeLinear) without arithmetic: the input itself, which is only
+    clamped or rescaled.
     """
 
     data: Real

@@ -2,10 +2,10 @@
 another operator reads as a float tensor.
 
 A maximum or a clamp has the grid of its input, which changes no value. With `ImportContext.own_grids` other results
-with narrow bounds get the grid whose 256 values span these bounds, so that a network runs whole: averages, functions of
-one tensor, softmax, joined and resized tensors. A rounding to such a grid changes a value by half a step at most. Sums
-and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the model only.
-Products with weights have no bounds that would help: their results need a QuantizeLinear.
+with narrow bounds get a grid whose 256 values span these bounds: averages, functions of one tensor, softmax, joined and
+resized tensors. So the whole network can run on integers. A rounding to such a grid changes a value by half a step at
+most. Sums and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the
+model only. Products with weights have no useful bounds: their results need a QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from .onnx_values import Pending, Real
 STEPS = 255
 """Number of steps between the least and the greatest stored value."""
 SMALLEST = float(np.finfo(np.float32).tiny)
-"""The smallest scale of a grid: float32's smallest normal number."""
+"""The smallest scale of a quantization: float32's smallest normal number."""
 
 
 def on_own_grid(
     context: ImportContext, node: OnnxNode, pending: Pending, *, output: bool = False
 ) -> Real | None:
-    """A pending value (an operation that waits for its QuantizeLinear) as a tensor with a grid of its own; None if no
-    bounds of the value are known, or if the import allows only grids that change no value. `output`: the value is an
-    output of the model, which may have wide bounds.
+    """Quantizes the result of a pending operation with a scale and zero point of its own; None if no bounds of the
+    result are known, or if the import allows only quantizations that change no value. `output`: the result is an output
+    of the model, whose bounds may be wide.
     """
     operation = pending.operation
     clamped = {pending.low, pending.high} - {-np.inf, 0.0, np.inf}
@@ -46,8 +46,8 @@ def on_own_grid(
 
 
 def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
-    """The grid that spans the bounds of a pending value; None if no bounds are known. Wide bounds (`Bounds.wide`) are
-    used only with `wide`.
+    """The scale and zero point that span the bounds of a pending operation's result; None if no bounds are known. Wide
+    bounds (`Bounds.wide`) are used only with `wide`.
     """
     bounds: tuple[float, float] | None = None
     match pending.operation:
@@ -71,7 +71,7 @@ def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
 
 
 def spanning(low: float, high: float) -> Quantization:
-    """The uint8 grid whose 256 values span `low` to `high`, extended to contain 0."""
+    """The uint8 quantization whose 256 values span `low` to `high`, extended to contain 0."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = np.float32(max((high - low) / STEPS, SMALLEST))
     return Quantization(scale=scale, zero_point=int(np.rint(-low / float(scale))), dtype="uint8")
@@ -88,8 +88,8 @@ def _ends(grid: Quantization) -> tuple[float, float]:
 
 
 def common(parts: Sequence[Real]) -> Quantization | Bounds:
-    """For a tensor that consists of the elements of `parts`: the grid of the parts if all have the same grid, else
-    their common bounds.
+    """The quantization of a tensor that consists of the elements of `parts`, if all parts have the same; else their
+    common bounds.
     """
     grids = [part.quantization for part in parts]
     if all(grid == grids[0] for grid in grids):

@@ -36,7 +36,7 @@ from .operators import AveragePool, MaxPool
 from .rescaling import rescale, same_integers
 
 UNCOUNTED = (0, 0, 0, 0)
-"""The pads on each side that count in the divisor of an average pool without `count_include_pad`: none."""
+"""Pads that an average counts as elements, on each side, without `count_include_pad`: none."""
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
@@ -49,7 +49,7 @@ def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) ->
 
 
 def import_pool(context: GraphContext, node: OnnxNode) -> None:
-    """Imports MaxPool without indices, and AveragePool, whose divisor counts pads with `count_include_pad`."""
+    """Imports MaxPool without indices, and AveragePool. With `count_include_pad` an average counts pads as elements."""
     data = _image(context, node)
     plane = data.shape[2], data.shape[3]
     windows, (top, left, bottom, right) = pool_windows(context, node, plane)
@@ -114,7 +114,7 @@ def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Ed
 
 
 def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edges: Edges) -> Pending:
-    """The pending average (it is rounded at its QuantizeLinear) over windows of a dequantized tensor."""
+    """The pending average (rounded by the next QuantizeLinear) over windows of a dequantized tensor."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
     rounded = partial(round_average, data=data, pool=operator)
@@ -197,10 +197,10 @@ def _image_average(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lines:
-    """A reduction over any axes, written as a pool of the tensor `data`: each `window` has the elements that become one
-    element of the result. `data` is an image, or a new tensor (N, C, L, R) whose windows are rows of R elements.
-    `natural`: the pool's output shape (N, C, H, W); `view`: for each element of the result, in the shape of the axes
-    that are not reduced, the row-major index in the pool's output.
+    """A reduction over any axes, written as a pool of the tensor `data`: the elements of a `window` become one element
+    of the result. `data` is an image, or a new tensor (N, C, L, R) whose windows are rows of R elements. `natural`: the
+    pool's output shape (N, C, H, W). `view`, in the shape of the axes that are not reduced: for each element of the
+    result, its row-major index in the pool's output.
     """
 
     data: Real

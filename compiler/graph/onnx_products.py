@@ -19,7 +19,7 @@ from .operators import Convolution
 
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
-    """Pending result (it is rounded at its QuantizeLinear) of a convolution of a dequantized tensor."""
+    """Pending result (rounded by the next QuantizeLinear) of a convolution of a dequantized tensor."""
     if operator.transposed:
         from .onnx_transposed import transposed
 
@@ -120,8 +120,8 @@ def fitted_sums(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """(weights, int32 biases minus zero point x sum of weights, scales) of a product, from its `weight` (O, ...),
-    `bias` (O,) and `scale` (O,), and the `zero_point` of its input.
+    """Constants of an integer product: (weights, int32 biases minus zero point x sum of weights, scales), from its
+    `weight` (O, ...), `bias` (O,) and `scale` (O,), and the `zero_point` of its input.
 
     If sums may leave 32 bits, `accumulators.sums_in_range` changes these values, or raises AccumulatorError.
     """

@@ -73,7 +73,7 @@ def model_label(source: Source) -> str:
 
 
 def read_model(source: Source) -> ReadModel:
-    """A model with all its data and its functions inlined.
+    """Reads a model with all its data, and inlines its functions.
 
     Raises ModelError for a file that is missing, is no model or is damaged, and for external data that may not be read.
     """
@@ -146,8 +146,8 @@ def check_texts(label: str, model: Message) -> None:
 
 
 def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
-    """(place, bytes) of each text that is not UTF-8, which protobuf returns as bytes. A place is a path of fields, such
-    as `graph.node[3].op_type`."""
+    """The texts of a message that are not UTF-8 (protobuf returns these as bytes), with their places. A place is a path
+    of fields, such as `graph.node[3].op_type`."""
     texts, parts = _fields(message.DESCRIPTOR)
     for name, repeated in texts:
         value = getattr(message, name)
@@ -168,8 +168,7 @@ def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
 
 @functools.cache
 def _fields(kind: Descriptor) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
-    """(fields that are texts, fields that are messages) of a message type; each field as (name, whether it is
-    repeated)."""
+    """The text fields and the message fields of a message type, each as (name, whether it is repeated)."""
     found: dict[int, list[tuple[str, bool]]] = {
         FieldDescriptor.TYPE_STRING: [],
         FieldDescriptor.TYPE_MESSAGE: [],

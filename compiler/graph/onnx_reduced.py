@@ -1,5 +1,5 @@
-"""ReduceMax, ReduceMin, ReduceSum, ReduceL1 and ReduceL2 in integer graphs: pools over the reduced axes, and products
-of rows with their own directions.
+"""ReduceMax, ReduceMin, ReduceSum, ReduceL1 and ReduceL2 in integer graphs: pools over the reduced axes. ReduceL2 is
+the product of each row with the row divided by its length (its direction).
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def _length(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
-    """The pending lengths of rows, which are the elements along `axes`: the product of each row with its direction (the
-    row divided by its length, in 8 bits). The sum of the product is exact; only the direction is rounded.
+    """The pending lengths of rows (the elements along `axes`): each row times its direction, which is the row divided
+    by its length, in 8 bits. The sum of the product is exact; only the direction is rounded.
     """
     if not context.abilities.rows:
         context.fail(node, *needs("rows"))

@@ -25,7 +25,7 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
         "leave the node to the processor",
     ),
 }
-"""Problem and way out of an operand that is not quantized, by kind of value."""
+"""Error text (problem, remedy) about an operand that is not quantized, by the class of its value."""
 
 
 def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
@@ -43,7 +43,7 @@ def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Valu
 
 
 def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
-    """Fails on a node that reads a statistic (a number for each row) and is no step of a normalization."""
+    """Fails on a node that reads a row statistic (such as a mean of squares) but is no step of a normalization."""
     values = [context.value(node, index) for index in range(len(node.inputs))]
     index = next(i for i, value in enumerate(values) if isinstance(value, RowStatistic))
     context.refuse_float(node, index, values[index])

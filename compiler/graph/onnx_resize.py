@@ -43,7 +43,7 @@ class ResizedAxis:
 
     @property
     def changes(self) -> bool:
-        """Whether the elements that are read change: a scale may keep a size and still change them."""
+        """Whether a Resize changes the axis: its size or, by a scale other than 1, its elements."""
         return self.outputs != self.size or self.scale not in (None, 1.0)
 
 

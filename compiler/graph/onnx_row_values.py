@@ -1,4 +1,4 @@
-"""Operations over rows that wait for their QuantizeLinear: softmax, masks applied before a softmax, and
+"""Operations over rows that the next QuantizeLinear rounds: softmax, masks applied before a softmax, and
 normalizations.
 """
 
@@ -14,8 +14,8 @@ from .onnx_values import FloatInput, Real
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
-    """Either a softmax over channels, by the table `entries` (None: the table for the tensor's scale), or a
-    normalization over channels with `gain` and `offset`, float64 (C,), which subtracts the mean with `centre`.
+    """Softmax or normalization over channels, as a pending operation. Softmax: by the table `entries` (None: the table
+    for the tensor's scale). Normalization: `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted.
     """
 
     data: Real

@@ -22,15 +22,15 @@ from .onnx_strided_views import contiguous, elements_of, rows_of, with_view
 from .onnx_values import Pending, Real, Value, reshaped
 
 LARGEST_BIAS = 1 << 30
-"""Largest bias of a channel, which is offset / gain. Where it would be larger, the gain is increased instead; this
-changes the result by less than 2^-14 of the offset.
+"""Largest bias of a channel (offset / gain). If the bias would be larger, the gain is increased instead; this changes
+the result by less than 2^-14 of the offset.
 """
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     """Imports Softmax, LayerNormalization or RMSNormalization; returns False if the target does not compute the node.
 
-    Axes become the last axis of a view: one axis of a Softmax is moved there, and several last axes are flattened.
+    The axes of the operation become the last axis of a view: a Softmax axis is moved there, last axes are flattened.
     """
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
@@ -77,7 +77,7 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a softmax or normalization over rows of `data`. A row
+    """The pending result (rounded by the next QuantizeLinear) of a softmax or normalization over rows of `data`. A row
     is the last axis of `data` or, with `axis` 1 and images, all channels of a pixel.
     """
     rank = len(data.shape)
@@ -100,8 +100,9 @@ def shared_rows(
 
 
 def _operand(value: Value | None, operator: str) -> Real | None:
-    """The tensor that a node reads: `value` itself or, for a softmax, the tensor of scaled scores; None for other
-    values."""
+    """The tensor to which a softmax or normalization applies: `value` itself or, for a softmax, the tensor of scaled
+    scores; None for other values.
+    """
     match value:
         case Real():
             return value
@@ -131,8 +132,8 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The quantized tensor from which pending `scores` (they wait for their softmax) are computed element by element,
-    with the shape and view of the scores. Only for scores for which `step_of` is not None.
+    """The quantized tensor from which the pending `scores` of a softmax are computed element by element, with the shape
+    and view of the scores. The scores must have a constant step (`step_of`).
     """
     assert isinstance(scores.operation, Identity | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
@@ -196,8 +197,8 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
-    """(mantissa, shift) of the integer that replaces `epsilon` under the square root of a normalization: `epsilon` *
-    (`length` / `scale`)**2, for rows of `length` elements whose integers have the scale `scale`.
+    """Converts the real `epsilon` under the square root of a normalization to an integer in the form (mantissa, shift):
+    `epsilon` * (`length` / `scale`)**2, for rows of `length` elements whose integers have the scale `scale`.
     """
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)

@@ -13,8 +13,8 @@ from .onnx_read import SizedModel, Source, read_model
 
 
 def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
-    """The serialized model in which dynamic dimensions of its inputs have the sizes `sizes`, by the name that
-    `dimension_name` gives a dimension.
+    """Gives dynamic dimensions of a model's inputs the sizes `sizes`, by their names (`dimension_name`); returns the
+    serialized model.
 
     Raises ModelError for a name that the model does not have, and for a size below 1.
     """
@@ -25,8 +25,8 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
 
 
 def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
-    """A function that returns the model with given sizes of its dynamic dimensions, for a series of sizes: the model is
-    read once, and its weights are not copied.
+    """Reads a model once, to compile it for a series of sizes. The returned function maps sizes of the dynamic
+    dimensions to the model with these sizes, without a copy of the weights.
     """
     read = read_model(source)
 

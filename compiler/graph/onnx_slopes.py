@@ -20,9 +20,9 @@ from .onnx_strided_views import without_pads
 
 
 def import_slopes(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a PRelu whose constant slopes are the same for all elements of a channel; returns False for any other.
+    """Imports a PRelu with one constant slope for each channel; returns False for a PRelu of any other slopes.
 
-    PRelu of one slope is a look-up table and has a row of its own.
+    A PRelu with a single slope is imported by another row of the operator table, as a look-up table.
     """
     slopes = context.value(node, 1)
     if not isinstance(slopes, Constant | QuantizedConstant) or slopes.real().size == 1:

@@ -85,7 +85,7 @@ class Steps(Nodes[Storing]):
         return outputs
 
     def constant(self, value: Any, dtype: Any) -> str:
-        """Name of a constant of a numpy dtype; equal constants are stored once."""
+        """Stores `value` as a constant of a numpy dtype; returns its name. Equal constants are stored once."""
         array = np.asarray(value, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
@@ -93,11 +93,11 @@ class Steps(Nodes[Storing]):
         return self._constants[key]
 
     def like(self, value: float, index: int = 0) -> str:
-        """Name of a scalar constant with the dtype of an input."""
+        """Name of a scalar constant `value` with the dtype of input `index`."""
         return self.constant(value, self.dtype(index).numpy)
 
     def axes(self, *axes: int) -> str:
-        """Name of an int64 constant with these axes."""
+        """Name of an int64 constant with the numbers `axes`."""
         return self.constant(axes, np.int64)
 
     def shape(self, index: int) -> Shape:

@@ -1,9 +1,9 @@
 """Views through which values of an ONNX model read stored tensors: Transpose, Slice, Pad ... change the view and move
 no elements.
 
-A view is an int64 array in the value's shape, of row-major indices into the tensor's (N, C, H, W); -1 is a zero. A
-value without view has the tensor's elements in their order. Elements move only for an operator that cannot read a
-tensor through a view: `contiguous`, or `rows_of` for operators along the last axis, which becomes the channels.
+A view is an int64 array in the value's shape: the row-major index of each element in its tensor (N, C, H, W), or -1 for
+a zero. A value without view has the tensor's elements in their order. Elements move only for an operator that cannot
+read through a view: `contiguous`, or `rows_of` for operators along the last axis, which becomes the channels.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""If all elements of a tensor come from one position (pixel) and there are more choices of channels than this number,
-channels and positions are exchanged; otherwise a node is added for each choice.
+"""Limit for tensors whose elements all come from one position (pixel): up to this number of different choices of
+channels, each gets a node; for more, channels and positions are exchanged.
 """
 
 
@@ -67,8 +67,8 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
 
 
 def with_view(context: ImportContext, value: ValueT, elements: np.ndarray) -> ValueT:
-    """The value with another view of its tensor: `elements`, the row-major index in the tensor of each element of the
-    value.
+    """The value with another view of its tensor: `elements` gives the row-major index in the tensor for each element of
+    the value.
     """
     size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
     plain = elements.size == size and np.array_equal(elements.reshape(-1), np.arange(size))
@@ -92,15 +92,15 @@ class Rows:
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """The view (for each element the index of a stored element) of a tensor stored with the shape `natural`, as a
-        value whose axes are these positions (`places`) and, last, the channels.
+        """The view of a stored tensor of shape `natural` as a value whose leading axes are the positions `places`, and
+        whose last axis is the channels.
         """
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The view (indices of elements) of a value whose leading axes are the positions (pixels) `places` of a tensor of
-    shape `natural`, and whose last axis is the tensor's channels.
+    """The view (indices of elements) of a tensor of shape `natural` as a value whose leading axes are the positions
+    (pixels) `places`, and whose last axis is the tensor's channels.
     """
     _, channels, height, width = natural
     plane = height * width
@@ -109,8 +109,8 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
-    """`data` as rows whose last axis is the channels of its tensor. The elements are copied to a new tensor if `data`
-    does not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order.
+    """`data` as rows, whose last axis is the channels of a tensor. Its elements are copied to a new tensor if they do
+    not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order.
     """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
@@ -237,9 +237,9 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A new tensor that holds the elements of the tensor of `data` at the indices `elements`, (N, C, H, W), in this
-    shape. It is made by moves of whole positions (pixels) and of channels and, if necessary and `again` is True, by an
-    exchange of channels and positions before.
+    """A new tensor of shape (N, C, H, W) with elements of `data`'s tensor; `elements`, in this shape, has their
+    indices. It is made by moves of whole positions (pixels) and of channels. If these are not enough and `again` is
+    True, channels and positions are exchanged first.
     """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
@@ -306,9 +306,9 @@ def _gathered(
     places: np.ndarray,
     shape: Natural,
 ) -> str:
-    """Name of a tensor of shape `shape`. Its position (pixel) p has the elements of `data`'s tensor in the channels
-    `channel`[:, p] at position `places`[p]. Adds a Channels node for each distinct choice of channels, then one
-    Positions node.
+    """Adds a tensor of shape `shape` whose position (pixel) p has the elements in channels `channel`[:, p] at position
+    `places`[p] of `data`'s tensor; returns its name. The nodes are one Channels for each distinct choice of channels,
+    and one Positions.
     """
     batch, _, height, width = context.tensors[data.tensor].nchw
     parts: dict[bytes, str] = {}
@@ -333,9 +333,9 @@ def moved_positions(
     *,
     filled: bool = True,
 ) -> str:
-    """Name of a tensor with some positions (pixels) and channels of the tensor of `data`: positions `index` (N, H, W),
-    counted row by row over all images, and channels `taken` (first, count). If nothing moves, the name of the old
-    tensor. Index -1: zeros or, with `filled` False, any values.
+    """Adds a tensor with some positions (pixels) and channels of `data`'s tensor: positions `index` (N, H, W), counted
+    row by row over all images, and channels `taken` (first, count). Returns its name, or that of `data`'s tensor if
+    nothing moves. Index -1: zeros or, with `filled` False, any values.
     """
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)
@@ -358,9 +358,9 @@ def swapped(
     plane: tuple[int, int],
     taken: Pair | None = None,
 ) -> str:
-    """Name of a tensor in which channels and positions (pixels) of the tensor of `data` are exchanged. Its channels are
-    the first `positions` positions; its positions, in rows and columns of `plane`, are the channels `taken` (first,
-    count; None: all).
+    """Adds a tensor in which channels and positions (pixels) of `data`'s tensor are exchanged; returns its name. Its
+    channels are the first `positions` positions; its positions, in rows and columns of `plane`, are the channels
+    `taken` (first, count; None: all).
     """
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken
@@ -376,8 +376,8 @@ def _moved_once(
     shape: tuple[int, int, int, int],
     key: tuple[str, tuple[int, ...], bytes],
 ) -> str:
-    """Name of the result of `operator` on the tensor of `data`; the result of an earlier node with the same `key` is
-    reused.
+    """Applies `operator` to the tensor of `data`; returns the result's name. The result of an earlier node with the
+    same `key` is reused.
     """
     if key not in context.moved:
         context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)

@@ -39,7 +39,7 @@ class NodeSurvey:
         constant  known at import
         entry     a tensor from outside, quantized or reshaped on its way in; nothing is computed
         result    computed by the accelerator; `quantization`: scale and zero point if it is dequantized to float32
-        pending   a float32 value that is rounded only together with its readers, and so exists for them alone
+        pending   a float32 value that is rounded only together with its readers: no tensor of the accelerator holds it
         refused   not supported, for the reason `refusal`
     """
 

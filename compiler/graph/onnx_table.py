@@ -29,7 +29,7 @@ _GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
 _REDUCTION = "axes keepdims noop_with_empty_axes"
 _RECURRENT = "activations clip direction hidden_size layout"
 _NUMBERS = "activation_alpha activation_beta"
-"""Names of attributes that are parameters of activation functions; the supported functions have none."""
+"""Attributes with parameters of activation functions. They have no effect, since the supported functions have none."""
 _QUANTIZATION = "axis block_size output_dtype"
 _RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
 _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
@@ -56,9 +56,9 @@ def _row(
     when: str = "",
     whole: bool = False,
 ) -> Row[Any, Any]:
-    """A row of the table. `place`: FILE:FUNCTION, where FILE omits the prefix that all files of this `kind` have.
-    `reads`, `idle` and `behind` are names separated by spaces; with `whole` the function reads all attributes. `Row`
-    explains all arguments.
+    """Makes a row of the table. `place`: FILE:FUNCTION, where FILE omits the prefix that all files of this `kind` have.
+    `reads`, `idle` and `behind`: names separated by spaces; with `whole` the function reads all attributes. (`Row`
+    describes all fields.)
     """
     file = place.split(":")[0]
     located = StepsLocated if kind in ("steps", "contributed") else Located
@@ -94,7 +94,7 @@ _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """The two rows of an operator, for quantized and for float models, if both functions read the same attributes."""
+    """The two rows of an operator, for quantized and for float models, whose functions read the same attributes."""
     return _quantized(quantized, reads), _float(floating, reads)
 
 

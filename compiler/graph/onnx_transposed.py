@@ -36,16 +36,17 @@ from .onnx_window_attributes import (
 from .operators import Convolution
 
 PHASE_CHANNELS = 16
-"""Each phase of a transposed convolution (the outputs with equal remainders modulo the strides) gets a multiple of this
-many filters, so that filters fill whole blocks on any processor.
+"""The number of filters of each phase is a multiple of this number, so that filters fill whole blocks on any processor.
+A phase: the outputs of a transposed convolution with equal remainders modulo the strides.
 """
 
 
 def transposed_pads(
     context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
 ) -> tuple[PerDimension, PerDimension, PerDimension]:
-    """(pads before, pads after, output padding) of a ConvTranspose, each by spatial dimension: declared, or derived
-    from `auto_pad` or `output_shape`."""
+    """The pads of a ConvTranspose: (pads before, pads after, output padding), a number for each spatial dimension. They
+    are the node's attributes, or derived from `auto_pad` or `output_shape`.
+    """
     rank = len(sizes)
     check_kernel(context, node, tuple(kernel))
     strides, dilations, extra = (
@@ -145,8 +146,8 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
 
 
 def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """Weights (C, O / groups, kh, kw) of a transposed convolution with groups as weights (C, O, kh, kw) of one group,
-    with zeros between channels and filters of different groups.
+    """Writes a transposed convolution with groups as one without: weights (C, O / groups, kh, kw) become (C, O, kh,
+    kw), with zeros between channels and filters of different groups.
     """
     if groups == 1:
         return weight
@@ -160,7 +161,7 @@ def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
-    """Weights (C, O, kh, kw) in which zeros between the rows and columns replace the kernel's dilation."""
+    """Weights (C, O, kh, kw) in which zeros are inserted between rows and columns in place of the kernel's dilation."""
     if dilations == (1, 1):
         return weight
     extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]

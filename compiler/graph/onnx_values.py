@@ -1,7 +1,7 @@
 """Values bound to ONNX names during an import.
 
-Float tensors of a quantized model are never computed: each is a constant, an integer tensor with a scale, or an
-operation that waits for the QuantizeLinear that defines its rounding.
+Float tensors of a quantized model are never computed: each is a constant, an integer tensor with a scale, or a pending
+operation, whose result the next QuantizeLinear rounds.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized value before its DequantizeLinear: in the shape `shape`, all elements of the (N, C, H, W) `tensor` in
-    their order or, with a `view`, the elements at the indices in `view` (`onnx_strided_views`).
+    """A quantized value before its DequantizeLinear. It has the shape `shape` and the elements of the (N, C, H, W)
+    `tensor`: all in their order or, with a `view`, those at the indices in `view` (`onnx_strided_views`).
     """
 
     tensor: str
@@ -43,8 +43,8 @@ class Integer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Real:
-    """A quantized tensor after DequantizeLinear. `shape`: its shape in the model; `view`: the indices of its elements
-    in the stored tensor, as in `Integer`.
+    """A quantized tensor after DequantizeLinear. `shape`: its shape in the model; `view`: the index of each element in
+    the stored tensor (None: all in order).
     """
 
     tensor: str
@@ -55,9 +55,10 @@ class Real:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pending:
-    """A float result that waits for its QuantizeLinear: `operation`, then a clamp to low..high in real numbers.
+    """A float result that the next QuantizeLinear will round: `operation`, then a clamp to low..high in real numbers.
 
-    `natural` is the shape of the future tensor, (N, C, H, W) or (N, K); `shape` and `view` as in `Integer`.
+    `natural`: shape of the future tensor, (N, C, H, W) or (N, K); `shape`: shape of the value in the model; `view`:
+    index of each element in the future tensor (None: all in order).
     """
 
     name: str
@@ -72,9 +73,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowStatistic:
-    """A number for each row (last axis) of `data`, which is never computed by itself: `factor` * (m + `epsilon`) **
-    `power`. `moment` says whether m is the row's mean or the mean of its squares; with `centre` the row's mean is
-    subtracted first.
+    """A number for each row (last axis) of `data`: `factor` * (m + `epsilon`) ** `power`. By `moment`, m is the row's
+    mean or the mean of its squares; with `centre` the row's mean is subtracted first. The number is never computed by
+    itself, only as part of a normalization.
     """
 
     data: Real

@@ -32,8 +32,8 @@ Plane = tuple[int, int]
 
 
 def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, int, int], np.ndarray]:
-    """For a float input of the model that is a volume: (permutation with which the host hands over the input, shape of
-    its slices as images, view by which the volume reads the slices).
+    """Storage of a float model input that is a volume: (permutation in which the host passes it, shape of its slices as
+    images, view by which the volume reads the slices).
     """
     batch, channels, depth, height, width = value.shape
     given = value.permutation or tuple(range(5))
@@ -171,9 +171,9 @@ def _plane_window(windows: Windows) -> Window:
 
 
 def _taps(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """A tensor with an image for each output slice: the input slices `depths` (outputs, taps), joined as channels or,
-    with `beside`, as rows (the first row of each slice, then the second row of each ...). Zeros for slices outside of
-    the volume.
+    """Adds a tensor with an image for each output slice. The image joins the input slices `depths` (outputs, taps) as
+    channels or, with `beside`, as rows (the first row of each slice, then the second row of each ...). Slices outside
+    of the volume are zeros.
     """
     batch, channels, size, height, width = data.shape
     outputs, taps = depths.shape
@@ -192,6 +192,6 @@ def _taps(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray
 def _sliced(
     node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of an operation that computes a volume's slices."""
+    """The pending result (rounded by the next QuantizeLinear) of an operation that computes a volume's slices."""
     natural = (batch * depth, channels, *plane)
     return pending_result(node, operation, natural, view=_volume(batch, depth, channels, plane))

@@ -1,5 +1,5 @@
-"""Weights that take more than 8 bits once their zero point is subtracted, as uint8 weights do. Such a weight is written
-as a sum of int8 weights, and its input channel is repeated for each weight of the sum after the first.
+"""Weights that take more than 8 bits once their zero point is subtracted (e.g. uint8 weights). Each such weight is
+split into a sum of int8 weights, and its input channel is repeated for each weight of the sum after the first.
 
 The sum of products is the same, so nothing is rounded. Only input channels with a weight out of range are repeated;
 with zero points near the middle these are few.
@@ -19,7 +19,7 @@ from .onnx_values import Real
 
 
 def split_weights(context: ImportContext, product: Product, to: Rounding) -> Product:
-    """The product with int8 weights in place of int16 weights. Its data is a new tensor, in which a Channels node
+    """Replaces the int16 weights of a product by int8 weights. Its new data is a tensor in which a Channels node
     repeats the channels of `product.data` that have weights outside of int8.
     """
     rest = product.weight.astype(np.int16)

@@ -46,7 +46,7 @@ on blocks of channels, in both graphs.
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A function of this package, named by FILE:NAME. The file is imported when the function is called."""
+    """A function of this package, given by the text FILE:NAME. The file is imported when the function is called."""
 
     place: str
 

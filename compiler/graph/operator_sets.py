@@ -16,5 +16,5 @@ MERGED_INTO_FUNCTIONS = frozenset(
     name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
 )
 """Names of operators that usually become integer nodes of their own. If an input is a pending `Function` (an
-element-wise function of one tensor that waits for its QuantizeLinear), the operator is merged into the function.
+element-wise function of one tensor that the next QuantizeLinear will round), the operator is merged into the function.
 """

@@ -44,9 +44,9 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradTiles:
-    """Input: data (N, C, H, W) in blocks of channels. Output: transformed tiles of a convolution's input, where each
-    tile gives `outputs` x `outputs` outputs. Its shape is (1, n * n * C', 1, tiles), with n = `outputs` + 2 and C' the
-    channels of all blocks (`te.ops.blocked_winograd.blocked_tiles`).
+    """The first step of a convolution by Winograd's method. Input: data (N, C, H, W) in blocks of channels. Output: the
+    transformed tiles, each for `outputs` x `outputs` outputs, in shape (1, n * n * C', 1, tiles), with n = `outputs` +
+    2 and C' the channels of all blocks (`te.ops.blocked_winograd.blocked_tiles`).
     """
 
     outputs: int
@@ -55,9 +55,9 @@ class WinogradTiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradOutputs:
-    """Inputs: the products (1, n * n * O', 1, tiles) of `WinogradTiles` and transformed weights, with n as in
-    `WinogradTiles`, and, by `epilogue`, a constant bias (O',) and an operand in the output's shape. Output (N, O, OH,
-    OW) in blocks; O' is the filters of all blocks.
+    """The last step of a convolution by Winograd's method. Inputs: products of transformed tiles and weights, (1, n * n
+    * O', 1, tiles) with n = outputs along a side of a tile + 2, and, by `epilogue`, a constant bias (O',) and an
+    operand in the output's shape. Output (N, O, OH, OW) in blocks; O' is the filters of all blocks.
     """
 
     outputs: int
@@ -83,8 +83,8 @@ class BatchNormalization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
-    """The expression `body` of the inputs' elements, which broadcast as numpy's do; `te.scalars.argument(i)` stands for
-    the element of input i.
+    """The expression `body`, computed for each element of the inputs, which broadcast as in numpy;
+    `te.scalars.argument(i)` is the element of input i.
     """
 
     body: Expr
@@ -224,10 +224,10 @@ class Concatenate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A `Concatenate` without copies: the producers of its inputs have already written them into the output's memory.
+    """A concatenation without copies: the producers of its inputs have already written them into the output's memory.
 
-    `holds`: whether the output has memory of its own, in which the inputs are views; otherwise the inputs are adjacent
-    views of another tensor, and the output is a view of it, too.
+    `holds`: whether the output has memory of its own, in which the inputs are views. Otherwise inputs and output are
+    views of another tensor, in which the inputs are adjacent.
     """
 
     axis: int
@@ -267,8 +267,8 @@ class GatherElements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """An operator given by a program of `te.ops` that needs no schedule. Inputs and outputs are the program's
-    parameters, outputs last; a parameter has the elements of its tensor in the tensor's order, in any shape.
+    """An operator that is computed by a program of `te.ops` without a schedule. The program's parameters are the
+    inputs, then the outputs; a parameter has the elements of its tensor in the tensor's order, in any shape.
     """
 
     program: Program

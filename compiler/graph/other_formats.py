@@ -1,4 +1,4 @@
-"""Files that are no ONNX models: models of formats that a frontend reads, and messages about everything else."""
+"""Files that are no ONNX models: conversion by a frontend if there is one for the format, and error messages if not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ConversionError(ModelError, LinesError):
 
 
 def as_onnx(label: str, content: bytes) -> bytes:
-    """The serialized ONNX model of a file that is no ONNX model. Raises ModelError for formats without a frontend, a
+    """Converts a file of another format to a serialized ONNX model. Raises ModelError for formats without a frontend, a
     frontend that is not installed, damaged files and operators that are not supported.
     """
     if content[4:8] == TFLITE:
@@ -33,7 +33,7 @@ def as_onnx(label: str, content: bytes) -> bytes:
 
 
 def problem_of_name(label: str) -> str:
-    """The problem of a file that is called .tflite, and holds neither a TFLite nor an ONNX model; empty for other
+    """The error text for a file that is called .tflite but holds neither a TFLite nor an ONNX model; empty for other
     names.
     """
     if not label.lower().endswith(".tflite"):

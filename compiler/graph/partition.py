@@ -83,8 +83,8 @@ def partition_model(
 ) -> Partition:
     """Divides `model`, a result of `prepare_model`, between accelerator and CPU; `label` names it in messages.
 
-    The accelerator, which has the capabilities `abilities`, gets the nodes that its importer supports and whose results
-    are quantized, except those named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32
+    The accelerator gets the nodes that its importer supports with the capabilities `abilities`, if their results are
+    quantized and they are not named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32
     runs where its reader runs. Raises ModelError for a damaged initializer.
     """
     names = [node.name for node in model.graph.node]
@@ -140,9 +140,9 @@ def check_order(label: str, inputs: Iterable[str], regions: Sequence[Region]) ->
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
     """Indices of nodes that must run on the CPU because nodes on the CPU need their float32 results.
 
-    On the accelerator a pending result (a float32 value that is rounded only together with its readers) exists only for
-    its readers there. If the node of a pending result must run on the CPU, the pending nodes before it must run there,
-    too, and also its readers, except QuantizeLinear, which reads float32 from either side.
+    On the accelerator, a pending result (a float32 value that is rounded only together with its readers) cannot be read
+    from outside. If the node of a pending result must run on the CPU, the pending nodes before it must run there, too,
+    and also its readers, except QuantizeLinear, which reads float32 from either side.
     """
     nodes = model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}
@@ -180,8 +180,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """Entry nodes only quantize or reshape a tensor as it enters a region. For each result of an entry node: the tensor
-    outside the region from which the result is computed, in a tuple. The other inputs of entry nodes are constants.
+    """For each result of an entry node (one that only quantizes or reshapes a tensor as it enters a region): the tensor
+    outside the region from which it is computed, in a tuple. The other inputs of entry nodes are constants.
     """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):

@@ -115,8 +115,8 @@ def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """The boxes, where boxes of one column that follow each other in equal steps are merged into boxes of several
-    columns.
+    """Merges boxes of one column into boxes of several columns, where they follow each other in equal steps; returns
+    all boxes.
 
     Columns are the dimension with the smaller step in the output. `most`: largest step in the source.
     """

@@ -76,8 +76,8 @@ class _Steps(Nodes[StepsContext]):
         return self.context.rank(self.node, 3 if self.node.op_type == "QLinearConv" else 0)
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
-        """Adds an operator on data (N, C, ...), as `compute` does, and returns the result's name. If the replaced
-        node's data is (N, ..., C) (`channels_last`), Transposes are added before and after the operator.
+        """Adds an operator under the name of the replaced node; returns the result's name. Operators read (N, C, ...):
+        if the replaced node's data is (N, ..., C) (`channels_last`), Transposes are added before and after.
         """
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, data, *others, output=output, **attributes)

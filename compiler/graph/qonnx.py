@@ -127,7 +127,8 @@ def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _per_axis(scale: np.ndarray, zero_point: np.ndarray) -> tuple[int | None, np.ndarray, np.ndarray]:
-    """(axis, scale float32, zero point): scalars without an axis, or vectors along the only axis with several scales.
+    """Finds the axis of a Quant's scales: (axis, float32 scale, zero point), vectors along the axis or scalars and
+    None.
 
     Raises ValueError for scales along several axes and zero points that are no integers.
     """

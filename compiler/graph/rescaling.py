@@ -1,4 +1,4 @@
-"""Rescaling of a quantized tensor to a result's scale and zero point, with a ratio that gives the same integers as
+"""Rescales a quantized tensor to a result's scale and zero point, by a ratio with which the integers equal those of
 DequantizeLinear followed by QuantizeLinear.
 
 An int8 operand has 256 values, so equality is tested on all of them.
@@ -66,8 +66,8 @@ def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> 
 
 
 def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
-    """Rescales `data` to the quantization of `to` and clamps it; returns the tensor's name. Adds no node where no value
-    can change.
+    """Rescales `data` to the quantization of `to` and clamps it; returns the tensor's name. Adds no node if the
+    integers stay the same.
     """
     source = data.quantization
     if same_integers(source, to.grid):

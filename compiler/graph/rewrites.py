@@ -23,7 +23,7 @@ def _every_target(_: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite(Generic[Target]):
-    """A rewrite of a graph for a target, which computes the same results.
+    """A rewrite of a graph for a target; the new graph computes the same results.
 
     `roots`: classes of operators; the rewrite changes nothing in a graph without a node of one of them (None: any
     operator). `takes`: whether a target can run the rewritten nodes. `function` imports the rewrite and returns the

@@ -1,5 +1,5 @@
-"""Padding after the last position (pixel) of a tensor, so that an exchange of channels and positions reads whole blocks
-of positions: the producer of the tensor leaves the gap when it stores, without a copy. Only accelerators need it.
+"""Padding at the end of a tensor's pixels, so that a later exchange of channels and pixels reads whole blocks of
+pixels. The tensor's producer leaves the gap when it stores, without a copy. Only accelerators need the padding.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ store, and takes twice as long on the bus as a plain vector.
 
 
 def leave_room(graph: Graph, block: int) -> Graph:
-    """The graph in which the input of a convolution is padded to whole blocks of `block` positions (pixels), if a Swap
-    exchanges channels and positions of the convolution's result, and if the producer of the input can leave padding.
+    """Pads the inputs of convolutions whose results a Swap transposes (channels and pixels exchanged) to whole blocks
+    of `block` pixels. This is done where the producer of the input can leave a gap when it stores.
 
-    The padding is arbitrary, and other readers of the input read only the positions before the padding.
+    The padding is arbitrary, and other readers of the input read only the pixels before the padding.
     """
     makers, readers = graph.producers(), graph.readers()
     wide: dict[str, int] = {}
@@ -56,9 +56,9 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether the producer of tensor `name`, whose positions (pixels) do not fill whole blocks, can add padding
-    positions: it must write position by position, and all readers must be 1x1 convolutions. False also if products of
-    the padding would take more cycles than swapping the tensor's channels and positions.
+    """Whether the producer of tensor `name`, whose pixels do not fill whole blocks, can add padding pixels: it must
+    write pixel by pixel, and all readers must be 1x1 convolutions. False also if the convolutions would spend more
+    cycles on the padding than an exchange of the tensor's channels and pixels takes.
     """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:

@@ -25,7 +25,7 @@ class _NotPlainError(Exception):
 
 
 def cut_weights(content: bytes) -> tuple[bytes, dict[int, memoryview]]:
-    """(serialized model without the bytes of its large initializers, these bytes by initializer number).
+    """Cuts the bytes of large initializers out of a model: (serialized rest, bytes by initializer number).
 
     The bytes are views of `content`. An initializer with an entry for external data keeps its bytes; a model in which
     nothing can be cut is returned unchanged.
@@ -64,7 +64,9 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
-    """(start of field, start of bytes, end) of the only `raw_data` of a tensor; None if its bytes stay in the model."""
+    """Finds the only `raw_data` of a tensor: (start of field, start of bytes, end). None if the bytes are not
+    cut out.
+    """
     found = None
     for field, begin, body, stop in _fields(whole, start, end):
         if field == _LOCATION or (field == _RAW_DATA and found is not None):
@@ -111,7 +113,7 @@ def _varint(whole: memoryview, position: int, end: int) -> tuple[int, int]:
 
 
 def _header(field: int, length: int) -> bytes:
-    """Tag and length of a field of bytes."""
+    """The protobuf tag and length that precede a field of bytes."""
     return _encoded(field << 3 | _BYTES) + _encoded(length)
 
 

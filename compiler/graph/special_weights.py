@@ -65,8 +65,8 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) packed for the instruction TAPS, which multiplies several taps (elements of the window) at once:
-    in tiles as `pack_depthwise_weight` makes them, with the taps of each kernel row in the groups of `TapGroups`.
+    """Packs int8 weights (C, kh, kw) for the instruction TAPS, which multiplies several taps (elements of the window)
+    at once: in the tiles of `pack_depthwise_weight`, with the taps of each kernel row in the groups of `TapGroups`.
 
     `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, and a
     group has as many rows of weights as TAPS multiplies. On a machine with the extension `sweep` (TAPS operations that
@@ -87,8 +87,8 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
 
 
 def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
-    """int8 (O, C, kh, (kw - 1) * dilation + 1): a kernel with zeros between its columns, so that it needs no dilation
-    of columns.
+    """A kernel with zeros inserted between its columns in place of a column dilation: int8 (O, C, kh, (kw - 1) *
+    dilation + 1).
     """
     if dilation == 1:
         return weight
@@ -99,8 +99,9 @@ def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
 
 
 def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """The dense (O, C, kh, kw) weight that computes the same as a grouped convolution's int8 (O, C / groups, kh, kw)
-    weight."""
+    """The dense weight (O, C, kh, kw) with which a convolution computes the same as a grouped convolution with the int8
+    `weight`, (O, C / groups, kh, kw).
+    """
     if groups == 1:
         return weight
     o, per_group, kh, kw = weight.shape

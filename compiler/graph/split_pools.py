@@ -12,8 +12,8 @@ from .int8_operators import Int8MaxPool
 
 
 def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
-    """The graph in which the max-pools that compute `outputs` are split into two pools of one dimension, if their
-    window has more than one row and more than one column.
+    """Splits each max-pool that computes one of `outputs`, if its window has more than one row and more than one
+    column, into a pool along rows and a pool along columns.
 
     Elements outside the input never win in either pool, so each pool gets the pads of its dimension. The tensor between
     the two pools is called OUTPUT.rows, and the node that computes this tensor NODE.rows.

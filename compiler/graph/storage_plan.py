@@ -89,8 +89,8 @@ def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
 
 
 def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
-    """The storage plan of tensors, given the (first, last) step in which each tensor is alive, and the tensors that are
-    views.
+    """Places tensors in memory, given the first and last step in which each tensor is alive (`lives`), and which
+    tensors are views.
     """
     buffers = [
         Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)

@@ -43,7 +43,7 @@ class Submodel:
 
 
 def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
-    """(label of a model, the model reduced to the nodes on which an output depends, each with a unique name).
+    """Reads a model and reduces it to the nodes on which an output depends, each with a unique name: (label, model).
 
     Integers that depend on shapes alone become constants, and operators on integers become DequantizeLinear, float
     operators and QuantizeLinear (`qlinear`). A model that ONNX cannot convert to a newer opset is accepted unchanged if
@@ -226,8 +226,8 @@ def _declaration(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> onnx.Val
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """A submodel under construction. Dicts without values serve as ordered sets; `added` maps each added node to the
-    tensor that it converts.
+    """A submodel under construction. Dicts without values are ordered sets; `added` maps each added conversion node to
+    the tensor that it converts.
     """
 
     taken: Collection[str]

@@ -59,7 +59,7 @@ from .templates import test_normed as normed
 from .templates import test_tables as tables
 
 POINTS = 64
-"""Number of random points of a space for which cost models are evaluated."""
+"""Number of random points of a schedule space for which cost models are evaluated."""
 
 
 # --- networks -------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def in_words(config: Config, workload: Workload, values: Values) -> str:
 
 
 def account_lines(space: Space) -> Iterator[str]:
-    """Lines on a space's axes, and the sums of its cost model's results over POINTS random points."""
+    """Lines of text on a space: its axes, and the sums of its cost model's results over POINTS random points."""
     points = space.draw(np.random.default_rng(0), POINTS)
     estimates = space.cost(space.columns(points))
     axes = {axis.name: f"{axis.values[0]}..{axis.values[-1]} ({len(axis.values)})" for axis in space.axes}
@@ -330,7 +330,7 @@ def schedule_line(schedule: Any) -> str:
 
 
 def code_line(program: Program, target: Any) -> str:
-    """A line on a kernel's generated code: number of lines, counts of some operations, and a digest."""
+    """A line of text on a kernel's generated code: number of lines, counts of some operations, and a digest."""
     if isinstance(target, CpuTarget):
         code = lower_cpu(program, target).text
     else:
@@ -345,7 +345,7 @@ def code_line(program: Program, target: Any) -> str:
 def workload_lines(
     templates: Registry[Any, Any], target: Any, workload: Any, scheduled: int
 ) -> Iterator[str]:
-    """Lines on a workload: its default point, its cost model, and its schedules at `scheduled` random legal points."""
+    """Lines of text on a workload: default point, cost model, and schedules at `scheduled` random legal points."""
     space = templates.space(target, workload)
     yield f"  {workload.template}: {pairs(templates.default(target, workload))}"
     yield from account_lines(space)
@@ -356,7 +356,7 @@ def workload_lines(
 
 
 def processor_text(target: CpuTarget) -> Iterator[str]:
-    """Lines on each of WORKLOADS for a processor: cost model and schedules."""
+    """Lines of text on each of WORKLOADS for a processor: cost model and schedules."""
     for name in WORKLOADS:
         yield name
         workload = cpu_workload(name, target)
@@ -365,7 +365,7 @@ def processor_text(target: CpuTarget) -> Iterator[str]:
 
 
 def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = True) -> Iterator[str]:
-    """Lines on a network for a processor or GPU: the operators of its graph, and each node's kernels."""
+    """Lines of text on a network for a processor or GPU: the operators of its graph, and each node's kernels."""
     graph = import_graph(lowering.rules, model)
     yield f"operators: {pairs(Counter(node.kind for node in graph.nodes))}"
     known: set[Any] = set()
@@ -386,7 +386,7 @@ def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = T
 
 
 def layer_text(config: Config) -> Iterator[str]:
-    """Lines on each of LAYERS on a machine: the default point, and the cost model's results for other points."""
+    """Lines of text on each of LAYERS on a machine: default point, and the cost model's results for other points."""
     for name in LAYERS:
         workload = accelerator_workload(name, config)
         yield name
@@ -402,7 +402,7 @@ def point_lines(config: Config, workload: Workload) -> Iterator[str]:
 
 
 def network_text(graph: Graph, config: Config) -> Iterator[str]:
-    """Lines on a network compiled for a machine: kernels, instructions and cycles."""
+    """Lines of text on a network compiled for a machine: kernels, instructions and cycles."""
     compiled = compile_program(graph, config)
     program = compiled.program
     cycles = simulate(config, program.instructions, program.image, data=False).cycles
@@ -424,7 +424,7 @@ def network_text(graph: Graph, config: Config) -> Iterator[str]:
 
 
 def texts() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
-    """(name of a golden text, function that makes its lines) of all golden texts."""
+    """All golden texts: yields (name of the text, function that makes its lines)."""
     for network, make in FLOAT_NETWORKS.items():
         for name, target in PROCESSORS.items():
             yield (

@@ -149,8 +149,8 @@ def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
 
 
 def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():
-    """Pieces of 3 x 10 x 4 vectors are distributed over 16 x 11 threads; only guards in a suitable order prove that
-    accesses are in bounds.
+    """Pieces of 3 x 10 x 4 vectors are distributed over 16 x 11 threads; accesses are provably in bounds only if guards
+    are applied in a suitable order.
     """
     net = FloatNetwork(1, 17, 23, 25)
     net.convolution(5, (2, 5), strides=[2, 3], pads=[1, 0, 0, 0])
@@ -184,7 +184,7 @@ TRANSFORMERS = {
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_attention_is_one_kernel_a_layer(name: str):
-    """An added mask (BERT), a causal one (GPT-2), heads that share keys and values (Llama), a step with a cache."""
+    """Covers an added mask (BERT), a causal one (GPT-2), shared keys and values (Llama), and a step with a cache."""
     exported = TRANSFORMERS[name]()
     data, rng = exported.SerializeToString(), np.random.default_rng(1)
     feeds: dict[str, np.ndarray] = {}
@@ -246,7 +246,7 @@ def test_causal_masks_skip_keys(name: str):
 
 @pytest.mark.parametrize("tokens", [5, 20], ids=["few rows", "tiles"])
 def test_an_embedding_used_twice_is_stored_once(texts, tmp_path: Path, tokens: int):
-    """GPT-2's logits are products with its embeddings, as exported: a transposed weight."""
+    """GPT-2's logits are products with its embeddings; exporters write these as a transposed weight."""
     sizes = Gpt2Sizes(layers=1, width=16, heads=2, vocabulary=500)
     data = gpt2(0, 1, tokens, sizes).SerializeToString()
     embedding = 500 * 16 * 4
@@ -268,7 +268,7 @@ def test_an_embedding_used_twice_is_stored_once(texts, tmp_path: Path, tokens: i
 
 @pytest.mark.parametrize("change", ["an output", "a second reader", "another axis", "an operator behind"])
 def test_attention_that_is_not_whole(change: str):
-    """Scores that something else reads stay a tensor; operators behind the second product stay right."""
+    """Scores with another reader prevent fusion; an operator after the second product is computed right."""
     net = FloatNetwork(1, 2, 5, 8)
     query = net.last
     keys = net.add("Transpose", inputs=[query], perm=[0, 1, 3, 2])
@@ -395,7 +395,7 @@ def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
 
 
 def test_the_text_of_an_archive_reads_as_a_file(path: Path):
-    """Functions stand there once, each kernel has a description, lines are short, and NVRTC compiles the whole file."""
+    """Each function is defined once, each kernel is described, lines are short, and NVRTC compiles the whole file."""
     text = members(path)["kernels.cu"].decode()
     assert max(map(len, text.splitlines())) < 120
     described = re.findall(r"// (\w+): (\w+).*\n//   computes: (.+)\n", text)

@@ -1,4 +1,4 @@
-"""Regression tests of defects that the fuzzer's random graphs found, each as a minimal graph, compared with ONNX
+"""Regression tests for defects that the fuzzer's random graphs found: each is a minimal graph, compared with ONNX
 Runtime or with numpy in float64.
 """
 
@@ -81,7 +81,7 @@ VARIANTS = ("", "clip", "weights of run time")
     ),
 )
 def test_a_layer_with_the_batch_first_has_its_own_states(kind: str, variant: str) -> None:
-    """Earlier the initial state of another step with the same name was used."""
+    """Regression: the initial state of another step with the same name was used."""
     gates = GATES[kind]
     feeds = {"x": floats(2, 3, 4), "h": floats(2, 1, 5)}
     weights = {"w": floats(1, gates * 5, 4), "r": floats(1, gates * 5, 5)}
@@ -138,8 +138,8 @@ def test_means_and_variances_normalize_without_cancelling() -> None:
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16"])
 def test_halves_are_quantized_by_a_quotient_of_halves(kind: str) -> None:
-    """Earlier quantizing float16 to 8 bits failed ("declared int8 but computed as float16"), and to 16 bits had errors
-    of up to 16 steps.
+    """Regression: quantizing float16 to 8 bits failed ("declared int8 but computed as float16"), and to 16 bits had
+    errors of up to 16 steps.
     """
     x = (floats(4, 30) * 3).astype(np.float16)
     scale = np.float16(0.0004 if kind.endswith("16") else 0.05)
@@ -193,7 +193,7 @@ FOLDED = {
 
 @pytest.mark.parametrize("case", FOLDED)
 def test_constants_are_not_folded_by_a_reference_that_is_mistaken(case: str) -> None:
-    """Earlier errors of ONNX's reference implementation, which folds constants, appeared in the network's results."""
+    """Regression: errors of ONNX's reference implementation, which evaluates constants, changed the results."""
     made, c = FOLDED[case]
     more = {
         "w": floats(4, 3, 2, 2),
@@ -223,7 +223,7 @@ def test_steps_of_constants_are_folded_in_opsets_that_write_them_otherwise() -> 
 
 
 def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
-    """The product in a step of a sequence that has already ended: nothing reads its sums, so that it cannot be
+    """After a sequence has ended, no node reads the sums of the product in a further step, so that it cannot be
     scheduled.
     """
     constants = {
@@ -240,8 +240,8 @@ def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
 
 
 def test_equal_programs_with_parameters_of_other_names_share_a_kernel() -> None:
-    """Depending on fusion, the input of a reduction is named X or A0. Earlier the second launch of a shared kernel had
-    no array for X.
+    """Depending on fusion, the input of a reduction is named X or A0. Regression: the second launch of a shared kernel
+    had no array for X.
     """
     constants = {
         "w": RNG.integers(-127, 128, (1, 8, 12)).astype(np.int8),
@@ -292,7 +292,7 @@ def test_refusals_name_what_is_wrong(case: str) -> None:
 @pytest.mark.parametrize("target", ["llvm", "vdla"])
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: str) -> None:
-    """Earlier a QGemm with alpha = 0.5 added its bias without this factor."""
+    """Regression: a QGemm with alpha = 0.5 added its bias without this factor."""
     constants = {
         "c": np.arange(-20, 20, dtype=np.int32)[::4] * 90,
         "w": RNG.integers(-127, 128, (8, 10)).astype(np.int8),
@@ -314,7 +314,7 @@ def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: 
     ("given", "wanted"), [((3, 2, 2), (1, 1, 2, 3, 2)), ((2, 3, 5), (3, 2, 5)), ((4, 2, 3), (2, 4, 1, 3, 1))]
 )
 def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """The axes of the output combine the images and positions of the stored tensor; earlier this raised a
+    """The axes of the output combine the images and positions of the stored tensor. Regression: this raised a
     ValueError.
     """
     nodes = [
@@ -359,7 +359,7 @@ def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype:
 @pytest.mark.parametrize("opset", [12, 13])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int, opset: int) -> None:
-    """Earlier, in models of opset 12, the softmax was computed along all axes from the given one on, whatever the
+    """Regression: in models of opset 12, the softmax was computed along all axes from the given one on, whatever the
     node's attribute `opset`.
     """
     constants = {"sx": np.float32(0.03), "zx": np.uint8(120), "sy": np.float32(1 / 256), "zy": np.uint8(0)}
@@ -373,7 +373,7 @@ def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int
 
 
 def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
-    """Earlier the reciprocal of the remainder was infinity with the wrong sign."""
+    """Regression: the reciprocal of the remainder was infinity with the wrong sign."""
     feeds = {
         "x": np.array([-3, 3, -0.0, 0.0, -6, -5.5, 5.5], np.float32),
         "y": np.array([-3, 3, 2, -2, 4, 5.5, -5.5], np.float32),
@@ -389,8 +389,8 @@ def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
-    """Earlier a DepthToSpace of a constant was folded by ONNX's reference implementation, which treats any unknown mode
-    as CRD.
+    """Regression: a DepthToSpace of a constant was evaluated by ONNX's reference implementation, which treats any
+    unknown mode as CRD.
     """
     feeds = {"z": floats(1)} if constant else {"x": floats(1, 4, 2, 2)}
     constants = {"x": floats(1, 4, 2, 2)} if constant else {}
@@ -452,7 +452,7 @@ def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
 
 @pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"])
 def test_a_constant_of_one_short_number_has_its_value(kind: str) -> None:
-    """Earlier an expression held the value of a float8 constant in place of its code: -2 became NaN."""
+    """Regression: an expression held the value of a float8 constant in place of its code, and -2 became NaN."""
     feeds = {"x": floats(3)}
     model = built(
         [node("CastLike", "c x", "t"), helper.make_node("Add", ["t", "x"], ["y"])], feeds, {}, [], 23
@@ -524,7 +524,7 @@ def test_a_quantized_softmax_along_an_axis_that_is_not_there_is_refused() -> Non
 
 @pytest.mark.parametrize("operator", ["Split", "Flatten"])
 def test_a_view_of_a_result_that_is_one_number_is_an_output(operator: str) -> None:
-    """x to the power of 0 becomes a constant; earlier a view of all of it as an output raised a KeyError."""
+    """x to the power of 0 becomes a constant. Regression: a view of all of it as an output raised a KeyError."""
     feeds = {"x": np.array([[2, 3, 4]], np.float32)}
     whole = {"num_outputs": 1} if operator == "Split" else {}
     nodes = [helper.make_node("Pow", ["x", "p"], ["t"]), node(operator, "t", **whole)]

@@ -1,5 +1,5 @@
 """Networks whose activations get their scales at run time, sums of 8-bit integers, and weights of fewer bits: on the
-processor, alone and beside the accelerator, against ONNX Runtime with one thread."""
+processor, alone and together with the accelerator, against ONNX Runtime with one thread."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def ended(net: Viewed, *shape: int, scale: float = 0.03, zero: int = 120) -> Vie
 
 
 def test_a_mask_that_was_quantized_with_the_scores_is_added() -> None:
-    """Quantizers give scores and a mask of about -3.4e38 one grid, beside whose step the scores are nothing."""
+    """Quantizers give the sum of scores and a mask of about -3.4e38 one scale, whose step exceeds all scores."""
     net = Viewed(1, 2, 8, 8)
     scores = net.rounded(0.02)
     scale, zero = np.float32(-LEAST / 255), np.uint8(255)
@@ -161,7 +161,7 @@ def test_a_reshaped_input_of_a_convolution_over_lines_is_not_moved() -> None:
 
 
 OPEN: dict[str, Callable[[Viewed], tuple[int, ...]]] = {}
-"""Functions that add a result which no QuantizeLinear rounds, and return its shape."""
+"""Functions that add a result that no QuantizeLinear rounds, and return its shape; by name."""
 
 
 def unrounded(function: Callable[[Viewed], tuple[int, ...]]) -> Callable[[Viewed], tuple[int, ...]]:
@@ -222,7 +222,7 @@ def test_a_float_result_that_an_average_reads_has_a_grid_of_its_own() -> None:
 
 
 def test_only_a_whole_network_gets_grids_of_its_own() -> None:
-    """Neither a processor nor a network divided with one rounds a result that the model leaves float."""
+    """A float result is not rounded on a processor, nor in a network divided between processor and accelerator."""
     net = image()
     net.shape = OPEN["table"](net)
     with pytest.raises(ModelError, match="is float and never quantized"):

@@ -1,5 +1,5 @@
-"""Machines whose array folds (extension `fold`): a weight tile is multiplied in several operations, and parts of it
-that are all zeros are skipped.
+"""Machines whose array folds (extension `fold`): a weight tile is multiplied in several operations, each for a part of
+the tile, and parts that are all zeros are skipped.
 """
 
 import itertools
@@ -115,13 +115,13 @@ def test_the_array_works_in_the_shape_that_takes_fewest_operations():
 
 
 def test_blocks_of_filters_may_have_other_parts():
-    """The last of three blocks has only four filters: it takes one part of the lanes, with all 16 inputs at once."""
+    """The last of three blocks has only four filters: one operation multiplies it with all 16 inputs at once."""
     assert products(QUARTER, 64, 36) == 64 * 4 * (4 + 4 + 1)
 
 
 def test_a_window_over_the_whole_plane():
-    """The nine positions of the window count as further channels: nine times five operations, after a 1x1 convolution
-    with nine operations at each of nine positions.
+    """The nine positions of the window count as further channels, which takes nine times five operations. The 1x1
+    convolution before takes nine operations at each of nine positions.
     """
     b = builder(7)
     first = b.convolution(b.input(1, 20, 3, 3), 20, (1, 1))

@@ -80,7 +80,7 @@ def groups_of(channels: int, filters: int, groups: int) -> Graph:
     ),
 )
 def test_groups(channels: int, filters: int, groups: int) -> None:
-    """Groups on tensor cores, groups that share words of the output, groups with lanes behind them, single channels."""
+    """Covers groups on tensor cores, groups that share words of the output, unused lanes, and single channels."""
     graph = groups_of(channels, filters, groups)
     arrays = inputs_of(graph)
     for target in (CUDA, OPENCL):
@@ -215,7 +215,7 @@ def test_archives_know_that_a_network_is_quantized(tmp_path: Path, monkeypatch: 
 
 
 def test_models_quantized_in_parts_keep_floats(tmp_path: Path) -> None:
-    """No integer operator of processors and GPUs is a softmax."""
+    """A softmax stays float, because processors and GPUs have no integer softmax."""
     net = FloatNetwork(1, 4, 6, 6)
     net.convolution(8, (3, 3))
     net.add("Softmax", axis=1)

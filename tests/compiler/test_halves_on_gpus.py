@@ -33,7 +33,7 @@ from vdla.compiler.tune.measure.reference import allowed, expected, inputs
 from vdla.compiler.tune.measure.trial_cuda import ON_TENSOR_CORES
 
 ROUNDING = {DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7}
-"""A step of each type relative to the greatest value: sums in another order may round to the next number."""
+"""Rounding step of each type relative to the greatest value: sums in another order may round to the next number."""
 PRODUCTS = (Convolution, Dense, MatrixProduct)
 
 
@@ -120,7 +120,7 @@ def transformer_layer(net: FloatNetwork) -> None:
 
 
 def separable_network(net: FloatNetwork) -> None:
-    """Depthwise and transposed convolutions, which tensor cores do not multiply, among products; a product of one
+    """Depthwise and transposed convolutions, which do not run on tensor cores, among products that do; a product of one
     position, and a move of float32 whose result is rounded.
     """
     net.convolution(16, (3, 3), pads=[1] * 4)
@@ -180,7 +180,7 @@ def test_results_are_those_of_a_processor_within_one_rounding(name: str, dtype: 
 def test_all_products_multiply_16_bits_on_tensor_cores(
     name: str, count: int, dtype: DType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The kernels' texts say so, and weights have the model's type."""
+    """The generated code of each product contains mma instructions of the type, and weights are stored in it."""
     monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: b"")
     data = model(name, dtype)
     code = compile_kernels(data, gpu_ahead(cuda_target("sm_80")))
@@ -238,7 +238,7 @@ def test_weights_that_are_no_16_bit_numbers_stay_float32() -> None:
 
 
 def test_kernels_of_16_bits_can_be_tuned() -> None:
-    """Their workloads have reference results, which the defaults reach within the tolerance of a trial."""
+    """For each tuning workload, the default kernel's results equal the reference results within a trial's tolerance."""
     target, templates = cuda_target("sm_90a"), set[str]()
     for name in ("residual", "separable"):
         for _, workload in network_workloads(GpuLowering(target), model(name, DType.FLOAT16)):

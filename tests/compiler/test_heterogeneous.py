@@ -1,5 +1,5 @@
-"""Networks on simulated accelerator and CPU together: outputs equal those of the regions run separately, and ONNX
-Runtime's.
+"""Networks divided between a simulated accelerator and the CPU: outputs equal those of the regions run separately, and
+ONNX Runtime's.
 """
 
 from __future__ import annotations

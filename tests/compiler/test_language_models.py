@@ -1,5 +1,5 @@
-"""Language models, quantized as a user would, on accelerators: completely from embeddings on; from token ids, except
-for look-ups.
+"""Language models on accelerators, quantized as a user would do it. A model that reads embeddings runs completely on
+the accelerator; a model that reads token ids looks the embeddings up on the processor.
 """
 
 from __future__ import annotations

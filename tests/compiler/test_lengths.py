@@ -42,9 +42,7 @@ RANGE = {"sequence": (1, MOST)}
 
 
 def blocks(length: int) -> int:
-    """Cost of a length on a made-up machine that works in blocks of 16, with a penalty if the last block is
-    not full.
-    """
+    """Cost of a length on a made-up machine that works in blocks of 16; a last block that is not full costs extra."""
     return 1000 + 160 * -(-length // 16) + 100 * (length % 16 != 0)
 
 

@@ -33,8 +33,8 @@ LEAST = float(np.finfo(np.float32).min)
 
 
 def right(net: Viewed, kinds: dict[str, int]) -> np.ndarray:
-    """The interpreter's output for the network. Asserts that the accelerator's output equals it, that it is within one
-    step of ONNX Runtime's, and that the graph has `kinds` of nodes in these numbers.
+    """The interpreter's output for the network. Asserts that the accelerator gives the same output, that ONNX Runtime's
+    is within one step of it, and that the graph has `kinds` of nodes in these numbers.
     """
     model = net.model()
     x = net.rng.standard_normal(net.input_shape, dtype=np.float32)

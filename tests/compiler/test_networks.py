@@ -345,7 +345,7 @@ SHORT_ROWS = {
     for block in (4, 8, 16, 32)
     for batch in (1, 2)
 }
-"""Machines whose input buffer holds only a part of a row of patches, and whose accumulators hold several blocks of
+"""Machines whose input buffer holds less than a row of patches, and whose accumulators hold several blocks of
 filters.
 """
 

@@ -1,4 +1,4 @@
-"""Nodes of several kernels get the numbers of buffer copies that take the fewest cycles, computed exactly."""
+"""Nodes of several kernels: the number of buffer copies that takes the fewest simulated cycles is used."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_two_virtual_threads_do_not_lose_to_one(name, machine, monkeypatch):
 
 @pytest.mark.parametrize(("name", "gain"), [("phases", 1.2), ("borders", 1.05)])
 def test_small_nodes_gain(name, gain, monkeypatch):
-    """On the nodes of the original report, with its weights, 1,419 cycles became 1,123, and 4,531 became 4,256."""
+    """For the nodes of the original report, cycles fell from 1,419 to 1,123 and from 4,531 to 4,256."""
     config = load_config("vta")
     cycles = run(compile_program(CASES[name], config), {}, data=False).simulation.cycles
     monkeypatch.setattr(node_points, "measured_points", lambda *_: {})

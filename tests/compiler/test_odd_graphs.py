@@ -116,7 +116,7 @@ def test_an_output_that_is_named_twice(target: str, tmp_path: Path) -> None:
 
 
 def test_one_filter_at_one_position_reads_a_padded_image():
-    """The vectors run along the batch, through the padded copy, which is no parameter that could be packed."""
+    """Vectors along the batch read a padded copy of the image, which is no parameter and cannot be packed."""
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((1, 4, 2, 2)).astype(np.float32)
     node = helper.make_node(

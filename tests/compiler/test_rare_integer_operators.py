@@ -25,7 +25,7 @@ from .test_views import Viewed
 
 
 def right_everywhere(net: Viewed, kinds: dict[str, int]) -> None:
-    """`right`, and the same on a processor, whose integer graph may have other nodes."""
+    """Asserts that a network is right on the accelerator, with `kinds` of nodes, and on a processor."""
     right(net, kinds)
     model = net.model()
     graph = import_model(model, abilities=PROCESSOR)
@@ -38,7 +38,7 @@ def right_everywhere(net: Viewed, kinds: dict[str, int]) -> None:
 
 
 def two(net: Viewed) -> tuple[str, str]:
-    """The last tensor, and another of its shape."""
+    """The names of the last tensor and of a convolution's result with the same shape."""
     first = net.last
     return first, net.product("Conv", (8, 8, 1, 1), first)
 
@@ -134,7 +134,7 @@ def test_lengths(axes: tuple[int, ...]) -> None:
 
 
 def test_rows_divided_by_their_length_are_one_normalization() -> None:
-    """The form of `torch.nn.functional.normalize`."""
+    """The model has the form in which `torch.nn.functional.normalize` is exported."""
     net = Viewed(1, 5, 8)
     net.rounded(0.02)
     net.rows(8, 8)

@@ -1,4 +1,4 @@
-"""Operators that the importer replaces by others, in forms that the templates of these do not support directly:
+"""Operators that the importer replaces by others, in forms that the templates of the replacements do not support:
 compared with ONNX Runtime on the original model.
 """
 

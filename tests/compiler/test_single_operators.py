@@ -192,7 +192,7 @@ def test_an_even_number_of_neighbours() -> None:
 
 
 def test_turns_of_a_body() -> None:
-    """A backward Scan with a state, whose body reads a tensor from outside the body."""
+    """The network has a backward Scan with a state, whose body reads a tensor from outside the body."""
     inner = helper.make_graph(
         [
             helper.make_node("Mul", ["step", "factor"], ["scaled"]),

@@ -121,7 +121,7 @@ def test_gathered_by_several_indices(depth: int) -> None:
 
 
 def test_a_mask_of_attention() -> None:
-    """As exported: a row that is masked completely is NaN after the softmax, and is then replaced by 0."""
+    """In exported attention, a row that is masked completely is NaN after the softmax, and is then replaced by 0."""
     net = Net(scores=(2, 1, 3, 3), mask=(2, 3))
     seen = net.add("Cast", "mask", to=BOOL)
     batch, key = np.meshgrid(np.arange(2), np.arange(3), indexing="ij")

@@ -1,5 +1,5 @@
-"""Channel blocks of several vectors, the last of which contain no channels: these vectors are not multiplied and not
-stored and, if their block is the only one, not read.
+"""Channel blocks of several vectors, some of which contain no channels at the end of a tensor. These vectors are not
+multiplied and not stored and, if their block is the only one, not read.
 """
 
 import itertools
@@ -75,7 +75,7 @@ def test_networks_of_uneven_blocks(sizes, name, chained):
 
 
 def test_the_array_multiplies_what_holds_channels():
-    """A 1x1 convolution of 36 channels: 9 vectors of 4 inputs, and three blocks of 16 lanes."""
+    """A 1x1 convolution of 36 channels takes 9 vectors of 4 inputs for each of three blocks of 16 lanes."""
     b = builder(5)
     graph = b.graph(b.convolution(b.input(1, 36, 8, 8), 20, (1, 1)))
     assert gemm_cycles(assert_right(graph, TALL)) == 64 * 3 * 5

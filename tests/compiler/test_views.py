@@ -66,7 +66,7 @@ class Viewed(Rounded):
 
 
 def channels_last() -> Viewed:
-    """A block as in ConvNeXt: channels last, products at each position, a factor for each channel, an addition."""
+    """A block like ConvNeXt's: channels last, products at each position, a factor for each channel, an addition."""
     net = Viewed(1, 4, 3, 5)
     first = net.product("Conv", (9, 4, 1, 1), net.rounded(0.02))
     net.moved(0, 2, 3, 1)
@@ -84,7 +84,7 @@ def channels_last() -> Viewed:
 
 
 def patches() -> Viewed:
-    """A network as ViT: patches become rows after a class token, then heads are separated and merged again, and the
+    """A network like ViT: patches become rows after a class token, then heads are separated and merged again, and the
     token's row is the output.
     """
     net = Viewed(2, 3, 4, 4)
@@ -108,8 +108,8 @@ def patches() -> Viewed:
 
 
 def mixed() -> Viewed:
-    """A block as in MLP-Mixer: products over rows, an addition of the input, a product over channels, the mean
-    of rows.
+    """A block like MLP-Mixer's: products over rows, an addition of the input, a product over channels, the mean of
+    rows.
     """
     net = Viewed(1, 7, 6)
     before = net.rounded(0.02)
@@ -127,7 +127,7 @@ def mixed() -> Viewed:
 
 
 def windows() -> Viewed:
-    """Steps of Swin: pads, a cyclic shift, windows and back, and neighbouring positions merged into channels."""
+    """Steps of Swin: pads, a cyclic shift, windows cut out and joined again, and positions merged into channels."""
     net = Viewed(1, 4, 3, 5)
     net.product("Conv", (6, 4, 1, 1), net.rounded(0.02))
     net.moved(0, 2, 3, 1)

@@ -99,7 +99,7 @@ def ran(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def one_thread_each(size: int, body: Assign, *parameters: Buffer) -> Program:
-    """`body` for `size` threads, whose coordinate is the variable "t"."""
+    """A program in which each of `size` threads executes `body`; the variable "t" is the thread's coordinate."""
     inner = threads("t", size, lambda _: body)
     return Program(name="each", parameters=parameters, body=blocks("b", 1, lambda _: inner))
 
@@ -189,7 +189,7 @@ def test_random_expressions_of_every_type(data):
 @ADAPTER
 @pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sqrt", "sigmoid", *DOUBLES])
 def test_functions(name: str):
-    """Errors of WGSL's own functions, 2**-11 for some, would show in networks."""
+    """Some of WGSL's own functions have errors of 2**-11, which would show in networks."""
     rng = np.random.default_rng(3)
     numbers = rng.uniform(-0.99, 0.99, 256) * np.repeat([1, 5, 20, 1000], 64)
     numbers[:12] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1e-30, 88.0, -100.0]
@@ -232,7 +232,7 @@ def test_signs_of_zero():
 @ADAPTER
 @pytest.mark.parametrize("scope", ["shared", "register"])
 def test_products_of_int8(scope: str):
-    """Eight products of int8 for each thread, by dot4I8Packed."""
+    """Each thread sums eight products of int8, by the function dot4I8Packed."""
     x, w = buffer("A", 64, dtype=I8), buffer("W", 64, dtype=I8)
     y, total = buffer("S", 8, dtype=I32), buffer("total", 1, dtype=I32, scope="register")
     a, b = (buffer(name, 64, dtype=I8, scope=scope) for name in ("a", "w"))
@@ -347,7 +347,7 @@ def test_a_layer_is_tuned(vdla, tmp_path: Path):
 @ADAPTER
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
 def test_bytes_that_depend_on_themselves(op: str):
-    """A store of a byte clears it first; the stored value must be read before."""
+    """A store of a byte first clears the byte; if the stored value depends on the byte, it must be read before."""
     value = helper.make_tensor_value_info
     ends = [value("x", TensorProto.BOOL, [5, 3])], [value("y", TensorProto.BOOL, [5])]
     axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
@@ -361,7 +361,7 @@ def test_bytes_that_depend_on_themselves(op: str):
 
 
 def gathered() -> bytes:
-    """A Gather of rows, whose indices are an input."""
+    """A model of a Gather of rows, whose indices are an input."""
     value = helper.make_tensor_value_info
     shapes = {
         "x": (TensorProto.FLOAT, [8, 4]),
@@ -382,7 +382,7 @@ def test_indices_are_in_32_bits():
 
 
 def doubled() -> bytes:
-    """The sum of an int64 input with itself."""
+    """A model that adds an int64 input to itself."""
     value = helper.make_tensor_value_info
     ends = [value(name, TensorProto.INT64, [3]) for name in "iy"]
     graph = helper.make_graph([helper.make_node("Add", ["i", "i"], ["y"])], "doubled", ends[:1], ends[1:])

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from .tensor import Operand
 
 _LEAST = float(np.finfo(np.float32).min)
-"""Score added for a masked position, the least float32: softmax gives the position 0."""
+"""Number added to the score of a masked position, the least float32: softmax then gives 0 for the position."""
 
 
 def _unary(
     name: str, operator: str, formula: str, *constants: float, **attributes: Any
 ) -> Callable[[Tensor], Tensor]:
-    """The function `name` with the docstring `formula`: one node of an ONNX operator that reads x and constants."""
+    """Makes the function `name` (docstring: `formula`), which records one ONNX node that reads x and `constants`."""
 
     def function(x: Tensor) -> Tensor:
         return record(operator, x, *constants, **attributes)
@@ -65,7 +65,7 @@ def softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def where(condition: Tensor, x: Tensor, y: Operand) -> Tensor:
-    """Elements of `x` where `condition` (bool) is true, elements of `y` elsewhere."""
+    """The elements of `x` where `condition` (bool) is true, and of `y` elsewhere."""
     y = np.array(y, x.dtype) if isinstance(y, int | float) else y
     return record("Where", condition, x, y, label="where")
 
@@ -85,7 +85,7 @@ def linear(x: Tensor, weight: Parameter, bias: Parameter | None = None) -> Tenso
 
 
 def embedding(indices: Tensor, weight: Parameter) -> Tensor:
-    """Rows of `weight` [rows, width] by `indices` (int32 or int64 [...]): float32 [..., width]."""
+    """Looks up rows of `weight` [rows, width] by `indices` (int32 or int64 [...]): float32 [..., width]."""
     return record("Gather", weight, indices)
 
 
@@ -121,8 +121,7 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """x [batch, channels, rows, columns] resized to `size` rows and columns, or to `scale_factor` times its rows and
-    columns.
+    """Resizes x [batch, channels, rows, columns] to `size` rows and columns, or by `scale_factor`.
 
     `mode` is "nearest" or "bilinear". With `align_corners`, "bilinear" keeps the elements in the corners. Raises
     NetworkError for other modes, and unless exactly one of `size` and `scale_factor` is given.
@@ -155,7 +154,7 @@ def interpolate(
 
 
 def flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
-    """One dimension in place of the dimensions from `start_dim` to `end_dim`."""
+    """Merges the dimensions from `start_dim` to `end_dim` into one."""
     return x.flatten(start_dim, end_dim)
 
 

@@ -25,14 +25,14 @@ class Linear(Module):
         self.weight, self.bias = _weights((out_features, in_features), out_features, in_features, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., in_features] to [..., out_features]."""
+        """Maps x [..., in_features] to [..., out_features]."""
         return F.linear(x, self.weight, self.bias)
 
 
 def _weights(
     shape: tuple[int, ...], outputs: int, inputs: int, bias: bool
 ) -> tuple[Parameter, Parameter | None]:
-    """weight of `shape` and bias [outputs], drawn from -1/sqrt(inputs) to 1/sqrt(inputs)."""
+    """A weight of `shape` and a bias [outputs] (or None), drawn uniformly from -1/sqrt(inputs) to 1/sqrt(inputs)."""
     draw = uniform(1 / sqrt(inputs))
     return Parameter(shape, draw), Parameter((outputs,), draw) if bias else None
 
@@ -60,7 +60,7 @@ class Conv2d(Module):
         self.weight, self.bias = _weights(shape, out_channels, prod(shape[1:]), bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [batch, in_channels, rows, columns] to [batch, out_channels, ...]."""
+        """Maps x [batch, in_channels, rows, columns] to [batch, out_channels, ...]."""
         check.room(x, self.window)
         check.size(x, 1, self.in_channels, "in_channels")
         return record("Conv", x, self.weight, self.bias, group=self.groups, **self.window)
@@ -115,7 +115,7 @@ def _need_channels(module: Module, in_channels: int, out_channels: int, groups: 
 
 
 class BatchNorm(Module):
-    """Batch normalization of dimension 1 by running_mean and running_var, as in PyTorch after `eval()`.
+    """Batch normalization of dimension 1 by the stored running_mean and running_var, as in PyTorch after `eval()`.
 
     `momentum` acts in training only, and is ignored.
     """
@@ -135,7 +135,7 @@ class BatchNorm(Module):
         self.running_mean, self.running_var = Parameter(sizes), Parameter(np.ones(sizes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [batch, num_features, ...], normalized by channel."""
+        """Normalizes each channel of x [batch, num_features, ...]."""
         if self.ranks and x.ndim not in self.ranks:
             ranks = " or ".join(map(str, self.ranks))
             raise x.recorder.mistake(f"the input is {x}; give one of {ranks} dimensions")
@@ -156,7 +156,7 @@ BatchNorm3d = type("BatchNorm3d", (BatchNorm,), {"ranks": (5,)})
 
 
 class GroupNorm(Module):
-    """Normalization of each group of channels over its channels and positions; weight and bias [num_channels]."""
+    """Normalization of each group of channels by its own mean and variance; weight and bias are [num_channels]."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
         check.multiple(self, num_channels=num_channels, num_groups=num_groups)
@@ -166,7 +166,7 @@ class GroupNorm(Module):
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [batch, num_channels, ...], normalized by group."""
+        """Normalizes each group of channels of x [batch, num_channels, ...]."""
         check.size(x, 1, self.num_channels, "num_channels")
         ones, zeros = np.ones(self.num_groups, np.float32), np.zeros(self.num_groups, np.float32)
         groups = x.reshape(x.shape[0], self.num_groups, -1)
@@ -180,7 +180,7 @@ class GroupNorm(Module):
 
 
 class LayerNorm(Module):
-    """Normalization over the last dimensions, whose sizes are `normalized_shape`, the shape of weight and bias."""
+    """Normalization over the last dimensions of x, which have the sizes `normalized_shape`; so have weight and bias."""
 
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, bias: bool = True) -> None:
         shape = _normalized_sizes(self, normalized_shape, eps)
@@ -194,8 +194,8 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Division by the root of the mean square over the last dimensions, whose sizes are `normalized_shape`, the shape
-    of weight. `eps` is by default the machine epsilon of float32.
+    """Division by the root of the mean square over the last dimensions of x, which have the sizes `normalized_shape`;
+    so has weight. `eps` is by default the machine epsilon of float32.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ def _last_axes(x: Tensor, weight: Parameter) -> range:
 
 
 class Embedding(Module):
-    """A table of vectors, weight [num_embeddings, embedding_dim], that integer indices select."""
+    """A table of vectors, weight [num_embeddings, embedding_dim], from which integer indices select rows."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
         check.positive(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
@@ -238,7 +238,7 @@ class Embedding(Module):
         )
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Indices, int32 or int64 [...], to [..., embedding_dim]."""
+        """Maps indices, int32 or int64 [...], to their vectors, [..., embedding_dim]."""
         return F.embedding(indices, self.weight)
 
 
@@ -266,7 +266,7 @@ class _Function(Module):
         self.arguments, self.named = arguments, named
 
     def forward(self, x: Tensor) -> Tensor:
-        """The function's result."""
+        """The result of the layer's function for x."""
         return self.function(x, *self.arguments, **self.named)
 
 

@@ -62,17 +62,17 @@ class Module:
         )
 
     def children(self) -> dict[str, Module]:
-        """The modules that are attributes of this one, by attribute."""
+        """The modules that are attributes of this module, by attribute name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Module)}
 
     def named_modules(self, path: str = "") -> Iterator[tuple[str, Module]]:
-        """(path, module) for this module and all modules in it; the path of a child is "PATH.ATTRIBUTE"."""
+        """Yields (path, module) for this module and all modules in it; the path of a child is "PATH.ATTRIBUTE"."""
         yield path, self
         for name, child in self.children().items():
             yield from child.named_modules(f"{path}.{name}" if path else name)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(dotted name, parameter) of every parameter; a parameter of two modules occurs under both names."""
+        """Yields (dotted name, parameter) for every parameter; a parameter of two modules occurs under both names."""
         for path, module in self.named_modules():
             for name, value in vars(module).items():
                 if isinstance(value, Parameter):
@@ -147,7 +147,7 @@ class ModuleList(Module):
                 raise NetworkError(f"{type(self).__name__}: number {number} is {module!r}; give an nn.Module")
 
     def children(self) -> dict[str, Module]:
-        """The modules by their number."""
+        """The modules of the list by their index."""
         return {str(number): module for number, module in enumerate(self.modules)}
 
     def __iter__(self) -> Iterator[Module]:
@@ -183,7 +183,7 @@ def _tensors(arguments: Any) -> Iterator[Tensor]:
 
 
 def _array(where: str, name: str, value: Any) -> np.ndarray:
-    """float32 values of an array, or of a tensor of PyTorch's on any device, of any type, with or without gradient.
+    """Converts an array of numbers, or a tensor of PyTorch's on any device, to a float32 array.
 
     Raises NetworkError, with `where` and `name`, for values that are no numbers.
     """

@@ -1,5 +1,5 @@
-"""Records the nodes of a module's method as an ONNX model. Each node's output shapes are inferred at once, so that an
-error names the module, and nodes have names after their modules.
+"""Records the nodes of a module's method as an ONNX model. The output shapes of each node are inferred as it is
+recorded, so that an error names the module; nodes are named after their modules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SMALL = 16
 
 
 def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: int) -> onnx.ModelProto:
-    """The ONNX model of a method of `module`; see `Module.export`. Raises NetworkError."""
+    """Records a method of `module` as an ONNX model (`Module.export`). Raises NetworkError."""
     kind = type(module).__name__
     if len(spec) != 1:
         raise NetworkError(
@@ -82,7 +82,7 @@ def _outputs(where: str, result: Any) -> dict[str, Tensor]:
 def _name_outputs(
     recorder: Recorder, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
 ) -> list[Tensor]:
-    """The tensors of `outputs`, renamed to the names of the outputs; a node with such a name gets a number behind it.
+    """Renames the tensors of `outputs` to the names of the model's outputs. A node with such a name gets a number.
 
     Inputs, constants, and tensors that are two outputs are copied. An output with the name of an input or a constant
     gets a number behind its name.
@@ -132,7 +132,7 @@ class Recorder:
 
     @contextmanager
     def inside(self, module: Module) -> Iterator[None]:
-        """Nodes recorded in the block belong to `module`. Raises NetworkError for a module that has no path."""
+        """A context in which recorded nodes belong to `module`. Raises NetworkError for a module that has no path."""
         outer = self._path, self._module
         if id(module) not in self.modules:
             raise self.mistake(
@@ -168,7 +168,7 @@ class Recorder:
         return self._shared[key]
 
     def parameter(self, parameter: object, *, transposed: bool = False) -> Tensor:
-        """The constant with the value of a parameter, or with the transposed value (named "NAME.T")."""
+        """The constant with the value of a parameter or, if `transposed`, its transpose (named "NAME.T")."""
         name, array = self.named(parameter)
         name, array = (f"{name}.T", np.ascontiguousarray(array.T)) if transposed else (name, array)
         return Tensor(self, name, self.constants.setdefault(name, array).shape, array.dtype)
@@ -183,7 +183,7 @@ class Recorder:
         return self.parameters[id(parameter)]
 
     def size(self, size: Size) -> Tensor:
-        """An int64 tensor of shape [1] with a size; a symbol's size is read from a tensor when the network runs."""
+        """An int64 tensor of shape [1] with the number `size`; a symbol is read from a tensor when the network runs."""
         if not isinstance(size, str):
             return self.constant(np.array([size], np.int64))
         if ("size", size) not in self._shared:
@@ -195,7 +195,9 @@ class Recorder:
         return self._shared["size", size]
 
     def source(self, symbol: str) -> tuple[str, int]:
-        """The name of a tensor with a symbol in its shape, and the dimension. Raises NetworkError if there is none."""
+        """Finds a tensor with `symbol` in its shape: (tensor's name, symbol's dimension). Raises NetworkError if there
+        is none.
+        """
         if symbol not in self._sources:
             known = ", ".join(self._sources) or "none"
             raise self.mistake(f"no tensor has the symbol {symbol!r}; give one that exists: {known}")
@@ -273,7 +275,7 @@ class Recorder:
         return found
 
     def model(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> onnx.ModelProto:
-        """The model of the nodes that the outputs need."""
+        """The ONNX model of the recorded nodes on which `outputs` depend."""
         needed = {tensor.name for tensor in outputs}
         nodes = []
         for node in reversed(self.nodes):

@@ -95,7 +95,7 @@ class _Recurrent(Module):
         return [y.permute(0, 2, 1, 3).reshape(sequence, batch, 2 * self.hidden_size), *last]
 
     def _stacked(self, x: Tensor, kind: str, layer: int) -> np.ndarray:
-        """The values of a parameter in all directions, [directions, gates * hidden_size, ...], in ONNX's order."""
+        """One parameter, stacked over directions, [directions, gates * hidden_size, ...], gates in ONNX's order."""
         found = []
         for ending in self.endings:
             values = x.recorder.named(getattr(self, f"{kind}_l{layer}{ending}"))[1]
@@ -114,7 +114,7 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(outputs of the last layer, (hidden state, cell state)), with the shapes of PyTorch's LSTM."""
+        """Returns (outputs of the last layer, (hidden state, cell state)), with the shapes of PyTorch's LSTM."""
         y, (hidden, cell) = self._run(x, state or ())
         return y, (hidden, cell)
 
@@ -127,7 +127,7 @@ class GRU(_Recurrent):
     attributes = {"linear_before_reset": 1}  # noqa: RUF012
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(outputs of the last layer, hidden state), with the shapes of PyTorch's GRU."""
+        """Returns (outputs of the last layer, hidden state), with the shapes of PyTorch's GRU."""
         y, (hidden,) = self._run(x, () if state is None else (state,))
         return y, hidden
 

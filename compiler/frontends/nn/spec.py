@@ -41,7 +41,7 @@ class Tensor:
 
 
 def need_dtype(where: str, dtype: object) -> None:
-    """Raises NetworkError, which begins with `where`, for a name that is not in `DTYPES`."""
+    """Raises NetworkError unless `dtype` is in `DTYPES`; the message begins with `where`."""
     if dtype not in DTYPES:
         raise NetworkError(f"{where}: there is no element type {dtype!r}; give one of {', '.join(DTYPES)}")
 

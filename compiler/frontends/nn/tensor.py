@@ -34,7 +34,7 @@ _UFUNCS = {
     "less_equal": "LessOrEqual",
     "equal": "Equal",
 }
-"""ONNX operator for each numpy function behind a Python operator: numpy calls "add" for array + tensor."""
+"""The ONNX operator for each numpy function that Python operators call: array + tensor calls numpy's "add"."""
 _OTHER_NAMES = {
     "view": "reshape",
     "view_as": "reshape",
@@ -53,7 +53,7 @@ _OTHER_NAMES = {
     "bool": 'cast("bool")',
     "dim": "ndim",
 }
-"""Replacements for attributes of PyTorch's tensors."""
+"""Replacements for attributes that PyTorch's tensors have and these tensors lack."""
 _NEEDLESS = ("contiguous", "detach", "clone", "cpu", "cuda", "requires_grad", "requires_grad_")
 """Methods of PyTorch's tensors that a network can leave out."""
 _END = 2**63 - 1
@@ -216,15 +216,15 @@ class Tensor:
         return tensors[0] if len(tensors) == 1 else record("Concat", *tensors, label="sizes", axis=0)
 
     def axes(self, *dims: int) -> list[int]:
-        """`dims` counted from the first dimension. Raises NetworkError for a dimension that the tensor lacks."""
+        """The dimensions `dims` as indices of 0 or more. Raises NetworkError for a dimension that the tensor lacks."""
         for dim in dims:
             if not (is_integer(dim) and -self.ndim <= dim < self.ndim):
                 raise self.recorder.mistake(f"{self} has no dimension {dim!r}; it has {self.ndim}")
         return [dim % self.ndim for dim in dims]
 
     def reshape(self, *sizes: Size | Sequence[Size]) -> Tensor:
-        """The same elements in another shape, of sizes or one tuple of sizes; one size may be -1. Sizes may be symbols
-        of inputs.
+        """The same elements in another shape, given as several sizes or one tuple of sizes; one size may be -1. Sizes
+        may be symbols of inputs.
         """
         given = _spread(sizes)
         if wrong := [size for size in given if not (is_integer(size) or isinstance(size, str))]:
@@ -241,7 +241,7 @@ class Tensor:
         return record("Reshape", self, self._sizes(numbers), label="reshape", shape=known)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """One dimension in place of the dimensions from `start_dim` to `end_dim`."""
+        """Merges the dimensions from `start_dim` to `end_dim` (inclusive) into one."""
         first, last = self.axes(start_dim, end_dim)
         behind = last + 1
         sizes = [size for size in self.shape[first:behind] if not isinstance(size, str)]
@@ -249,7 +249,7 @@ class Tensor:
         return self.reshape(*self.shape[:first], joined, *self.shape[behind:])
 
     def permute(self, *dims: int | Sequence[int]) -> Tensor:
-        """The dimensions in the order `dims`, numbers or one tuple of numbers."""
+        """The tensor with its dimensions in the order `dims`, given as several numbers or one tuple."""
         return record("Transpose", self, label="transpose", perm=self.axes(*_spread(dims)))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
@@ -263,7 +263,7 @@ class Tensor:
         return record("Squeeze", self, np.array(dims), label="squeeze")
 
     def unsqueeze(self, *dims: int) -> Tensor:
-        """The tensor with new dimensions of size 1, which are the dimensions `dims` of the result."""
+        """The tensor with new dimensions of size 1 at the indices `dims` of the result."""
         return record("Unsqueeze", self, np.array(dims), label="unsqueeze")
 
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
@@ -282,7 +282,7 @@ class Tensor:
         return record("ReduceSum", self, self._reduced(dims), keepdims=int(keepdim))
 
     def _reduced(self, dims: Sequence[int]) -> np.ndarray:
-        """The dimensions of a reduction, all of them for ()."""
+        """The dimensions of a reduction as an array; () means all."""
         return np.array(self.axes(*(dims or range(self.ndim))), np.int64)
 
     def cast(self, dtype: str) -> Tensor:
@@ -306,7 +306,7 @@ def record(operator: str, *inputs: Operand | None, label: str = "", **attributes
 
 
 def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
-    """The items; the elements of the only item if this is a tuple or list."""
+    """The items as a tuple; if the only item is a tuple or list, its elements."""
     return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
 
 

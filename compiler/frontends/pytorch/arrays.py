@@ -9,7 +9,7 @@ import numpy as np
 
 
 def array_of(torch: Any, tensor: Any) -> np.ndarray:
-    """The elements of a tensor on the processor; bfloat16 becomes the dtype of ml_dtypes."""
+    """Converts a tensor to a numpy array on the host; bfloat16 becomes the dtype of ml_dtypes."""
     plain = tensor.detach().cpu().contiguous()
     if plain.dtype == torch.bfloat16:
         return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
@@ -17,7 +17,7 @@ def array_of(torch: Any, tensor: Any) -> np.ndarray:
 
 
 def tensor_of(torch: Any, value: Any) -> Any:
-    """A numpy array as a tensor; any other value unchanged."""
+    """Converts a numpy array to a tensor; any other value is returned unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     array = np.ascontiguousarray(value)

@@ -21,7 +21,7 @@ from .arrays import array_of, tensor_of
 from .export import export_model, torch_package
 
 MOST_PROGRAMS = 16
-"""Largest number of compiled programs of one graph; the oldest is dropped first."""
+"""Largest number of compiled programs of one graph; the oldest program is dropped first."""
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """A compiled network: a function from input arrays by name to output arrays by name."""
@@ -109,8 +109,8 @@ class _Program:
 
 
 def bind(torch: Any, graph: Any, args: Sequence[Any], results: Sequence[Any]) -> Any:
-    """A copy of `graph` whose only parameters are the tensors that change from call to call (`_is_input`); the values
-    in `args` of all other parameters are constants of the copy. The copy returns only those `results` that are tensors.
+    """A copy of `graph` with constants in place of all parameters but tensors that change from call to call
+    (`_is_input`); `args` has the values. The copy returns only those `results` that are tensors.
     """
     bound = torch.fx.GraphModule(graph, torch.fx.Graph())
     made = bound.graph.graph_copy(graph.graph, {}, return_output_node=True)
@@ -145,8 +145,8 @@ def _is_input(torch: Any, value: Any) -> bool:
 
 
 def _key(torch: Any, value: Any) -> Any:
-    """The part of a call's key for one argument: shape and dtype of an input, identity and version of a constant
-    tensor, any other value itself.
+    """One argument's part of the key of a call: shape and dtype of an input, identity and version of a constant tensor,
+    any other value itself.
     """
     if not isinstance(value, torch.Tensor):
         return value

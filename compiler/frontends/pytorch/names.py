@@ -8,11 +8,11 @@ from collections.abc import Collection
 import onnx
 
 SCOPES = "pkg.torch.onnx.name_scopes"
-"""Key of a node's metadata in which PyTorch's exporter writes the module paths of the node, outermost first, and last
-the node's own name in the exported graph, as the text of a Python list.
+"""Metadata key under which PyTorch's exporter writes the module paths of a node, as the text of a Python list:
+outermost module first, and last the node's own name in the exported graph.
 """
 WEIGHT = ".weight"
-"""End of the names of a module's weights; the exporter calls an initializer by the path of its parameter."""
+"""End of the names of initializers that hold a module's weights: the exporter names them by the parameter's path."""
 
 
 def name_nodes(model: onnx.ModelProto) -> None:

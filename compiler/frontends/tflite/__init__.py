@@ -1,1 +1,1 @@
-"""TensorFlow Lite models (.tflite) as ONNX models: flatbuffer, tensors, operators by the table `rows.ROWS`."""
+"""Converts TensorFlow Lite models (.tflite) to ONNX models: flatbuffer, tensors, operators by the table `rows.ROWS`."""

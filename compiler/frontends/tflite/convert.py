@@ -1,4 +1,6 @@
-"""A TFLite file as an ONNX model: quantized tensors between QuantizeLinear and DequantizeLinear, images in NCHW."""
+"""Converts a TFLite file to an ONNX model, with quantized tensors between QuantizeLinear and DequantizeLinear,
+in NCHW.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,7 @@ _REASONS = {
     "TFLite_Detection_PostProcess": "is a custom operator; cut the model before it and select boxes outside",
     "CUSTOM": "is a custom operator; cut the model before it, or replace it by built-in operators",
 }
-"""For operators that have no row in `rows.ROWS`, by name: why the conversion refuses the operator, and what the user
-can do.
-"""
+"""Why the conversion refuses an operator that has no row in `rows.ROWS`, and what the user can do, by operator name."""
 
 
 def convert(content: bytes, name: str) -> onnx.ModelProto:
@@ -117,8 +117,8 @@ def _finish(writer: Writer, name: str) -> onnx.ModelProto:
 
 
 def _output(writer: Writer, index: int) -> str:
-    """The name, in the ONNX model, of tensor `index`, an output of the model: its TFLite name if no other value has
-    this name. An input or a constant that is also an output is copied, and the copy is called "NAME/output".
+    """The name, in the ONNX model, of tensor `index`, which is an output: its TFLite name if no other value has this
+    name. An input or a constant that is also an output is copied, and the copy is called "NAME/output".
     """
     tensor = writer.tensor(index)
     if (array := writer.known(index)) is not None:

@@ -1,7 +1,7 @@
 """Reads tables of a flatbuffer; every offset and length is checked before it is followed.
 
-A table begins with the distance back to its vtable, which lists the place of each field in the table, or 0 for a field
-that is left out. Strings, vectors and other tables are fields that hold a distance forward.
+A table begins with the distance back to its vtable, which lists the offset of each field in the table, or 0 for a field
+that is left out. A field that is a string, a vector or a table holds the distance forward to it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from ..errors import FrontendError
 
 PADDING = 8
-"""Zero bytes behind a file in memory, the width of the widest number that is read without a check."""
+"""Number of zero bytes appended to a file in memory: the width of the widest number that is read without a check."""
 
 
 def damaged(problem: str) -> FrontendError:
-    """The error for a file that is cut off, or whose parts contradict each other; `problem` says where."""
+    """The error for a file that is cut off or contradicts itself; `problem` says where."""
     return FrontendError([f"is a damaged TFLite file: {problem}; export or copy it again"])
 
 
@@ -40,7 +40,7 @@ class Table:
         return len(self.data) - PADDING
 
     def early_end(self, part: str) -> FrontendError:
-        """The error for a `part` of the model that reaches beyond the end of the file."""
+        """The error for a model whose `part` extends beyond the end of the file."""
         return damaged(f"the file ends early: {part} does not lie in its {self.size:,} bytes")
 
     def read(self, form: str, place: int) -> int:
@@ -72,8 +72,8 @@ class Table:
         return None if place is None else Table(self.data, place + self.read("<I", place), name)
 
     def vector(self, number: int, size: int) -> tuple[int, int]:
-        """(first byte, number of elements) of the vector in field `number`, whose elements have `size` bytes; (0, 0) if
-        the field is left out.
+        """The place of the vector in field `number`, whose elements have `size` bytes: (first byte, number of
+        elements); (0, 0) if the field is left out.
         """
         place = self.field(number)
         if place is None:

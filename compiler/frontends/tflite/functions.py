@@ -1,4 +1,4 @@
-"""Operators of one element at a time, reductions along axes, softmax and normalizations."""
+"""Converts element-wise operators, reductions along axes, softmax and normalizations to ONNX."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .step import Step
 from .writer import refuse
 
 HIGH = np.float32(1 / 128)
-"""TFLite's HARD_SWISH kernel multiplies its input by 128: a unit of the product is worth this share of the input's
-scale.
+"""Unit of the products in TFLite's HARD_SWISH kernel, as a fraction of the input's scale: the kernel multiplies the
+input by 128.
 """
 REACH = np.float32(3 / 32768)
-"""The scale at which the range of int16 is -3 .. 3, outside of which HARD_SWISH is 0 or x."""
+"""Scale at which int16 ranges from -3 to 3; outside of this range HARD_SWISH is 0 or x."""
 LEAST_NORM = 1e-6
 """Least norm by which L2_NORMALIZATION divides (l2normalization.h of TFLite)."""
 
 
 def elementwise(step: Step, **attributes: Any) -> None:
-    """Writes an operator of tensors that broadcast as in numpy. The row lists ONNX operators separated by commas; each
+    """Writes an operator on tensors that broadcast as in numpy. The row lists ONNX operators separated by commas; each
     reads the result of the preceding operator. "Sub,Mul" is (a - b)^2: a Mul of one value multiplies this value by
     itself.
     """
@@ -37,24 +37,24 @@ def elementwise(step: Step, **attributes: Any) -> None:
 
 
 def leaky(step: Step) -> None:
-    """LEAKY_RELU."""
+    """Writes the ONNX node for LEAKY_RELU."""
     elementwise(step, alpha=step.options.Alpha())
 
 
 def gelu(step: Step) -> None:
-    """GELU, exact or by tanh."""
+    """Writes the ONNX node for GELU, exact or by tanh."""
     elementwise(step, approximate="tanh" if step.options.Approximate() else "none")
 
 
 def clamp(step: Step) -> None:
-    """RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
+    """Writes the ONNX nodes for RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
     bounds = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
     (name,), planes = step.operands()
     step.put(step.clamped(name, *bounds[step.operator.kind], step.tensor(step.output).grid), planes)
 
 
 def requantize(step: Step) -> None:
-    """QUANTIZE and DEQUANTIZE; of a constant, such as weights stored as float16, the result is a constant."""
+    """Writes QUANTIZE or DEQUANTIZE. If the input is constant, such as weights stored as float16, so is the result."""
     writer, source, output = step.writer, step.inputs[0], step.output
     if writer.known(source) is not None and not writer.quantized(output):
         writer.constants[output] = writer.real_values(source, "data")
@@ -68,13 +68,13 @@ def requantize(step: Step) -> None:
 
 
 def cast(step: Step) -> None:
-    """CAST between numbers without scales."""
+    """Writes a CAST between numbers without scales."""
     (name,), planes = step.operands()
     step.put(step.cast(name), planes)
 
 
 def hard_swish(step: Step) -> None:
-    """HARD_SWISH, x * clamp(x + 3, 0, 6) / 6. Floats: ONNX's HardSwish. Integers: the arithmetic of TFLite's kernel.
+    """Writes HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: for floats ONNX's HardSwish, for integers TFLite's own arithmetic.
 
     The kernel (`HardSwish` in TFLite's reference_ops.h) multiplies by factors of 15 bits. Every intermediate number is
     exact in float32 except the last product. Its error is below 2^-9 of its unit, which is far smaller than a step of
@@ -94,7 +94,7 @@ def hard_swish(step: Step) -> None:
         return node("Floor", node("Add", value, 0.5))
 
     def signed(sign: str, size: str) -> str:
-        """Values `size` with the signs of `sign`."""
+        """Name of the values `size` with the signs of `sign`."""
         return writer.node("Mul", [writer.node("Sign", [sign], f"{sign}/sign"), size], f"{size}/signed")
 
     scale = HIGH * source.scale[0]
@@ -127,8 +127,8 @@ def fixed(multiplier: float) -> tuple[int, int]:
 
 
 def reduce(step: Step) -> None:
-    """A reduction along constant axes. An image is read as planes only if the order of the remaining axes is the same
-    in both layouts, or if all axes remain (KeepDims).
+    """Writes a reduction along constant axes. An image is read as planes (N, C, H, W) only if the order of the
+    remaining axes is the same in both layouts, or if all axes remain (KeepDims).
     """
     source, keep = step.inputs[0], bool(step.options.KeepDims())
     axes = sorted({step.axis(source, int(axis)) for axis in step.numbers(1, "axes")})
@@ -139,14 +139,14 @@ def reduce(step: Step) -> None:
 
 
 def extreme(step: Step) -> None:
-    """ARG_MAX and ARG_MIN: the first index of the extreme value."""
+    """Writes ARG_MAX or ARG_MIN: the first index of the extreme value."""
     axis = step.axis(step.inputs[0], int(step.numbers(1, "axis").reshape(())))
     found = step.node(step.onnx, [step.writer.real(step.inputs[0])], "wide", axis=axis, keepdims=0)
     step.put(step.cast(found))
 
 
 def soften(step: Step) -> None:
-    """SOFTMAX of beta times the last axis, and LOG_SOFTMAX."""
+    """Writes SOFTMAX of beta times the input, or LOG_SOFTMAX, along the last axis."""
     beta = step.options.Beta() if step.options else 1.0
     short = all(step.tensor(index).dtype == np.int16 for index in (step.inputs[0], step.output))
     known = step.writer.known(step.inputs[0]) is not None
@@ -160,7 +160,7 @@ def soften(step: Step) -> None:
 
 
 def l2_normalization(step: Step) -> None:
-    """L2_NORMALIZATION along the last axis."""
+    """Writes L2_NORMALIZATION along the last axis."""
     data = step.writer.real(step.inputs[0])
     norm = step.node("ReduceL2", [data, step.constant([-1], "axis")], "norm", keepdims=1)
     divisor = step.node("Max", [norm, step.constant(LEAST_NORM, "least", np.float32)], "divisor")

@@ -28,7 +28,7 @@ TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
 )
 """numpy's types of TFLite's tensors; tensors of all other types are refused."""
 _EMPTY = struct.pack("<HHi", 4, 4, 4)
-"""A table without fields, at byte 4: the options of an operator that has none, each field with its default."""
+"""Bytes of a table without fields, at byte 4. It stands for missing options, so that each field has its default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,7 +121,7 @@ def read_network(content: bytes) -> Network:
 def _check_order(
     tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
 ) -> None:
-    """Raises FrontendError unless each tensor exists, is given once, and is given before it is read."""
+    """Raises FrontendError unless each tensor exists, gets its value once, and is read only after that."""
     places = {*inputs, *outputs, *(i for o in operators for i in (*o.inputs, *o.outputs))} - {-1}
     if places and not 0 <= min(places) <= max(places) < len(tensors):
         raise damaged(f"it refers to tensor {max(places)} and has {len(tensors)} tensors")
@@ -141,7 +141,7 @@ def _indices(table: Table, number: int) -> tuple[int, ...]:
 
 
 def _named(kinds: type) -> dict[int, str]:
-    """Names of an enumeration of the package tflite, by number."""
+    """The names of an enumeration of the package tflite, by their numbers."""
     return {number: name for name, number in vars(kinds).items() if not name.startswith("_")}
 
 

@@ -1,4 +1,4 @@
-"""Operators that give elements in another shape or order, or join, cut, pad, repeat or pick them."""
+"""Converts operators that reshape, reorder, join, cut, pad, repeat or select elements to ONNX."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _moved(step: Step, move: Callable[[str, str], str], *, planes: bool = False)
 
 
 def reshape(step: Step) -> None:
-    """RESHAPE, SQUEEZE and EXPAND_DIMS: the output has the shape that the file declares."""
+    """Writes RESHAPE, SQUEEZE or EXPAND_DIMS: the output has the shape that the file declares."""
     writer, source, output = step.writer, step.inputs[0], step.output
     before, after = step.shape(source), step.shape(output)
     if np.prod(before) != np.prod(after):
@@ -46,8 +46,8 @@ def reshape(step: Step) -> None:
 
 
 def _only_weighted(step: Step) -> bool:
-    """Whether the output is read only by FULLY_CONNECTED with constant weights, a column for each element of an output
-    row. Such weights can be reordered, so the elements may be in any order.
+    """Whether only FULLY_CONNECTED operators read the output, with constant weights that have a column for each element
+    of an output row. Their columns can be reordered, so the elements may be in any order.
     """
     output, writer = step.output, step.writer
     readers = [operator for operator in writer.network.operators if output in operator.inputs]
@@ -61,7 +61,7 @@ def _only_weighted(step: Step) -> bool:
 
 
 def transpose(step: Step) -> None:
-    """TRANSPOSE by a constant order of axes."""
+    """Writes TRANSPOSE by a constant order of axes."""
     order = [int(axis) for axis in step.writer.values(step.inputs[1], "order")]
     if sorted(order) != list(range(step.writer.rank(step.inputs[0]))):
         raise damaged(f"{step.operator.kind} has the order {order}")
@@ -69,13 +69,13 @@ def transpose(step: Step) -> None:
 
 
 def shape(step: Step) -> None:
-    """SHAPE: a constant, as all shapes are static."""
+    """Writes SHAPE as a constant, since all shapes are static."""
     dtype = step.tensor(step.output).dtype
     step.writer.constants[step.output] = np.array(step.shape(step.inputs[0]), dtype)
 
 
 def blocks(step: Step) -> None:
-    """DEPTH_TO_SPACE and SPACE_TO_DEPTH. Channel number = position in the block * channels of the larger image +
+    """Writes DEPTH_TO_SPACE or SPACE_TO_DEPTH. Channel number = position in the block * channels of the larger image +
     channel (ONNX's mode "DCR").
     """
     name, size = step.writer.real(step.inputs[0], planes=True), step.options.BlockSize()
@@ -84,7 +84,7 @@ def blocks(step: Step) -> None:
 
 
 def space_to_batch(step: Step) -> None:
-    """SPACE_TO_BATCH_ND of images: pads, then each position of a block becomes an image."""
+    """Writes SPACE_TO_BATCH_ND of images: pads are added, then each position of a block becomes an image."""
     (rows, columns), ((top, bottom), (left, right)) = _block_operands(step)
     batch, height, width, channels = step.shape(step.inputs[0])
     pads = step.constant([0, 0, top, left, 0, 0, bottom, right], "pads")
@@ -96,7 +96,7 @@ def space_to_batch(step: Step) -> None:
 
 
 def batch_to_space(step: Step) -> None:
-    """BATCH_TO_SPACE_ND of images: the inverse of SPACE_TO_BATCH_ND, with crops."""
+    """Writes BATCH_TO_SPACE_ND of images: the inverse of SPACE_TO_BATCH_ND, with crops."""
     (rows, columns), ((top, bottom), (left, right)) = _block_operands(step)
     batch, height, width, channels = step.shape(step.inputs[0])
     images = batch // (rows * columns)
@@ -109,8 +109,8 @@ def batch_to_space(step: Step) -> None:
 
 
 def _block_operands(step: Step) -> tuple[tuple[int, int], list[list[int]]]:
-    """((rows, columns) of a block, [(top, bottom), (left, right)] pads or crops) of the operator's constant inputs 1
-    and 2.
+    """Reads the constant inputs 1 and 2 of an operator on blocks: ((rows, columns) of a block, pads or crops as [(top,
+    bottom), (left, right)]).
     """
     block = step.numbers(1, "block size").tolist()
     ends = step.numbers(2, "pads").reshape(-1, 2).tolist()
@@ -124,21 +124,21 @@ def _block_operands(step: Step) -> tuple[tuple[int, int], list[list[int]]]:
 def _rearranged(
     writer: Writer, data: str, name: str, apart: Sequence[int], order: Sequence[int], together: Sequence[int]
 ) -> str:
-    """Data reshaped to `apart`, transposed by `order` and reshaped to `together`."""
+    """Reshapes `data` to `apart`, transposes it by `order` and reshapes it to `together`; returns the result's name."""
     split = writer.reshaped(data, apart, f"{name}/split")
     turned = writer.node("Transpose", [split], f"{name}/turned", perm=order)
     return writer.reshaped(turned, together, name)
 
 
 def concatenate(step: Step) -> None:
-    """CONCATENATION, with its fused activation."""
+    """Writes CONCATENATION with its fused activation."""
     names, planes = step.operands()
     axis = step.axis(step.output, step.options.Axis(), planes)
     step.put(step.node("Concat", names, axis=axis), planes)
 
 
 def pack(step: Step) -> None:
-    """PACK: tensors stacked along a new axis."""
+    """Writes PACK: tensors are stacked along a new axis."""
     axis = step.axis(step.output, step.options.Axis())
     place = step.constant([axis], "axis")
     parts = [step.node("Unsqueeze", [step.writer.real(index), place], "part") for index in step.inputs]
@@ -146,7 +146,7 @@ def pack(step: Step) -> None:
 
 
 def unpack(step: Step) -> None:
-    """UNPACK: one output for each index along an axis, which the outputs lack."""
+    """Writes UNPACK: each index along an axis becomes an output without this axis."""
     writer, (source, *_), outputs = step.writer, step.inputs, step.operator.outputs
     axis = step.axis(source, step.options.Axis())
     if step.shape(source)[axis] != len(outputs):
@@ -158,7 +158,7 @@ def unpack(step: Step) -> None:
 
 
 def split(step: Step) -> None:
-    """SPLIT into equal parts, and SPLIT_V into parts of given sizes."""
+    """Writes SPLIT into equal parts, or SPLIT_V into parts of given sizes."""
     source, place = (step.inputs[0], 2) if step.operator.kind == "SPLIT_V" else (step.inputs[1], 0)
     (data,), planes = step.operands((source,))
     axis = step.axis(source, int(step.numbers(place, "axis").reshape(())), planes)
@@ -179,7 +179,9 @@ def _parts(step: Step, data: str, source: int, axis: int, sizes: Sequence[int]) 
 
 
 def pad(step: Step) -> None:
-    """PAD by zeros, PADV2 by a constant, MIRROR_PAD by reflection without the edge (REFLECT) or with it (SYMMETRIC)."""
+    """Writes PAD (zeros), PADV2 (a constant) or MIRROR_PAD (reflection: REFLECT without the edge, SYMMETRIC
+    with it).
+    """
     writer, source = step.writer, step.inputs[0]
     ends, mode = step.numbers(1, "pads").reshape(-1, 2), "constant"
     (data,), planes = step.operands((source,))
@@ -200,8 +202,8 @@ def pad(step: Step) -> None:
 
 
 def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
-    """`data` extended along each axis i by its mirror image: (front, behind) = `ends[i]` elements, the edge included.
-    `ends` and `data` have the axis order of the layout `planes`.
+    """Extends `data` along each axis i by its mirror image, the edge included: `ends[i]` elements (before, after). Both
+    `ends` and `data` have the axis order of the layout: (N, C, H, W) if `planes`, else TFLite's.
     """
     sizes = step.shape(step.inputs[0])
     sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes
@@ -217,7 +219,7 @@ def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
 
 
 def cut(step: Step) -> None:
-    """SLICE by begins and sizes along all axes; a size of -1 reaches to the end."""
+    """Writes SLICE by begins and sizes along all axes; a size of -1 extends to the end."""
     begins, sizes = step.numbers(1, "begin").tolist(), step.numbers(2, "size").tolist()
     lengths = step.shape(step.inputs[0])
     ends = [
@@ -228,8 +230,8 @@ def cut(step: Step) -> None:
 
 
 def strided(step: Step) -> None:
-    """STRIDED_SLICE, like slices in numpy. An axis in `shrink_axis_mask` is indexed by one number, and the output lacks
-    it.
+    """Writes STRIDED_SLICE, which slices as numpy does. An axis in `shrink_axis_mask` is indexed by one number, and the
+    output lacks it.
     """
     options = step.options
     if options.EllipsisMask() or options.NewAxisMask():
@@ -254,7 +256,7 @@ def strided(step: Step) -> None:
 
 
 def reverse(step: Step) -> None:
-    """REVERSE_V2 along constant axes."""
+    """Writes REVERSE_V2 along constant axes."""
     axes = step.numbers(1, "axes").tolist()
     back = [-1] * len(axes)
     _slice(step, axes, back, [-(2**31)] * len(axes), back, planes=False)
@@ -264,7 +266,7 @@ def _slice(
     step: Step, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int],
     *, planes: bool, view: bool = False,
 ) -> None:  # fmt: skip
-    """Writes a Slice of the first input, which is read in the layout `planes`. `axes` are numbered as in TFLite.
+    """Writes a Slice of the first input, which is read as (N, C, H, W) if `planes`. `axes` are numbered as in TFLite.
     `view`: the result is reshaped to the output's shape.
     """
     source, writer = step.inputs[0], step.writer
@@ -277,7 +279,7 @@ def _slice(
 
 
 def gather(step: Step) -> None:
-    """GATHER along an axis, without batch dimensions."""
+    """Writes GATHER along an axis, without batch dimensions."""
     source, indices = step.inputs
     if batch := step.options.BatchDims():
         refuse(f"gathers within {batch} batch dimensions", "gather from the whole tensor")
@@ -287,7 +289,7 @@ def gather(step: Step) -> None:
 
 
 def repeat(step: Step) -> None:
-    """TILE by constant numbers of repetitions, and BROADCAST_TO the declared shape of the output."""
+    """Writes TILE by constant numbers of repetitions, or BROADCAST_TO the declared shape of the output."""
     tiled = step.operator.kind == "TILE"
     numbers = step.writer.values(step.inputs[1], "repetitions") if tiled else step.shape(step.output)
     inputs = [step.writer.real(step.inputs[0]), step.constant(numbers, "numbers", np.int64)]

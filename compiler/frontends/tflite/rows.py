@@ -14,8 +14,8 @@ from .writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an operator is written. `function` adds its nodes. `onnx`: the ONNX operator or mode that the function uses
-    ("": none). `options`: the class of the operator's options ("": the function reads none).
+    """The conversion of one TFLite operator. `function` adds its nodes. `onnx`: the ONNX operator or mode that the
+    function uses ("": none). `options`: the class of the operator's options ("": the function reads none).
     """
 
     function: Callable[[Step], None]

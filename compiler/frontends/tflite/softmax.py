@@ -1,6 +1,6 @@
-"""SOFTMAX of int16 by the integers of TFLite's kernel (`SoftmaxInt16` in reference/softmax.h). The kernel interpolates
-exponentials and reciprocals linearly between 513 values each; an exact softmax differs from its results by up to 30 of
-32,768 steps.
+"""Converts SOFTMAX of int16 to the integer arithmetic of TFLite's kernel (`SoftmaxInt16` in reference/softmax.h). The
+kernel interpolates exponentials and reciprocals linearly between 513 values each; an exact softmax differs from its
+results by up to 30 of 32,768 steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from .step import Step
 
 VALUES = 513
-"""Number of values in a table of TFLite."""
+"""Number of entries in one of TFLite's tables."""
 ONE = 2**15
 """The integer that represents 1 in tables, powers and results."""
 LEAST = -10.0
@@ -64,8 +64,8 @@ def soften_integers(step: Step, beta: float) -> None:
 
 
 def _powers(scale: float) -> np.ndarray:
-    """exp(-i * scale) for i = 0, 1, 2, ..., in units of 1 / ONE as TFLite's kernel computes them. The result ends where
-    all further values are equal to its last one.
+    """The table exp(-i * scale) for i = 0, 1, 2, ..., in units of 1 / ONE, as TFLite's kernel computes it. The table
+    ends where all further entries would equal its last one.
     """
     fraction, shift = np.frexp(scale / (-LEAST / (INTEGERS - 1)))
     factor, left, right = int(np.floor(fraction * 2**31 + 0.5)), max(int(shift), 0), max(-int(shift), 0)
@@ -77,7 +77,7 @@ def _powers(scale: float) -> np.ndarray:
 
 
 def _inverses() -> np.ndarray:
-    """1 / (1 + x) for x = 0, 1/65536, 2/65536, ... below 1, in units of 1 / ONE as TFLite's kernel computes them."""
+    """The table 1 / (1 + x) for x = 0, 1/65536, 2/65536, ... below 1, in units of 1 / ONE, as TFLite computes it."""
     return _between(_table(lambda x: 1 / (1 + x), 0.0, 1.0), np.arange(-ONE, ONE))
 
 
@@ -98,8 +98,8 @@ def _table(function: Callable[[np.ndarray], np.ndarray], low: float, high: float
 
 
 def _between(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Values of the `table` at int16 `places`, interpolated linearly. Place -32,768 is the first entry; neighbouring
-    entries are 128 places apart.
+    """Interpolates the `table` linearly at int16 `places`. Place -32,768 is the first entry; neighbouring entries are
+    128 places apart.
     """
     index, share = (places >> 7) + INTEGERS // 256, places & 127
     return table[index] + (((table[index + 1] - table[index]) * share + 64) >> 7)

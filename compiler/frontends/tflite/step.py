@@ -24,7 +24,7 @@ BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
         _KINDS.RELU6: (0.0, 6.0),
     }
 )
-"""(least, largest) value that a fused activation lets through, by the activation's number."""
+"""Limits (least, largest) to which a fused activation clamps, by the activation's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +44,14 @@ class Step:
 
     @property
     def activation(self) -> int:
-        """The number of the fused activation; 0 without one."""
+        """The number of the operator's fused activation; 0 if it has none."""
         fused = getattr(self.options, "FusedActivationFunction", None)
         return fused() if fused else 0
 
     @property
     def name(self) -> str:
-        """Name of the operator's real result, before fused activation and quantization: "TENSOR/exact", or the output
-        tensor's name if neither follows.
+        """Name of the operator's result as real values, before fused activation and quantization: "TENSOR/exact", or
+        the output tensor's own name if there are neither.
         """
         name, plain = self.tensor(self.output).name, not self.writer.quantized(self.output)
         return name if plain and not self.activation else f"{name}/exact"
@@ -83,8 +83,8 @@ class Step:
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 
     def axis(self, index: int, axis: int, planes: bool = False) -> int:
-        """The number, from 0 on, of TFLite's `axis` (which may be negative) of tensor `index` in the layout
-        `planes`.
+        """Converts TFLite's `axis` of tensor `index`, which may be negative, to an axis of 0 or more; `planes`: of the
+        layout (N, C, H, W).
         """
         rank = self.writer.rank(index)
         if not -rank <= axis < rank:
@@ -92,8 +92,8 @@ class Step:
         return PLANE_AXES[axis % rank] if planes else axis % rank
 
     def operands(self, inputs: Sequence[int] | None = None) -> tuple[list[str], bool]:
-        """(names of the real values of `inputs`, by default of all inputs; whether they are planes). All have the same
-        layout.
+        """The names of the real values of `inputs` (by default all inputs), all in one layout; and whether this layout
+        is planes, (N, C, H, W).
         """
         inputs = self.inputs if inputs is None else inputs
         if not inputs:
@@ -102,8 +102,8 @@ class Step:
         return [self._aligned(index, planes) for index in inputs], planes
 
     def _aligned(self, index: int, planes: bool) -> str:
-        """The name of an operand's real value. As planes, a constant of 1 to 3 axes first gets leading axes of size 1
-        to be (N, H, W, C), so that it broadcasts as it does in TFLite.
+        """The name of an operand's real values, in the layout (N, C, H, W) if `planes`. A constant of 1 to 3 axes first
+        gets leading axes of size 1, to be (N, H, W, C), so that it broadcasts as in TFLite.
         """
         tensor, array = self.tensor(index), self.writer.known(index)
         if not planes or array is None or array.ndim in (0, 4):
@@ -131,8 +131,8 @@ class Step:
         self.writer.put(self.output, name, planes=planes)
 
     def bounds(self) -> tuple[float, float]:
-        """(least, largest) value that the fused activation lets through. Raises RefusedOperator for TANH
-        and SIGN_BIT.
+        """The limits (least, largest) to which the fused activation clamps. Raises RefusedOperator for TANH and
+        SIGN_BIT.
         """
         if self.activation in (_KINDS.TANH, _KINDS.SIGN_BIT):
             refuse("has the fused activation TANH or SIGN_BIT", "use an operator of its own")
@@ -141,8 +141,8 @@ class Step:
         return BOUNDS[self.activation]
 
     def clamped(self, name: str, low: float, high: float, grid: Grid | None) -> str:
-        """The name of the value `name` clamped to low .. high. A limit outside of the range that the output's
-        quantization `grid` can represent is left out; without any limit no node is added.
+        """Clamps the value `name` to low .. high; returns the result's name. A limit outside of the range that the
+        output's quantization `grid` can represent is left out; without any limit no node is added.
         """
         tensor = self.tensor(self.output)
         if grid is not None and grid.one:
@@ -160,13 +160,13 @@ class Step:
         return self.writer.node("Clip", [name, *ends], f"{tensor.name}/clamped")
 
     def same_type(self) -> bool:
-        """Whether the first input and the output have one type, and one quantization if they are quantized."""
+        """Whether the first input and the output have the same type and, if quantized, the same quantization."""
         a, b = self.tensor(self.inputs[0]), self.tensor(self.output)
         if a.dtype != b.dtype or a.grid is None or b.grid is None:
             return a.dtype == b.dtype and a.grid is b.grid
         return np.array_equal(a.grid.scale, b.grid.scale) and np.array_equal(a.grid.zero, b.grid.zero)
 
     def same_integers(self) -> bool:
-        """Whether the output can take the stored integers of the first input, a quantized activation."""
+        """Whether the output can have the stored integers of the first input, a quantized activation, unchanged."""
         source = self.inputs[0]
         return self.writer.quantized(source) and self.writer.known(source) is None and self.same_type()

@@ -1,4 +1,4 @@
-"""Convolutions, pools, resizes, and products with matrices."""
+"""Converts convolutions, pools, resizes, and products with matrices to ONNX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HALVES_AWAY = 2.0**-20
 away from zero, as in TFLite. Other averages, of fewer than 4,096 elements, are rounded as without the factor.
 """
 PLACES = 1024
-"""Number of positions between two neighbouring elements that LiteRT's bilinear resize of integers distinguishes."""
+"""Number of positions that LiteRT's bilinear resize of integers distinguishes between two neighbouring elements."""
 Pair = tuple[int, int]
 
 
@@ -40,12 +40,12 @@ def same_pads(
 
 
 def convolution(step: Step) -> None:
-    """CONV_2D: weights (O, H, W, I / groups), with one scale for each output channel or a single scale."""
+    """Writes CONV_2D with weights (O, H, W, I / groups), and one scale for each output channel or a single scale."""
     _convolve(step, order=(0, 3, 1, 2))
 
 
 def depthwise(step: Step) -> None:
-    """DEPTHWISE_CONV_2D: weights (1, H, W, channels * multiplier), scales along the last axis."""
+    """Writes DEPTHWISE_CONV_2D with weights (1, H, W, channels * multiplier), and scales along the last axis."""
     _convolve(step, order=(3, 0, 1, 2))
 
 
@@ -71,7 +71,7 @@ def _convolve(step: Step, order: tuple[int, ...]) -> None:
 
 
 def transposed(step: Step) -> None:
-    """TRANSPOSE_CONV: weights (O, H, W, I); the declared shape of the output decides the pads."""
+    """Writes TRANSPOSE_CONV with weights (O, H, W, I); the declared shape of the output determines the pads."""
     filters, data = step.inputs[1:3]
     weights = step.writer.values(filters, "filter").transpose(0, 3, 1, 2)
     strides, kernel = (step.options.StrideH(), step.options.StrideW()), weights.shape[2:]
@@ -96,7 +96,7 @@ def transposed(step: Step) -> None:
 
 
 def pool(step: Step) -> None:
-    """AVERAGE_POOL_2D, whose divisor leaves pads out, and MAX_POOL_2D."""
+    """Writes AVERAGE_POOL_2D, whose averages do not count pads, or MAX_POOL_2D."""
     options, writer, (data, *_) = step.options, step.writer, step.inputs
     source, tensor = step.tensor(data), step.tensor(step.output)
     _, height, width, _ = source.shape
@@ -120,7 +120,7 @@ def pool(step: Step) -> None:
 
 
 def resize(step: Step) -> None:
-    """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR with constant sizes."""
+    """Writes RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR with constant sizes."""
     data, size = step.inputs
     if step.onnx == "linear" and step.tensor(data).dtype == np.int16 and step.same_integers():
         _interpolate(step)
@@ -137,7 +137,7 @@ def resize(step: Step) -> None:
 
 
 def _interpolate(step: Step) -> None:
-    """RESIZE_BILINEAR of int16 by the integers of LiteRT's kernel, which has 10 bits for a position between two
+    """Writes RESIZE_BILINEAR of int16 by the integers of LiteRT's kernel, which has 10 bits for a position between two
     elements. An exact interpolation differed from the kernel by up to 235 steps.
     """
     data, size = step.inputs
@@ -165,9 +165,9 @@ def _interpolate(step: Step) -> None:
 
 
 def _places(step: Step, before: int, after: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each element of an axis resized from `before` to `after` elements: (index of the source element below, index
-    of the source element above, weight of the element above in units of 1/PLACES), as `ResizeBilinearInteger` in
-    TFLite's reference_ops.h computes them.
+    """Source elements and weight for each element of an axis resized from `before` to `after` elements: (index of the
+    element below, index of the element above, weight of the element above in units of 1/PLACES), as
+    `ResizeBilinearInteger` in TFLite's reference_ops.h computes them.
     """
     scale = (PLACES * before + after // 2) // after
     if step.options.AlignCorners() and after > 1:
@@ -181,8 +181,8 @@ def _places(step: Step, before: int, after: int) -> tuple[np.ndarray, np.ndarray
 
 
 def fully_connected(step: Step) -> None:
-    """FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images flattened as (C, H, W), the
-    columns of the weights are put in this order, so that no activation moves.
+    """Writes FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images flattened as (C, H, W),
+    the columns of the weights are reordered to match, so that activations stay in place.
     """
     if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
         refuse("has shuffled weights", "convert the model without them")
@@ -207,8 +207,8 @@ def fully_connected(step: Step) -> None:
 
 
 def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """(name of the value `data` reshaped to rows of `length` elements; for each element of a row, the column of the
-    weights that multiplies it). The columns are None if they are in order.
+    """Reshapes the value `data` to rows of `length` elements: (name of the result, order of the weights' columns that
+    matches a row's elements). The order is None if the columns match already.
     """
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)
@@ -229,7 +229,7 @@ def planes_order(shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def matrix_product(step: Step) -> None:
-    """BATCH_MATMUL: a product of two activations, or with a constant."""
+    """Writes BATCH_MATMUL, a product of two activations or of an activation and a constant."""
     factors: list[str] = []
     first, second = step.inputs
     for index, turned in ((first, step.options.AdjX()), (second, step.options.AdjY())):
@@ -249,10 +249,9 @@ def matrix_product(step: Step) -> None:
 def _weights(
     step: Step, data: int, filters: int, weights: np.ndarray, *, axis: int, last: bool = False
 ) -> str:
-    """The name of the real values of the constant `weights`, which have ONNX's layout and come from the tensor
-    `filters`: a DequantizeLinear of integers if tensor `data` is quantized, else a float constant. `last`: output
-    channels are the last axis, not the first. `axis`: the axis of output channels in TFLite's layout, along which
-    several scales must be.
+    """Adds the constant `weights` of tensor `filters`, in ONNX's layout; returns the name of their real values. They
+    are dequantized integers if tensor `data` is quantized, else floats. `last`: output channels are the last axis, not
+    the first. `axis`: the axis of output channels in TFLite's layout, the only one along which scales may differ.
     """
     writer, tensor, grid = step.writer, step.tensor(filters), step.tensor(filters).grid
     if grid is None:
@@ -273,8 +272,8 @@ def _weights(
 
 
 def _multiplied(step: Step, data: int, filters: int) -> Grid:
-    """The quantization with which `filters`, the second operand of a product with quantized `data`, is dequantized:
-    that of the tensor, with one exception.
+    """The quantization by which `filters`, the second operand of a product with quantized `data`, is dequantized: the
+    tensor's own, with one exception.
 
     If the data are int16 and no bias is int32, LiteRT rounds the factor between a sum and an output to 15 bits (except
     in FULLY_CONNECTED). The result then has the scales that correspond to the rounded factors.
@@ -293,8 +292,8 @@ def _multiplied(step: Step, data: int, filters: int) -> Grid:
 
 
 def _bias(step: Step, place: int, data: int, filters: int) -> list[str]:
-    """The bias of a product, the operator's input at `place`: integers in steps of data scale x weight scale, or
-    float; empty for a product without one.
+    """The name of a product's bias (the operator's input at `place`) in a list, which is empty for a product without
+    bias. The bias is float, or integers in steps of data scale x weight scale.
     """
     if (step.inputs[place : place + 1] or (-1,))[0] < 0:
         return []

@@ -1,8 +1,8 @@
 """The ONNX model that a conversion writes: values of TFLite's tensors in two layouts, and nodes.
 
-An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). `Writer` keeps the image in both
-layouts, each made when an operator first reads the layout. Tensors of other ranks have one layout. A quantized tensor
-has integers, and real values behind a DequantizeLinear; operators read and give real values.
+An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). `Writer` stores both layouts,
+each made when an operator first reads it. Tensors of other ranks have one layout. A quantized tensor has integers, and
+real values after a DequantizeLinear; operators read and write real values.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TO_PLANES, TO_ROWS = (0, 3, 1, 2), (0, 2, 3, 1)
 PLANE_AXES = (0, 2, 3, 1)
 """For each axis of (N, H, W, C) the same axis in (N, C, H, W)."""
 OPSET, WIDE_OPSET = 20, 21
-"""Opset of the written models; the second one is the first with QuantizeLinear to 16 bits."""
+"""The opset of the written models, and the first opset with QuantizeLinear to 16 bits, for models that need it."""
 
 
 class RefusedOperator(Exception):
-    """Raised for an operator that is not converted, or not in this form; the message is "problem; way out"."""
+    """Raised for an operator, or a variant of one, that is not converted; the message is "problem; remedy"."""
 
 
 def refuse(problem: str, way_out: str) -> NoReturn:
@@ -36,8 +36,8 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. `reals`: for (tensor index, whether the layout is planes), the name of the
-    tensor's real values; `integers`: the same for the integers of quantized tensors.
+    """The ONNX model under construction. `reals`: name of the real values of each (tensor index, whether in the layout
+    planes, (N, C, H, W)); `integers`: the same for the integers of quantized tensors.
     """
 
     network: Network
@@ -47,20 +47,20 @@ class Writer:
     integers: dict[tuple[int, bool], str] = field(default_factory=dict)
     constants: dict[int, np.ndarray] = field(default_factory=dict)
     columns: dict[int, np.ndarray] = field(default_factory=dict)
-    """By tensor index, for an image flattened as (C, H, W): for each element its index in the order (H, W, C) of
-    TFLite.
+    """For tensors that are images flattened as (C, H, W), by tensor index: the index of each element in TFLite's order
+    (H, W, C).
     """
     taken: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
-    """Names of the model's outputs that are given already."""
+    """Names of the model's outputs that already have a value."""
 
     def tensor(self, index: int) -> Tensor:
         """The TFLite tensor of this index."""
         return self.network.tensors[index]
 
     def name(self, wanted: str) -> str:
-        """`wanted` or, if it is taken, `wanted` with a number; no later call returns the name."""
+        """`wanted` or, if that name is taken, `wanted` with a number. No name is returned twice."""
         return _unused(wanted, self.taken)
 
     def constant(self, array: np.ndarray, name: str) -> str:
@@ -76,8 +76,8 @@ class Writer:
         return output
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """Adds a node with outputs of these names. The node has the name of the TFLite tensor that it computes.
-        Conversions and changes of layout, which the file does not have, get the operator's name behind it.
+        """Adds a node with outputs of these names. The node has the name of the TFLite tensor that it computes. Nodes
+        that the file does not have (conversions and changes of layout) are named by this tensor and their operator.
         """
         whole = outputs[0].removesuffix("/exact")
         added = op_type in ("QuantizeLinear", "DequantizeLinear", "Transpose", "Reshape")
@@ -130,22 +130,22 @@ class Writer:
         return self.tensor(index).grid is not None
 
     def in_planes(self, index: int) -> bool:
-        """Whether an activation of rank 4 already has a value as planes, or is an input of a network with convolutions
-        or pools.
+        """Whether an activation already has its value as planes (N, C, H, W), or is an image input of a network with
+        convolutions or pools.
         """
         given = index in self.network.inputs and self.rank(index) == 4 and self.network.has_windows
         return given or (index, True) in self.integers or (index, True) in self.reals
 
     def prefer_planes(self, indices: Sequence[int]) -> bool:
-        """Whether an operator on these tensors, element by element, reads planes: one activation exists as planes, and
-        all others have rank 4 or are constants."""
+        """Whether an element-wise operator on these tensors reads planes (N, C, H, W): one activation exists as planes,
+        and all others have rank 4 or are constants."""
         activations = [index for index in indices if self.known(index) is None]
         return any(self.in_planes(index) for index in activations) and all(
             self.rank(index) in (0, 4) for index in activations
         )
 
     def real(self, index: int, *, planes: bool = False) -> str:
-        """The name of a tensor's real values (or of its integers, if it has no scale), as planes or as rows."""
+        """The name of a tensor's real values (or integers, if it has no scale), as planes (N, C, H, W) or as rows."""
         planes = planes and self.rank(index) == 4
         key = (index, planes)
         if key in self.reals:
@@ -166,7 +166,7 @@ class Writer:
         return self.reals[key]
 
     def integral(self, index: int, *, planes: bool = False) -> str:
-        """The name of the integers of a quantized activation, as planes or as rows."""
+        """The name of the integers of a quantized activation, as planes (N, C, H, W) or as rows."""
         planes = planes and self.rank(index) == 4
         key = (index, planes)
         if key not in self.integers:
@@ -175,8 +175,8 @@ class Writer:
         return self.integers[key]
 
     def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
-        """Converts the image `name` to the layout `planes`, from the other one; returns the name of the result. The
-        conversion is a Reshape where no element moves, else a Transpose. Inputs are always transposed.
+        """Converts an image `name` from (N, H, W, C) to (N, C, H, W) or, if not `planes`, back; returns the name of the
+        result. The conversion is a Reshape where no element moves, else a Transpose. Inputs are always transposed.
         """
         batch, height, width, channels = tensor.shape
         given = any(self.tensor(index) is tensor for index in self.network.inputs)
@@ -194,13 +194,13 @@ class Writer:
         return self.node("DequantizeLinear", operands, output, **more)
 
     def scales(self, grid: Grid, name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
-        """Adds the scale and the zero point (of type `dtype`) of a grid as constants; returns the names of both."""
+        """Adds scale and zero point (of type `dtype`) of a quantization as constants; returns both names."""
         scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
         zero_name = self.constant(np.asarray(zero).astype(dtype), f"{name}/zero")
         return self.constant(np.asarray(scale), f"{name}/scale"), zero_name
 
     def put(self, index: int, name: str, *, planes: bool = False) -> None:
-        """Makes the real values `name`, in the layout `planes`, the value of tensor `index`. If the tensor is
+        """Makes `name` the real values of tensor `index`, in the layout (N, C, H, W) if `planes`. If the tensor is
         quantized, a QuantizeLinear is added.
         """
         tensor = self.tensor(index)
@@ -219,7 +219,7 @@ class Writer:
         return self.node("QuantizeLinear", [name, *self.scales(grid, tensor.name, tensor.dtype)], tensor.name)
 
     def put_integers(self, index: int, name: str, *, planes: bool = False) -> None:
-        """Makes the integers `name`, in the layout `planes`, the value of the quantized tensor `index`."""
+        """Makes `name` the integers of the quantized tensor `index`, in the layout (N, C, H, W) if `planes`."""
         self.integers[index, planes and self.rank(index) == 4] = name
 
 

@@ -1,5 +1,5 @@
-"""Chooses layouts: channels in blocks between convolutions and pools, row-major at the graph's ends, with few changes
-of layout.
+"""Chooses each tensor's memory layout: blocks of channels between convolutions and pools, row-major at the graph's
+inputs and outputs, with few changes of layout.
 
 Convolutions write blocks and read any layout; element-wise operators and pools keep the blocks of their input. A change
 of layout is a `Relayout` node, made once for all readers, or a view if the bytes keep their order. A block of one
@@ -19,7 +19,7 @@ from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxP
 
 
 def assign_layouts(graph: Graph, lanes: int) -> Graph:
-    """The graph with a layout for each tensor, for vectors of `lanes` elements, and the nodes that change layouts."""
+    """Chooses a layout for each tensor, for vectors of `lanes` elements, and adds the nodes that change layouts."""
     state = State(graph=graph, tensors=dict(graph.tensors), constants=dict(graph.constants))
     for node in graph.nodes:
         _place(state, node, lanes)
@@ -140,8 +140,8 @@ def _place_convolution(state: State, node: Node, operator: Convolution, lanes: i
 def with_operands(
     state: State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
-    """`inputs`, with another version of each tensor that `body` reads: the same elements in a layout in which they can
-    be read together with an output in blocks of `block` channels.
+    """The inputs of a node in layouts that fit an output in blocks of `block` channels: each input that the expression
+    `body` reads is replaced by a tensor with the same elements in such a layout.
     """
     placed = list(inputs)
     output = state.tensors[node.output]

@@ -16,17 +16,18 @@ from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
 def fold_scale_shift(graph: Graph) -> Graph:
-    """Folds x * scale + shift, with constants for each channel, into the convolution or product before or after it, in
-    float64 and rounded once, if no other node reads the tensor between the two.
+    """Folds x * scale + shift, with constants for each channel, into the convolution or product that computes x or
+    reads the result. No other node may read the tensor between the two. New weights are computed in float64 and rounded
+    once.
 
-    The node before gets W * scale and bias * scale + shift. The node after gets W * scale, only if there is no shift
+    A producer of x gets W * scale and bias * scale + shift. A reader of the result gets W * scale, if there is no shift
     (padding has no shift, and a shift in the bias would be rounded). Nothing is folded if a result is not finite.
     """
     return _fold_before(_fold_behind(graph))
 
 
 def expand_batch_norm(graph: Graph) -> Graph:
-    """The graph with each BatchNormalization as an element-wise multiplication and addition."""
+    """Replaces each BatchNormalization by an element-wise multiplication and addition."""
     nodes: list[Node] = []
     for node in graph.nodes:
         if isinstance(node.operator, BatchNormalization):
@@ -132,8 +133,8 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
-    """(scale, shift) of an expression that is linear in one unknown operand; scale is None if the expression reads no
-    unknown. None for other expressions. `known`: constants by name.
+    """Writes an expression as scale * x + shift, where x is its only operand that is not constant: (scale, shift).
+    Scale is None if the expression is constant. None for any other expression. `known`: constants by name.
     """
     match body:
         case Const(value=value):

@@ -48,11 +48,11 @@ def fuse(graph: Graph, *, halves: bool = False) -> Graph:
 
 
 class _Pairs:
-    """Cache of the fusions of two nodes (None if they cannot be fused): the rules start again after each fusion and try
-    most pairs again.
+    """Cache of fused pairs of nodes (None for two nodes that cannot be fused). After each fusion the rules start again
+    and try most pairs again.
 
     A fusion depends on the two nodes and on shapes and dtypes of tensors, which do not change while a graph is fused.
-    `stored`: types that kernels which compute in float32 can store.
+    `stored`: dtypes in which float32 kernels can store results.
     """
 
     def __init__(self, stored: Collection[DType]) -> None:
@@ -60,14 +60,14 @@ class _Pairs:
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
-        """The node `before` extended by `node` as the last step on its result, or None (`fuse_pairs.with_result`), from
-        the cache.
+        """Cached result of `fuse_pairs.with_result`: the node `before` that also applies the element-wise `node` to its
+        result, or None.
         """
         return self._joined("result", before, node, lambda: with_result(graph, before, node, self._stored))
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
-        """`node` with the computation of `before` in place of reading its result, or None (`fuse_pairs.inlined`), from
-        the cache.
+        """Cached result of `fuse_pairs.inlined`: a node that computes `before` element by element as it reads, then
+        `node`; or None.
         """
         return self._joined("inlined", node, before, lambda: inlined(graph, node, before))
 
@@ -103,7 +103,7 @@ def _joined_producer(
     producers: Mapping[str, Node],
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
-    """(fused node, producer): an element-wise node fused with the producer of one of its arguments; None if no producer
+    """Fuses an element-wise node with the producer of one of its arguments: (fused node, producer). None if no producer
     can be fused.
     """
     if not isinstance(node.operator, Elementwise):
@@ -144,8 +144,8 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """(fused node, producer): the node fused with the element-wise producer of one of its inputs, if no other node
-    reads that input; None if there is no such producer.
+    """Fuses a node with the element-wise producer of an input that no other node reads: (fused node, producer). None if
+    there is no such producer.
     """
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)
@@ -159,8 +159,8 @@ def _joined_reader(
 
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
-    """Rule: copies one element-wise node into each of its readers, if the node's inputs are no more data than its
-    result.
+    """Rule: copies one element-wise node into each of its readers, if recomputing an element is no more work than
+    reading it (`_is_cheap`).
     """
     uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:

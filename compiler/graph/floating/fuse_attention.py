@@ -29,8 +29,8 @@ Fits: TypeAlias = Callable[[Attention], bool]
 
 
 def fuse_attention(graph: Graph, fits: Fits) -> Graph:
-    """The graph in which one node replaces each attention that `fits` accepts. Nodes whose results are read no more,
-    such as permutations before the attention, stay until `rewrites.remove_dead`.
+    """Replaces each attention that `fits` accepts by one node. Nodes whose results are no longer read, such as
+    permutations before the attention, stay until `rewrites.remove_dead`.
     """
     for node in graph.nodes:
         if isinstance(node.operator, Softmax) and (found := _Pattern(graph).match(node)) is not None:
@@ -68,7 +68,9 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The tensor that holds the matrices of Q, K or V; `axes` and `repeats` are those of `te.ops.attention.Stored`."""
+    """The stored tensor of Q, K or V: dimension d of Q is dimension `axes`[d] of the tensor; `repeats` heads share a
+    matrix.
+    """
 
     tensor: str
     axes: tuple[int, ...]
@@ -77,8 +79,8 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """An attention in a graph: its nodes (product, softmax, product, and a permutation of the result or None), the
-    `sources` of Q, K and V, the expression `scores` of a score, and the tensors `operands` that this expression reads.
+    """An attention in a graph. `nodes`: product, softmax, product, and a permutation of the result or None. `sources`:
+    Q, K and V. `scores`: the expression that computes a score; `operands`: the tensors that this expression reads.
     """
 
     nodes: tuple[Node, Node, Node, Node | None]
@@ -159,7 +161,7 @@ class _Pattern:
         return readers[0] if len(readers) == 1 and self.uses[name] == 1 else None
 
     def scores(self, product: Node, softmax: Node) -> tuple[Expr, tuple[str, ...]]:
-        """(expression of a score, names of the tensors that it reads as `argument(3)`, `argument(4)` ...)."""
+        """The expression of a score, and the names of the tensors that it reads as `argument(3)`, `argument(4)` ..."""
         names: list[str] = []
 
         def renumbered(body: Expr, node: Node, element: Expr) -> Expr:
@@ -180,7 +182,7 @@ class _Pattern:
         return scores, tuple(names)
 
     def source(self, name: str) -> _Source:
-        """The tensor from which permutations, and before these a repeat of heads, make the tensor `name`."""
+        """The stored tensor from which permutations (and, before these, a repeat of heads) make the tensor `name`."""
         axes = tuple(range(len(self.graph.tensors[name].shape)))
         while (node := self.producers.get(name)) is not None and node.data is node.result is None:
             if not isinstance(node.operator, Permute):
@@ -193,9 +195,9 @@ class _Pattern:
         return _Source(tensor=name, axes=axes)
 
     def repeated(self, name: str, heads: int) -> tuple[str, int] | None:
-        """(tensor, number of repeats), if the tensor `name` repeats each index of axis `heads` of another tensor this
-        many times: [..., heads, ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats,
-        ...].
+        """Tests whether each head (index along axis `heads`) of `name` is repeated, as exporters write it: [..., heads,
+        ...] -> [..., heads, 1, ...] -> [..., heads, repeats, ...] -> [..., heads * repeats, ...]. Returns (first of
+        these tensors, repeats), or None.
         """
         tensors = self.graph.tensors
         joined = self.producers.get(name)
@@ -265,11 +267,11 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _ahead(graph: Graph, found: _Found) -> int | None:
-    """The greatest k - i for which the constant mask of an attention leaves key k visible to row i (causal mask: 0).
+    """Offset of a constant causal mask: the least number such that row i sees no key after i + offset (usually 0).
 
     None if the scores do not read exactly one tensor, a constant mask, if a row sees no key, if the first row sees the
-    last key, or if the result would be negative. Hidden keys then have weight 0, since each row has a visible score far
-    above `_HIDDEN`.
+    last key, or if the offset would be negative. Keys after i + offset have weight 0, since each row has a visible
+    score far above `_HIDDEN`.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:
@@ -288,12 +290,12 @@ def _ahead(graph: Graph, found: _Found) -> int | None:
 
 
 _HIDDEN = -1e30
-"""A mask hides a key from a row by a score below this value."""
+"""Upper bound of a hidden score: a mask hides a key from a row by a score below this value."""
 
 
 def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
-    """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
-    select by the mask between a score and a value below `_HIDDEN`, nor the sum of a score and the mask.
+    """Which elements of `mask` leave their score visible. None if the expression `scores` is neither a select by the
+    mask between a score and a value below `_HIDDEN`, nor the sum of a score and the mask.
     """
     match scores:
         case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < _HIDDEN:
@@ -306,8 +308,8 @@ def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
 
 
 def _with_result(graph: Graph, second: Node, output: str) -> Node:
-    """An element-wise node with the operators that were fused to the second product; `output`: the tensor that the
-    node reads, which is the result of the attention.
+    """An element-wise node with the operators that were fused to the second product (softmax x V). It reads the tensor
+    `output`, the result of the attention.
     """
     assert second.result is not None
     others = [second.inputs[i] for i in second.operands(second.result)]
@@ -324,7 +326,9 @@ def _with_result(graph: Graph, second: Node, output: str) -> Node:
 
 
 def _consistent(sizes: Attention) -> bool:
-    """Whether the operands broadcast to the scores and to the result."""
+    """Whether the batch dimensions of Q, K, V broadcast to the result's, and the operands of the scores to the
+    scores.
+    """
 
     def lead(of: Stored) -> Shape:
         shape = [of.shape[axis] for axis in of.axes[:-2]]

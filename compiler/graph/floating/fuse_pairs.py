@@ -45,8 +45,8 @@ def expression_size(expr: Expr) -> int:
 def with_result(
     graph: Graph, before: Node, node: Node, stored: Collection[DType] = (DType.FLOAT32,)
 ) -> Node | None:
-    """The node `before` extended by the element-wise `node` as the last step on its result; None if the two cannot be
-    fused. `stored`: types that kernels which compute in float32 can store.
+    """A node that computes `before` and then the element-wise `node` on its result; None if the two cannot be fused.
+    `stored`: dtypes in which float32 kernels can store results.
     """
     operator = node.operator
     assert isinstance(operator, Elementwise)
@@ -81,8 +81,8 @@ def with_result(
 
 
 def inlined(graph: Graph, node: Node, before: Node) -> Node | None:
-    """`node` with the computation of the element-wise `before` in place of reading its result; None if the two cannot
-    be fused.
+    """A node that computes both nodes in one kernel: `node` computes the elements of the element-wise `before` when it
+    reads them. None if the two cannot be fused.
     """
     assert isinstance(before.operator, Elementwise)
     shape = graph.tensors[before.output].shape
@@ -127,8 +127,8 @@ def inlined(graph: Graph, node: Node, before: Node) -> Node | None:
 
 
 def with_members(node: Node, before: Node) -> Node | None:
-    """`node` with the members (fused ONNX nodes) of `before` added; None if one of its expressions exceeds
-    `LARGEST_BODY`.
+    """Adds the fused ONNX nodes (members) of `before` to those of `node`; returns the new node, or None if one of its
+    expressions exceeds `LARGEST_BODY`.
     """
     if any(body is not None and expression_size(body) > LARGEST_BODY for body in (node.data, node.result)):
         return None
@@ -136,8 +136,8 @@ def with_members(node: Node, before: Node) -> Node | None:
 
 
 def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
-    """The inputs and the `body` of a node in which the expression of the element-wise `before` replaces the operand
-    with index `position`.
+    """Replaces one operand of `node`'s expression `body`, the operand with index `position`, by the expression of the
+    element-wise `before`. Returns (new inputs, new expression).
     """
     assert isinstance(before.operator, Elementwise) and body is not None
     # The first input of `before` takes the operand's position, the others are appended.
@@ -189,7 +189,7 @@ def _extended(
     graph: Graph, node: Node, body: Expr | None, names: list[str]
 ) -> tuple[tuple[str, ...], dict[str, Expr]]:
     """Extends a node's inputs by the tensors `names`, without repeating inputs that `body` already reads. Returns the
-    inputs, and for each of `names` the argument (expression) that stands for it in the node's expression.
+    inputs, and for each of `names` the argument by which the node's expression refers to it.
     """
     inputs = list(node.inputs)
     known: dict[str, Expr] = {
@@ -218,8 +218,8 @@ def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
 
 
 def _dimensions(node: Node, shape: Shape) -> Shape | None:
-    """The result's shape as the node's kernel loops over it: dimensions that the kernel covers by one loop are merged
-    into one.
+    """The loop extents of a node's kernel over its result of the given `shape`: dimensions that one loop covers are
+    multiplied.
 
     None for operators into whose kernel no element-wise step can be fused.
     """
@@ -238,10 +238,10 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
 
 
 def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> bool:
-    """Whether a node may compute the element-wise `before` itself instead of reading its result, of shape `shape`, from
-    memory.
+    """Whether a node may compute the elements of the element-wise `before`, of shape `shape`, itself instead of reading
+    them from memory.
 
-    The node may if it reads each element about once, in loops along which the inputs of `before` broadcast.
+    This holds if the node reads each element about once, in loops along which the inputs of `before` broadcast.
     """
     assert isinstance(before.operator, Elementwise)
     match node.operator:

@@ -16,11 +16,11 @@ from ..operators import Elementwise, Reshape
 
 
 def inline_scalars(graph: Graph) -> Graph:
-    """The graph whose element-wise operators contain numbers in place of one-element constant inputs.
+    """Writes constants of one element as numbers into the expressions of element-wise operators.
 
-    NaN stays an input. Inputs that the new expression does not read (because a condition is constant) are dropped, so
+    NaN stays an input. Inputs that the new expression does not read (because a condition is constant) are removed, so
     that their producers are not fused; zeros replace an input on which the result's shape depends. A result that is one
-    number becomes a constant, and views of this result, too.
+    number becomes a constant, and so do views of this result.
     """
     constants = dict(graph.constants)
     nodes: list[Node] = []

@@ -1,9 +1,8 @@
 """Concatenations without a copy: the inputs' producers write directly into the result.
 
 If all dimensions before the concatenation's axis are 1, each input is a contiguous piece of the result and can be a
-view of it. A tensor that several concatenations read is placed in the result of the last one. If the inputs of a
-concatenation already follow each other in the result of a later concatenation (a chain in which each concatenation adds
-a tensor), the earlier concatenation needs no memory of its own.
+view of it. An input of several concatenations is placed in the result of the last one. In a chain, in which each
+concatenation adds a tensor to the result of the one before, only the last result has memory; the others are views.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """The graph in which a `Join` node replaces each concatenation whose result can be computed in place, at least half
-    of its bytes. Inputs that cannot be computed in place are copied before the `Join`.
+    """Replaces concatenations by `Join` nodes, whose inputs are computed directly in the result's memory. This is done
+    if at least half of the result's bytes can be computed so; other inputs are copied before the `Join`.
     """
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []
@@ -47,7 +46,7 @@ def _sources(graph: Graph) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """State of the walk over nodes. `places`: for each tensor that is computed directly in the result of a
+    """The graph during the rewrite. `places`: for each tensor that is computed directly in the result of a
     concatenation, the name of this result and the tensor's byte offset in it.
     """
 

@@ -16,13 +16,13 @@ from ..storage_plan import ALIGNMENT
 
 
 def move_views(graph: Graph) -> Graph:
-    """The graph with view(f(x)) in place of f(view(x)), for element-wise f, and with views in place of slices that are
-    contiguous and start on a cache line.
+    """Replaces f(view(x)) by view(f(x)) for each element-wise f, and contiguous slices that start on a cache line by
+    views.
 
-    An operator and the element-wise operators after it then follow each other, without reshapes between them. The other
-    inputs of f are viewed in x's shape. f stays after the view if one of these inputs cannot be viewed in x's shape, or
-    needs a view and is computed after x. (Without the second condition, an f that reads two tensors in different shapes
-    would move before one view and then before the other, without end.)
+    Operators that can be fused then follow each other, without reshapes between them. Other inputs of f are viewed in
+    x's shape. f stays after the view if one of these inputs cannot be viewed in x's shape, or needs a view and is
+    computed after x. (Without the second condition, an f that reads two tensors in different shapes would move before
+    one view and then before the other, without end.)
     """
     uses = graph.uses()
     nodes: list[Node] = []

@@ -140,7 +140,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
 
 
 def _input_name(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of the tensor or constant that is input `index` of the node; raises an error if no node computes it."""
+    """Name of input `index` of the node, a tensor or constant; raises an error if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
 

@@ -1,5 +1,5 @@
-"""Operators written as formulas of simpler ONNX operators, where ONNX defines no function body or a body that is not
-usable here.
+"""Operators decomposed into simpler ONNX operators. Each is an operator for which ONNX defines no function body, or a
+body that this importer cannot use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..onnx_context import GraphContext
 from ..onnx_steps import FloatSteps
 
 MOST_NEIGHBOURS = 256
-"""Largest `size` of LRN, which becomes a Slice node for each channel of its sum."""
+"""Largest `size` of LRN, the number of channels in its sum; each of these channels becomes a Slice node."""
 
 
 def has_variables(context: GraphContext, node: OnnxNode) -> bool:

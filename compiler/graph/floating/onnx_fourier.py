@@ -101,16 +101,16 @@ def _check_size(context: GraphContext, node: OnnxNode, rows: int, columns: int) 
 
 
 def _transformed(s: FloatSteps, parts: list[str], angles: np.ndarray) -> list[str]:
-    """Names of the real and imaginary parts of the matrix product of `parts` (real and imaginary) with exp(-i *
-    `angles`); `angles` in radians, i the imaginary unit.
+    """Adds the complex matrix product of `parts` (real, imaginary) with exp(-i * `angles`), angles in radians; returns
+    the names of its real and imaginary parts.
     """
     cosines, sines = np.cos(angles), np.sin(angles)
     return [_sum(s, parts, (cosines, sines)), _sum(s, parts, (-sines, cosines))]
 
 
 def _sum(s: FloatSteps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
-    """Name of the sum of two products: the real part times the first of `matrices`, plus the imaginary part times the
-    second. Real data have no imaginary part, so that the first product is the result.
+    """Adds the real part times the first of `matrices`, plus the imaginary part times the second; returns the sum's
+    name. Real data have no imaginary part, so the first product is the result.
     """
     products = [
         s.add("MatMul", part, s.constant(matrix, np.float32))
@@ -120,6 +120,6 @@ def _sum(s: FloatSteps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray
 
 
 def _joined(s: FloatSteps, parts: list[str]) -> str:
-    """Name of the tensor that stacks `parts` (the real and the imaginary part) along a new last axis."""
+    """Stacks `parts` (the real and the imaginary part) along a new last axis; returns the result's name."""
     wide = [s.add("Unsqueeze", part, s.axes(-1)) for part in parts]
     return wide[0] if len(wide) == 1 else s.add("Concat", *wide, axis=-1)

@@ -1,4 +1,4 @@
-"""ONNX import of float networks: one walk over the nodes. A node all of whose inputs are constants is evaluated at
+"""ONNX import of float networks: one pass over the nodes. A node all of whose inputs are constants is evaluated at
 import.
 """
 

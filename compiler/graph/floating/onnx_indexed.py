@@ -169,7 +169,7 @@ def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
 
 
 def _int64_indices(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
-    """Name of the tensor of `indices` as int64; floats are truncated toward zero, as ONNX defines OneHot."""
+    """Casts `indices` to int64; returns the result's name. Floats are truncated toward zero, as ONNX defines OneHot."""
     return as_type(context, node, indices, DType.INT64)
 
 
@@ -195,7 +195,7 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND; with constant indices, a Gather along the indexed axes flattened to one."""
+    """Imports GatherND. With constant indices it becomes a Gather along one axis, flattened from the indexed axes."""
     if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
         gather_nd_of_run_time(context, node)
         return

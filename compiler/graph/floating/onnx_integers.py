@@ -144,17 +144,17 @@ def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _integer_product(s: FloatSteps, factors: tuple[int, int], points: tuple[int, int]) -> str:
-    """Name of the int32 product of two inputs of the node (indices `factors`), each minus its zero point (inputs
-    `points`). The first factor has a single zero point, or one for each row.
+    """Adds the int32 product of two inputs of the node (indices `factors`), each minus its zero point (input indices
+    `points`); returns its name. The first factor has a single zero point, or one for each row.
     """
     data = _minus_zero_point(s, factors[0], points[0], (-1, 1))
     return _exact_product(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
 
 
 def _exact_product(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
-    """Name of the int32 product of `data` and the weights (input `index` minus its zero points). `data`: tensor of
-    integers of magnitude up to `size`, whose zero point is already subtracted. `point`: index of the input with the
-    weights' zero points, one for each column.
+    """Adds the product of `data` and the weights (input `index` minus its zero points) in int32; returns its name.
+    `data`: tensor of integers of magnitude up to `size`, whose zero point is already subtracted. `point`: index of the
+    input with the weights' zero points, one for each column.
     """
     weight = _minus_zero_point(s, index, point, (-1,))
     shape = s.shape(index)
@@ -179,8 +179,8 @@ def _total(s: FloatSteps, sums: list[str]) -> str:
 
 
 def _minus_zero_point(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
-    """Name of input `index` minus its zero point (input `point`), in float32; a vector of zero points is reshaped to
-    `column` first.
+    """Subtracts the zero point (input `point`) from input `index` in float32; returns the result's name. A vector of
+    zero points is reshaped to `column` first.
     """
     number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)
     if not s.input(point):
@@ -232,8 +232,8 @@ def _exact_ranges(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """The attributes for a 3 x 3 convolution after its weights got a fourth column, of zeros. (With four columns, no
-    target uses Winograd's method.) `sizes`: shape of the images.
+    """Attributes of a 3 x 3 convolution whose weights are padded by a column of zeros to 3 x 4, a size for which no
+    target uses Winograd's (inexact) method. `sizes`: shape of the images.
     """
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]

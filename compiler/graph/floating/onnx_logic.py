@@ -155,7 +155,7 @@ def _converted(context: GraphContext, node: OnnxNode, dtype: DType, to: DType) -
 
 
 def _truth(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of the tensor that is input `index`, which must be bool; fails for other dtypes."""
+    """Name of input `index`, which must be bool; fails for other dtypes."""
     tensor = context.tensor(node, index)
     if tensor.dtype is not DType.BOOL:
         context.refuse(node, f"its input '{node.inputs[index]}' must be bool, not {tensor.dtype}")

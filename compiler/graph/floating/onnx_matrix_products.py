@@ -67,8 +67,8 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """Four shapes: of the two factors as matrices (a vector is a row on the left, a column on the right), of their
-    product, and of MatMul's result, which lacks the added dimensions of vectors.
+    """The shapes of four arrays: the two factors as matrices (a vector is a row on the left, a column on the right),
+    their product, and MatMul's result, in which the added dimensions of vectors are removed.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
         context.refuse(

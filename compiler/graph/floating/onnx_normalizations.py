@@ -143,7 +143,7 @@ def mean_variance_steps(s: FloatSteps) -> None:
 
 
 def _moments(s: FloatSteps, data: str, axes: str) -> tuple[str, str, str]:
-    """Names of the mean over `axes`, the distances from the mean, and their mean square."""
+    """Adds the mean over `axes`, the distances from the mean, and their mean square; returns the names of all three."""
     mean = s.add("ReduceMean", data, axes, keepdims=1)
     distance = s.add("Sub", data, mean)
     return mean, distance, s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)

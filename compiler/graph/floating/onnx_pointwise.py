@@ -30,8 +30,8 @@ _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Round": partial(scalars.whole, "round_even"),
     }
 )
-"""Expression builders of unary operators for which `scalars` has no function named like the operator (as `hard_swish`
-is named like HardSwish).
+"""Builders of the expressions of unary operators, by operator, where `scalars` has no function of the same name (as it
+has `hard_swish` for HardSwish).
 """
 _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = MappingProxyType(
     {
@@ -50,8 +50,8 @@ _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = Mapp
         "Reciprocal": (lambda x: scalars.divide(1.0, x), {}),
     }
 )
-"""For unary operators with numeric attributes: (the function that builds the expression from an element and the
-attributes, default values of the attributes by name).
+"""Unary operators with numeric attributes: (builder of the expression from an element and the attributes, default
+values of the attributes by name).
 """
 ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
 """Unary operators that are supported for integers and float64 as well as for float32."""
@@ -165,7 +165,7 @@ def import_nary(context: GraphContext, node: OnnxNode) -> None:
 
 
 def as_type(context: GraphContext, node: OnnxNode, tensor: Tensor, dtype: DType) -> str:
-    """Name of the result of an added cast of `tensor` to `dtype`; name of `tensor` itself if it has this dtype."""
+    """Casts `tensor` to `dtype`, if it has another dtype; returns the name of the result."""
     if tensor.dtype is dtype:
         return tensor.name
     body = cast(argument(0, tensor.dtype), dtype)

@@ -95,10 +95,10 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """(the node to import, the integer dtype that its float32 outputs hold or "").
+    """Prepares a node whose inputs may hold integers: (node to import, integer dtype of its float32 result or "").
 
     A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
-    other node is returned with integer tensors as inputs, in place of float32 tensors that hold integers, and with "".
+    other node is returned with "", and with integer tensors as inputs in place of float32 tensors that hold integers.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -110,8 +110,8 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
 
 
 def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
-    """Name of an integer tensor with the values of the float32 tensor `name`; `name` itself for a tensor that does not
-    hold integers.
+    """Casts the float32 tensor `name`, if it holds integers, to their dtype; returns the name of the result (`name`
+    itself if it holds real numbers).
     """
     resolved = context.resolve(name)
     if resolved not in context.quantized:
@@ -153,8 +153,8 @@ def _grid(
 def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """The inputs of the element-wise node that quantizes or dequantizes `data`, and scale and zero point as numbers in
-    its expression or as arguments of it.
+    """The operands of the element-wise node that quantizes or dequantizes `data`: (names of its inputs, (scale, zero
+    point) as they appear in its expression). Scalars are numbers in the expression, vectors are stored as inputs.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))

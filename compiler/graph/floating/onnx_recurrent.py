@@ -54,8 +54,8 @@ class _Layer:
 
 
 def import_lstm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports an LSTM all of whose steps one kernel computes. (`in_steps_since` gives the reason why other LSTMs need
-    nodes for each step.)
+    """Imports an LSTM whose steps are all computed by one kernel. (Other LSTMs become nodes for each step;
+    `in_steps_since` gives the reason.)
     """
     layer = _layer(context, node)
     states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
@@ -71,8 +71,8 @@ def import_lstm(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
-    """Imports a GRU or RNN all of whose steps one kernel computes. (`in_steps_since` gives the reason why others need
-    nodes for each step.)
+    """Imports a GRU or RNN whose steps are all computed by one kernel. (Others become nodes for each step;
+    `in_steps_since` gives the reason.)
     """
     layer = _layer(context, node)
     after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
@@ -135,8 +135,8 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
 def _from_inputs(
     context: GraphContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
 ) -> str:
-    """Name of the inputs' contribution to all gates, [steps * batch, directions * gates * hidden]: the product of X by
-    `matrix`, plus `addend`.
+    """Adds the product of the inputs X by `matrix`, plus `addend`: the inputs' contribution to all gates. Returns its
+    name, a tensor [steps * batch, directions * gates * hidden].
     """
     data = context.operand(node, 0)
     rows = layer.steps * layer.batch
@@ -151,7 +151,7 @@ def _from_inputs(
 
 
 def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:
-    """Name of an initial state; zeros where the input is left out."""
+    """Name of the tensor with an initial state (input `index`); a constant of zeros if the node has no such input."""
     if index >= len(node.inputs) or not node.inputs[index]:
         return context.store(f"{node.outputs[0] or node.name}.zeros", np.zeros(shape, np.float32))
     state = context.operand(node, index)
@@ -161,8 +161,8 @@ def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tup
 
 
 def recurrent_body(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that replace a layer without a kernel: for layout 1 (batch first) a layer of layout 0 between
-    Transposes, else nodes for each step.
+    """Adds the ONNX nodes that replace a layer without a kernel. A layer with attribute `layout` 1 (batch first)
+    becomes a layer with layout 0 between Transposes; any other layer becomes nodes for each step.
     """
     if s.node.integer("layout", 0):
         _transposed(s)
@@ -173,7 +173,7 @@ def recurrent_body(s: FloatSteps) -> None:
 
 
 def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | None:
-    """(reason, way out) for the error message of a layer that needs ONNX nodes for each step; None if one kernel
+    """The reason why a layer needs ONNX nodes for each step, for error messages: (reason, remedy). None if one kernel
     computes all steps.
     """
     kind = node.op_type

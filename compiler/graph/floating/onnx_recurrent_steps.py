@@ -128,12 +128,12 @@ class _Direction:
         self.clip = float(self.node.attributes.get("clip", 0.0))
 
     def of(self, index: int) -> str:
-        """Name of the slice of input `index` (W, R, B ...) that belongs to this direction."""
+        """Adds the slice of input `index` (W, R, B ...) that belongs to this direction; returns its name."""
         place = self.s.constant(self.number, np.int64)
         return self.s.add("Gather", self.s.input(index), place, axis=0)
 
     def weights(self, index: int) -> str:
-        """Name of the weights W or R (input `index`) of this direction, [inputs, gates * hidden], dequantized."""
+        """Adds the dequantized W or R (input `index`) of this direction, [inputs, gates * hidden]; returns its name."""
         s = self.s
         if not self.dynamic:
             return s.add("Transpose", self.of(index), perm=[1, 0])
@@ -143,7 +143,7 @@ class _Direction:
         return s.add("Mul", s.add("Sub", number, zero), scale)
 
     def product(self, data: str, weights: str) -> str:
-        """Name of the product of inputs or a state by `weights`; DynamicQuantizeLSTM first rounds `data` to 8 bits."""
+        """Adds `data` x `weights`; returns its name. DynamicQuantizeLSTM first rounds `data` to 8 bits."""
         s = self.s
         if self.dynamic:
             rounded, scale, zero_point = s.add_all("DynamicQuantizeLinear", data, count=3)
@@ -151,17 +151,19 @@ class _Direction:
         return s.add("MatMul", data, weights)
 
     def state(self, index: int) -> str:
-        """Name of an initial state of this direction, [batch, hidden]."""
+        """Adds the initial state of this direction, [batch, hidden], from input `index`; returns its name."""
         place = self.s.constant(self.number, np.int64)
         return self.s.add("Gather", self.s.input(index), place, axis=1 if self.batch_first else 0)
 
     def part(self, data: str, axis: int, number: int, size: int) -> str:
-        """Name of a slice along an axis: elements `number` * `size` up to (`number` + 1) * `size`."""
+        """Adds a slice of `data` along `axis`, from `number` * `size` on, of `size` elements; returns its name."""
         starts, ends = self.s.axes(number * size), self.s.axes((number + 1) * size)
         return self.s.add("Slice", data, starts, ends, self.s.axes(axis))
 
     def gate(self, data: str, number: int) -> str:
-        """Name of the slice [batch, hidden] with gate `number` of all gates `data`, [batch, gates * hidden]."""
+        """Adds the slice [batch, hidden] of gate `number` from all gates `data`, [batch, gates * hidden]; returns its
+        name.
+        """
         return self.part(data, 1, number, self.hidden)
 
     def _activations(self) -> tuple[str, ...]:
@@ -177,8 +179,8 @@ class _Direction:
         return own
 
     def apply(self, index: int, *terms: str) -> str:
-        """Name of the result of the activation function numbered `index` on the sum of `terms`. If the node has the
-        attribute `clip`, the sum is clipped first.
+        """Applies the activation function with index `index` to the sum of `terms`, which is clipped first if the node
+        has the attribute `clip`. Returns the result's name.
         """
         s = self.s
         terms = tuple(term for term in terms if term)
@@ -212,7 +214,7 @@ class _Direction:
         return listed, [self.h, self.c] if self.c else [self.h]
 
     def from_inputs(self, x: str, steps: int) -> str:
-        """Name of the inputs' contribution to all gates, [steps, batch, gates * hidden]: one product for all steps."""
+        """Adds the inputs' part of the gates, [steps, batch, gates * hidden], in one product; returns its name."""
         s = self.s
         batch, size = s.shape(0)[0 if self.batch_first else 1], s.shape(0)[2]
         rows = s.add("Reshape", x, s.axes(1, steps * batch, size))
@@ -222,8 +224,8 @@ class _Direction:
         return s.add("Reshape", product, s.axes(steps, batch, GATES[self.kind] * self.hidden))
 
     def step(self, from_input: str) -> tuple[str, str]:
-        """Names of the states h and c after a step; c is "" for RNN and GRU. `from_input`: the input's contribution to
-        the gates.
+        """Adds the nodes of one step; returns the names of the states h and c after it (c is "" for RNN and GRU).
+        `from_input`: the inputs' part of the gates.
         """
         s = self.s
         if self.kind == "GRU":

@@ -25,7 +25,7 @@ DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",
     (SYMMETRIC, "nearest"): "use half_pixel",
 }
-"""Combinations (coordinates, mode) that are not supported, each with the way out for its error message."""
+"""Unsupported combinations (coordinate transformation, mode) of Resize, each with the remedy for its error message."""
 
 
 def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
@@ -98,8 +98,8 @@ def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float
 def _input_coordinates(
     axis: ResizedAxis, coordinates: str, ends: tuple[float, float], *, exact: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Input coordinate of each output element, [outputs], and whether it is outside of the input (crops only). `ends`:
-    start and end of the cropped region. `exact`: see `te.ops.resize.positions`.
+    """The input coordinate of each output element, [outputs], and whether it is outside of the input (crops only).
+    `ends`: start and end of the cropped region. `exact`: the unrounded ratio of the sizes is used instead of the scale.
 
     All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest.
     """
@@ -125,8 +125,8 @@ def _input_coordinates(
 def _taps(
     context: GraphContext, node: OnnxNode, axis: ResizedAxis, places: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices and weights of the input elements whose weighted sum is the element at each coordinate in `places`, both
-    [outputs, weights].
+    """For each output element, at input coordinate `places`: the indices of the input elements that it depends on, and
+    their weights. Both arrays are [outputs, weights].
     """
     left = np.ceil(places).astype(np.int64) - 1  # The left neighbour, also of integer coordinates.
     ratio = places.astype(np.float64) - left
@@ -162,8 +162,9 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices of the input elements at a distance of at most `reach` (`reach` / `scale` if the axis shrinks) from each
-    coordinate `left` + `ratio`, and their distances times min(`scale`, 1).
+    """Indices of the input elements around each coordinate `left` + `ratio`, up to a distance of `reach`, and their
+    signed distances. If the axis shrinks (`scale` < 1), up to `reach` / `scale`, and distances are multiplied by
+    `scale`.
     """
     scale = min(scale, 1.0)
     first = floor(-reach / scale) + 1
@@ -174,7 +175,7 @@ def _around(
 def _resized(
     s: FloatSteps, data: str, axis: ResizedAxis, indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> str:
-    """Name of `data` with one axis resized, by `indices` and `weights` [outputs, weights]."""
+    """Adds nodes that resize one axis of `data` by `indices` and `weights`, [outputs, weights]; returns the name."""
     rank, count = len(s.shape(0)), indices.shape[1]
     if count > MOST_GATHERED:
         matrix = np.zeros((axis.size, axis.outputs))

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
     """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
-    (`use_winograd`); None: no convolution uses the method. `attention` tells for which sizes the target has a kernel of
-    attention (`fuse_attention`); None: for none. `tied`: whether products read transposed embeddings (`tie_weights`).
-    `halves`: whether kernels that compute in float32 read and store 16-bit floats.
+    (None: no convolution). `attention` tells whether the target has a kernel for an attention of given sizes (None: for
+    none). `tied`: an output product can read the embedding of its input as its transposed weight. `halves`: kernels
+    that compute in float32 read and store 16-bit floats.
     """
 
     lanes: int
@@ -36,7 +36,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPasses:
-    """Rewrites for one target, in their order."""
+    """The rewrites for one target, in the order in which they run."""
 
     target: Vectors
     rows: tuple[Rewrite[Vectors], ...]
@@ -54,11 +54,11 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion` (the baseline that shows its gain) every operator of the model becomes a kernel, also batch
-    normalization; only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written
-    directly into the result. `tiling`: chooses convolutions for `use_winograd`. `attention`: with `fusion`, tells which
-    attentions become one node. `tied`: a product and a look-up share an embedding. `halves`: kernels that compute in
-    float32 read and store 16-bit floats.
+    Without `fusion`, as a baseline to measure its gain, every operator becomes a kernel (also batch normalization), and
+    only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written directly into the
+    result. `tiling` chooses convolutions for `use_winograd`; `attention`, with `fusion`, the attentions that become one
+    node. `tied`: a product and an embedding look-up share one constant. `halves`: kernels that compute in float32 read
+    and store 16-bit floats.
     """
     rows = (
         REMOVE_DEAD,
@@ -85,7 +85,7 @@ def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None
 
 
 def _crop_windows(graph: Graph, _: Vectors) -> Graph:
-    """The graph after `crop_windows.crop_windows`, which is imported only if a convolution has taps to remove."""
+    """The graph after `crop_windows`. (Its module is imported only if a convolution has rows or columns to remove.)"""
     for node in graph.nodes:
         operator = node.operator
         if not isinstance(operator, Convolution) or operator.transposed:
@@ -129,7 +129,7 @@ def _tie_weights(graph: Graph, _: Vectors) -> Graph:
 
 
 def _read_halves(graph: Graph, _: Vectors) -> Graph:
-    """The graph after `read_halves.read_halves`, which is imported only if a tensor has elements of 16 bits."""
+    """The graph after `read_halves`. (Its module is imported only if a tensor has 16-bit elements.)"""
     if not _has_halves(graph):
         return graph
     from .read_halves import read_halves

@@ -92,8 +92,8 @@ def _place_elementwise(state: State, node: Node, operator: Elementwise) -> None:
 def _keeps_zeros(
     state: State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
 ) -> bool:
-    """Whether an element-wise operator maps zeros to zeros in the last block of channels: in the lanes without a
-    channel, the output is zero if the inputs are zero.
+    """Whether an element-wise operator keeps the zero padding of the last block of channels: where all inputs are zero
+    in the lanes beyond the last channel, the output is zero, too.
     """
     if output.shape[1] % block == 0:
         return True
@@ -130,8 +130,8 @@ def _grows_for_plain_readers(state: State, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A tensor, and the block size (channels of a block) in which it is to be read. `aligned`: the tensor's shape
-    extended to the output's rank (constants only).
+    """An input tensor, and the block size (channels of a block) in which a node should read it. `aligned`: the tensor's
+    shape extended to the output's rank (constants only).
     """
 
     name: str
@@ -156,8 +156,8 @@ def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) 
 
 
 def adopt(state: State, wanted: _Wanted) -> str:
-    """Name of the tensor in the layout `wanted`; adds a change of layout, or a packed constant, if no tensor has this
-    layout yet.
+    """Adds the tensor in the layout `wanted`, by a change of layout or as a packed constant, if it is not in the graph
+    yet; returns its name.
     """
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)

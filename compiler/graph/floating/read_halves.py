@@ -34,12 +34,12 @@ from ..rewrites import remove_dead
 
 PRODUCTS = (Convolution, Dense, MatrixProduct)
 READERS = (*PRODUCTS, MaxPool, AveragePool, Normalization, Reduction, Softmax)
-"""Operators that read 16-bit floats and compute float32."""
+"""Classes of operators that can read 16-bit floats while they compute in float32."""
 
 
 def read_halves(graph: Graph) -> Graph:
-    """The graph whose element-wise operators, and operators of the classes `READERS`, read float16 or bfloat16 tensors
-    wherever the imported graph casts these to float32 first.
+    """Lets element-wise operators, and operators of the classes `READERS`, read float16 and bfloat16 tensors directly,
+    where the imported graph casts them to float32 first.
 
     Both factors of a product get one 16-bit type: a constant factor if all its values are numbers of that type.
     Transposed convolutions keep float32 factors.
@@ -109,8 +109,8 @@ class _Halves:
         return 2 if isinstance(operator, PRODUCTS) else 1
 
     def _source(self, name: str) -> tuple[Sequence[Node], str] | None:
-        """(moves, name of a 16-bit tensor) if the tensor `name` is this 16-bit tensor after a cast to float32 and then
-        `moves`: reshapes and permutations, first to last. None for any other tensor.
+        """Traces the float32 tensor `name` back to a 16-bit tensor that is cast to float32. Returns (reshapes and
+        permutations after the cast, name of the 16-bit tensor); None if `name` has another origin.
         """
         moves: list[Node] = []
         while (node := self.producers.get(name)) is not None:

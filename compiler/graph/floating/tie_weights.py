@@ -1,7 +1,7 @@
 """Tied embeddings: a look-up and a product with the transposed embedding read the same constant.
 
-Exporters write the product's weight as the transpose of the embedding. The import computes transposes of constants
-ahead, which makes a second constant of the same size. After this pass the product reads the embedding itself.
+Exporters write the product's weight as a transpose of the embedding. The importer evaluates this transpose, which gives
+a second constant of the same size. After this pass the product reads the embedding itself.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..operators import Dense, Gather
 
 
 def tie_weights(graph: Graph) -> Graph:
-    """The graph in which a `Dense` reads the constant of a `Gather` as its transposed weight, if its own weight is the
-    transpose of that constant.
+    """If the weight of a `Dense` is the transpose of a constant that a `Gather` reads, the `Dense` reads that constant
+    instead, as its transposed weight.
     """
     tables = dict.fromkeys(
         node.inputs[0]

@@ -24,8 +24,8 @@ Tiling = Callable[[Sizes, int], int | None]
 
 
 def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
-    """The graph in which three nodes replace each convolution that `tiling` chooses: `WinogradTiles`, a convolution in
-    groups, and `WinogradOutputs`. Convolutions of one tensor with equal tiles and pads share the `WinogradTiles`.
+    """Replaces each convolution that `tiling` chooses by three nodes: `WinogradTiles`, a convolution in groups, and
+    `WinogradOutputs`. Convolutions of one tensor with equal tiles and pads share the `WinogradTiles`.
     """
     chosen = [_chosen(graph, node, tiling) for node in graph.nodes]
     if not any(chosen):

@@ -31,7 +31,7 @@ class WinogradNodes:
 
     def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
         """Adds the three nodes that replace the convolution `node`; the last of them has the convolution's name,
-        members and output.
+        output, and list of fused ONNX nodes.
         """
         block = self.tensors[node.output].block
         matrices = (m + WINOGRAD_TAPS - 1) ** 2

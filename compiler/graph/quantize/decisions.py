@@ -23,8 +23,8 @@ ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A node for which users and searches can decide how it is quantized. `group`: the tensor whose scale the node's
-    result `tensor` shares; `weighted`: whether the node has weights.
+    """A node whose quantization users and searches can decide. `group`: the tensor whose scale the node's result
+    `tensor` shares; `weighted`: whether the node has weights.
 
     A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided.
     """
@@ -68,7 +68,7 @@ class Calibrated:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """All layers of the plan (`layers_of`): nodes and tensors for which users can decide how they are quantized."""
+        """All layers of the plan (`layers_of`): the nodes and tensors whose quantization users can decide."""
         return layers_of(self.plan)
 
     def plan_of(self, decisions: Decisions) -> Plan:
@@ -87,8 +87,8 @@ class Calibrated:
         }
 
     def canonical(self, decisions: Decisions) -> Decisions:
-        """The decisions without those that have no effect. An example is an addition that stays float between layers on
-        integers: its inputs and its output are rounded in either case.
+        """Removes decisions that have no effect. An example is an addition that stays float between layers on integers:
+        its inputs and its output are rounded in either case.
         """
         floats = decisions.floats
         while idle := self._without_effect(plan := self.plan_of(replace(decisions, floats=floats)), floats):
@@ -99,8 +99,8 @@ class Calibrated:
         )
 
     def _without_effect(self, plan: Plan, floats: Collection[str]) -> set[str]:
-        """Names of those layers in `floats` that have no weights and whose producers and readers all compute on
-        integers.
+        """Names of the layers in `floats` that could compute on integers with the same result: they have no weights,
+        and all their producers and readers compute on integers.
         """
         rounded, kept = set(self.model.constants), set(self.model.outputs)
         for node in reversed(self.model.nodes):

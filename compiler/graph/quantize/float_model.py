@@ -166,8 +166,8 @@ def assemble(
     *,
     outputs: Sequence[str] | None = None,
 ) -> onnx.ModelProto:
-    """Builds a model with the header's inputs, and with its outputs or, if given, the float32 tensors `outputs`
-    instead.
+    """Builds a model from nodes and initializers, with the inputs of `header`. Its outputs are the float32 tensors
+    `outputs`, by default those of `header`.
 
     Initializers that no node reads and that are no outputs are left out.
     """

@@ -156,7 +156,7 @@ def fold_gemm_factors(model: FloatModel) -> None:
 
 def fold_biases(model: FloatModel) -> None:
     """Folds an Add of one constant for each channel into the bias of the product (Conv, ConvTranspose, Gemm or MatMul)
-    before it, if the product has no bias and no other reader. A Transpose may stand between: images of (N, H, W, C).
+    before it, if the product has no bias and no other reader. A Transpose to (N, H, W, C) between the two is allowed.
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
@@ -268,8 +268,8 @@ def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift:
 def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
-    """Makes the node `product`, or a Transpose of its result, compute the output of `last`, a later node that was
-    folded into the product, and removes `last`.
+    """Removes the node `last`, which was folded into the earlier node `product`; `product`, or a Transpose of its
+    result, computes the output of `last` instead.
     """
     del producers[product.output[0]]
     product.output[0] = last.output[0]

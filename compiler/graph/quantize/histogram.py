@@ -59,7 +59,7 @@ class Histogram:
 def choose_range(
     histogram: Histogram, method: Method, dtype: ActivationType, *, percentile: float = 99.99
 ) -> Range:
-    """The range to quantize. `percentile`: share of the values in the range, in percent, for method "percentile"."""
+    """The range to quantize. `percentile`: percentage of the values inside the range, for method "percentile"."""
     full = (histogram.low, histogram.high)
     if histogram.high <= histogram.low:
         return full

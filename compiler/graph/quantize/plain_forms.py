@@ -1,5 +1,5 @@
-"""Replaces operators that quantization does not support by operators that it supports: Einsums that are matrix products
-by MatMul, sums divided by their number of terms by ReduceMean, max-pools over many axes by max-pools of images.
+"""Rewrites operators that quantization does not support: Einsums that are matrix products become MatMuls, sums divided
+by their number of terms become ReduceMeans, max-pools over many axes become max-pools of images.
 """
 
 from __future__ import annotations

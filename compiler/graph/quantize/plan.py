@@ -2,21 +2,21 @@
 
 Products with constant weights (Conv, ConvTranspose, Gemm, MatMul) always compute on integers. Operators of `POINTWISE`,
 `POOLS` and `SAME_SCALE` compute on integers if all their operands are quantized already, or are inputs of the model. So
-the nodes around a float operator (a normalization written as sums and powers, the product behind a sigmoid) stay float
+the nodes around a float operator (a normalization written as sums and powers, the product after a sigmoid) stay float,
 too.
 
 A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
 Runtime's static quantizer.
 
-With `whole` (for accelerators with the extensions for transformers) functions of one tensor, `ROWS` (Softmax and
-normalizations), `REDUCTIONS`, `MOVED` and products of two activations compute on integers too, so that the nodes after
-a resized or reduced tensor do not stay float. A float tensor that a product reads is then quantized for all its
-readers; otherwise embeddings (rows that ids select) would keep the sums of all layers float. A function written as
-several nodes, such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to
-which a mask is added stay float.
+With `whole` (for accelerators with the extensions for transformers) more operators compute on integers: functions of
+one tensor, `ROWS` (Softmax and normalizations), `REDUCTIONS`, `MOVED` and products of two activations. So the nodes
+after a resized or reduced tensor do not stay float. A float tensor that a product reads is then quantized for all its
+readers; otherwise looked-up embeddings would keep the sums of all layers float. A function written as several nodes,
+such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to which a mask is
+added stay float.
 
-The caller may keep layers float, with the clamps that are fused with them. Their results are treated as inputs of the
-model: a reader on integers quantizes them.
+The caller may choose layers that stay float, with the clamps that are fused with them. Their results are treated as
+inputs of the model: a reader on integers quantizes them.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Plan:
     """A plan of quantization. Nodes are identified by the name of their first output.
 
     `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
-    compute on quantized tensors. `fused`: for each output that is never quantized because a clamp or the rest of a
-    function follows, the output of the following node. `layers`: pairs of a quantized node and the tensor at which its
-    result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`: the inputs
-    of each node that are quantized as activations. `weighted`: the nodes with constant weights.
+    compute on quantized tensors. `fused` maps each output that is not quantized itself, because a clamp or the rest of
+    a function follows, to the output of that following node. `layers`: pairs of a quantized node and the tensor at
+    which its result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`:
+    the inputs of each node that are quantized as activations. `weighted`: the nodes with constant weights.
     """
 
     nodes: frozenset[str]

@@ -24,7 +24,7 @@ CONFIGS = [load_config("tiny"), replace(load_config("tiny"), name="pairs", batch
 
 
 def call(declaration, arrays, times=1, pad=None):
-    """The arrays after `times` uses of an intrinsic; the first use overwrites the sums, the others accumulate."""
+    """The arrays after `times` calls of an intrinsic; the first call overwrites the sums, later calls accumulate."""
     verify_declaration(declaration)
     step = Var("step")
     use = Intrinsic(

@@ -1,5 +1,5 @@
-"""Sweeps (depthwise operations down the rows of a column) with pads at both ends: the last row of pads of one column is
-the first of the next, so that it is read once.
+"""Sweeps (depthwise operations down the rows of a column) with pads at both ends. The last row of pads of one column is
+the first of the next, and is read only once.
 """
 
 from dataclasses import replace
@@ -73,8 +73,8 @@ def test_other_windows_are_right(config, kernel, stride, dilation):
 
 
 def test_a_column_takes_an_operation_for_each_row_and_one_more():
-    """The layer takes one operation more, to hold the first row of pads. With pads at one end only, the first row is
-    read again for each column.
+    """One operation more for the whole layer loads the first row of pads. With pads at one end only, each column reads
+    its first row again.
     """
     assert operations(VTA, layer(160, (7, 7))) == 10 * 7 * (7 + 1) + 1
     b = builder(3)

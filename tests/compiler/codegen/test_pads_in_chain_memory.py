@@ -1,5 +1,5 @@
-"""Pads in the chain memory (on-chip memory between layers) are written once as long as no tensor overwrites them, and
-early if the memory is free.
+"""Pads in the chain memory (on-chip memory between layers) are written only once, as long as no tensor overwrites them,
+and as early as the memory is free.
 """
 
 from dataclasses import replace

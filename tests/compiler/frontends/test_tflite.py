@@ -31,11 +31,11 @@ from vdla.compiler.runtime.accelerator import run
 SYMMETRIC = [np.array([[0, 0], [4, 3], [2, 5], [0, 0]], np.int32)]
 KERAS = Path(__file__).with_name("keras_int8.tflite")
 STEPS = {"RESIZE_BILINEAR int8": 1, "LEAKY_RELU int8": 1, "QUANTIZE int8 int8": 1}
-"""Largest difference from LiteRT's default kernels in steps, by the beginning of a case's name; 0 for all others. Its
-reference kernels differ by as much themselves.
+"""Largest allowed difference from LiteRT's default kernels in quantization steps, by the beginning of a case's name (0
+for all other cases). LiteRT's reference kernels differ from its default kernels by as much.
 """
 SUMS = ("BATCH_MATMUL int16", "CONV_2D int16", "DEPTHWISE_CONV_2D int16", "TRANSPOSE_CONV int16")
-"""Cases whose float32 sums round some results to the other side of a half."""
+"""Cases in which float32 sums lie near a half step, so that some results are rounded in the other direction."""
 INTEGERS = (
     *(
         "ADD",
@@ -61,7 +61,7 @@ INTEGERS = (
     ),
     *("RESIZE_BILINEAR", "SOFTMAX", "SPLIT", "TANH", "TRANSPOSE", "TRANSPOSE_CONV"),
 )
-"""Operators whose int8 forms are integer nodes of the accelerator's graph."""
+"""Operators that become integer nodes of the accelerator's graph if their tensors are int8."""
 ALL = dict(cases())
 
 
@@ -85,7 +85,7 @@ def check(name: str, ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
 
 
 def run_onnx(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The converted model by ONNX Runtime, outputs in the model's order."""
+    """Converts a TFLite file and runs the ONNX model in ONNX Runtime; returns its outputs in the model's order."""
     read = read_model(content)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -95,7 +95,7 @@ def run_onnx(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def run_integers(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The integer graph of the accelerator, interpreted."""
+    """Converts a TFLite file and interprets the accelerator's integer graph; returns its outputs."""
     graph = import_model(content, abilities=ACCELERATOR)
     names = [entry.name for entry in graph.inputs]
     arrays = store_inputs(graph, dict(zip(names, inputs, strict=True)))
@@ -146,7 +146,7 @@ MENDED = {
         "StridedSlice", BeginMask=7, ShrinkAxisMask=2,
     ),
 }  # fmt: skip
-"""Models of one operator in forms that random graphs found wrong or refused."""
+"""Regression tests: models of one operator, in forms that random graphs showed to be wrong or refused."""
 
 
 @pytest.mark.parametrize("name", MENDED)

@@ -161,8 +161,8 @@ def onnx_names(data: bytes) -> set[str]:
 
 
 def assert_fusion_exact(graph: Graph, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Asserts that the graphs after fusion, and after fusion of pools, give the same bits as the unfused graph; returns
-    the outputs of the model.
+    """Asserts that fusion, and fusion of pools, do not change a bit of the results; returns the outputs of the
+    model.
     """
     expected = interpret(graph, store_inputs(graph, feed))
     for rewritten in (fuse(graph), fuse_pool(fuse(graph))):
@@ -174,8 +174,8 @@ def assert_fusion_exact(graph: Graph, feed: dict[str, np.ndarray]) -> dict[str, 
 
 
 def layer_differences(data: bytes, feed: dict[str, np.ndarray], optimized: bool) -> dict[str, int]:
-    """For each node of the unfused graph, the largest difference (in quantization steps) of its output from ONNX
-    Runtime's, if the node gets ONNX Runtime's own integers as inputs.
+    """The largest difference of each node's output from ONNX Runtime's, in quantization steps, by node of the unfused
+    graph. The node reads ONNX Runtime's own integers.
     """
     graph = import_model(data)
     produced = onnx_names(data) | {entry.name for entry in graph.inputs}

@@ -1,4 +1,4 @@
-"""Convolution windows without the taps that read only pads; and resized images whose readers need no channel blocks."""
+"""Convolution windows without taps that read only pads; and resized images whose readers need no channel blocks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_taps_that_read_the_input_are_kept(size, kernel, strides, pads, dila
 @WINDOWS
 @settings(max_examples=examples(500), deadline=None)
 def test_windows_without_taps_in_the_pads_stay(size, kernel, strides, pads, dilations) -> None:
-    """`crop_windows` asks `has_pad_taps` first, and leaves a window as it is if the answer is no."""
+    """`crop_windows` leaves a window unchanged if `has_pad_taps` is False."""
     window = Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)
     try:
         window.outputs(*size)

@@ -1,5 +1,5 @@
-"""Constants added to a concatenation along positions: the addition is divided into one for each part, fused into the
-store of the part's producer.
+"""Additions of a constant to a concatenation along positions: each part's own addition is fused into the store of the
+part's producer.
 """
 
 from __future__ import annotations

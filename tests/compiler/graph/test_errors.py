@@ -300,8 +300,8 @@ def test_initializer_whose_data_do_not_fill_its_shape(builder):
 
 
 def mutated(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
-    """The bytes of the model with one random change that may make it invalid: of an attribute, an operator, an operand
-    or a shape; sometimes also of a byte.
+    """The bytes of the model with one random change that may make it invalid: to an attribute, an operator, an operand
+    or a shape; sometimes also to a byte.
     """
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
@@ -413,7 +413,7 @@ def test_two_nodes_of_one_name(builder):
 
 
 def test_what_no_target_can_take_is_not_computed_in_floats_instead():
-    """ONNX's reference implementation, which folds constants of float models, ignores this axis."""
+    """ONNX's reference implementation, which evaluates constants of float models, ignores this invalid axis."""
     weights, scale = np.ones((2, 3, 1, 1), np.float32), np.float32(0.1)
     constants = {"w": weights, "s": scale, "z": np.int8(0)}
     nodes = [

@@ -27,7 +27,9 @@ def fused(net: FloatNetwork) -> Graph:
 
 
 def kernels(graph: Graph) -> list[tuple[str, str]]:
-    """(operator, names of the fused ONNX nodes) of all nodes except changes of shape and layout."""
+    """The nodes that compute: (operator, names of its fused ONNX nodes) of all nodes except changes of shape and
+    layout.
+    """
     named = [(type(node.operator).__name__, " ".join(node.members)) for node in graph.nodes]
     return [pair for pair in named if pair[0] not in ("Reshape", "Relayout")]
 

@@ -60,8 +60,8 @@ def random_feeds(model: bytes, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def assert_pieces_are_the_whole(model: bytes, partition: Partition) -> None:
-    """Asserts that ONNX Runtime gives the same bits for the regions in sequence as for the whole model, and that the
-    importer accepts each region of the accelerator.
+    """Asserts that the regions, run one after another in ONNX Runtime, give the same bits as the whole model, and that
+    the importer accepts each region of the accelerator.
     """
     feeds = random_feeds(model)
     expected = unoptimized(model, feeds)
@@ -283,9 +283,7 @@ def test_nodes_can_be_sent_to_the_cpu() -> None:
 
 @pytest.mark.parametrize("behind", ["Softmax", "Conv"])
 def test_a_guard_behind_either_side(behind: str) -> None:
-    """The guard is a Where with a condition, a constant and, as its third input, the tensor that it passes to
-    a region.
-    """
+    """The guard is a Where that passes its third input to the next region, where its condition is false."""
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)

@@ -179,8 +179,8 @@ RANK_FOUR = ([1], [2], [3], [1, 2], [1, 3], [2, 3])
     ),
 )
 def test_means_of_a_product_of_rank_four(axes: list[int], keepdims: int) -> None:
-    """The last axis of the product is the channel axis of its tensor. Earlier the mean over one axis was computed over
-    two.
+    """The last axis of the product is the channel axis of its tensor. Regression: the mean over one axis was computed
+    over two.
     """
     net = FloatNetwork(2, 5, 3, 7, opset=13)
     step, zero = net.constant(np.float32(0.05)), net.constant(np.int8(3))

@@ -1,5 +1,5 @@
 """Quantization with a decision for each layer (float or a quantized form): the file contains these decisions, and
-accelerator and CPU together compute it.
+accelerator and CPU together compute the model.
 """
 
 from __future__ import annotations

@@ -231,12 +231,12 @@ def test_recurrent_networks_are_one_program(kind, direction, batch, attributes):
 
 
 def check_errors(model: onnx.ModelProto, made: Quantized) -> None:
-    """Asserts that the reported error of the output lies within bounds computed in float64 from the roundings in the
-    file; and that the root mean square of each tensor's rounding errors is at most half a step of 255 steps for the
-    tensor's whole range.
+    """Asserts that the reported error of the output is within bounds computed in float64 from the roundings in the
+    file. Asserts that each tensor's rounding errors have a root mean square of at most half a step, where 255 steps
+    span the tensor's whole range.
 
-    The error has no constant bound, since for example tanh(x * x * x + c) is steep where the quantization steps of the
-    cube are wide.
+    The output's error has no constant bound, since for example tanh(x * x * x + c) is steep where the quantization
+    steps of the cube are wide.
     """
     ((output, found),) = made.outputs.items()
     tensors = [layer.tensor for layer in made.layers]
@@ -352,7 +352,7 @@ RARE: dict[str, list[tuple[list[str], str, list[str], dict]]] = {
         (["c"], "Conv", ["y", "u"], {}),
     ],
 }
-"""Nodes as (inputs that are tensors, operator, outputs followed by further inputs, attributes), by name."""
+"""Operators by name: nodes as (inputs that are tensors, operator, outputs followed by further inputs, attributes)."""
 
 
 def rare(name: str) -> onnx.ModelProto:
@@ -381,8 +381,8 @@ def rare(name: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("name", RARE)
 def test_what_follows_a_rare_operator_computes_on_integers(name: str) -> None:
-    """Earlier a resized or reduced tensor stayed float, and so did all operators that read it; such models were refused
-    by the accelerator's importer.
+    """Regression: a resized or reduced tensor stayed float, and so did all operators that read it; such models were
+    refused by the accelerator's importer.
     """
     model = rare(name)
     check_whole(model, quantized(model), steps=2)
@@ -444,7 +444,7 @@ def test_other_einsums_stay_as_they_are() -> None:
 
 
 def test_channels_last_networks_have_no_additions_and_no_moves() -> None:
-    """As Keras exports on JAX: an Add of biases behind the Transpose of a convolution, windows over all axes."""
+    """The form in which Keras exports on JAX: biases added after a convolution's Transpose, windows over all axes."""
     rng = np.random.default_rng(8)
     constants = {
         "w": rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32),

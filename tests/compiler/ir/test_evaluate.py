@@ -132,7 +132,7 @@ def test_what_only_the_interpreter_runs_is_refused(name):
 
 
 def test_convolutions_of_gpus():
-    """Boxes of the input are gathered, including positions outside of the input."""
+    """The convolutions gather boxes of the input, including positions outside of the input."""
     sizes = {"batch": 2, "channels": 4, "height": 5, "width": 6, "filters": 3, "window": SAME}
     for program in (
         gemm_convolution(Convolution(**sizes), block=4),
@@ -161,7 +161,7 @@ def test_long_sums_are_exact():
 
 
 def test_sums_of_rounded_factors_are_products_of_matrices():
-    """They are evaluated as matrix products; an array of all products would not fit into memory."""
+    """The sums are evaluated as matrix products; an array of all products would not fit into memory."""
     program = round_factors(product(Matrices(rows=5000, depth=256, columns=5000), staged="by depth"))
     arrays = arrays_of(program)
     rounded = {name: FUNCTIONS["round_tf32"](arrays[name]).astype(np.float64) for name in ("X", "W")}

@@ -51,7 +51,7 @@ def evaluate(e: Expr, at: dict[str, int]) -> int:
 def test_what_is_said_to_differ_differs(
     sizes: tuple[int, int, int], width: int, height: int, gap: int, simplified: bool, dropped: int | None
 ) -> None:
-    """n = (i * J + j) * K + k is split into a position in planes of height x width; one of the indices may be
+    """The digits are the position of n = (i * J + j) * K + k in planes of height x width; one of the indices may be
     left out.
     """
     _, j_size, k_size = sizes

@@ -1,4 +1,4 @@
-"""The pass that inserts barriers exactly where threads depend on each other; an independent race check agrees."""
+"""The pass that inserts a barrier exactly where threads depend on each other; an independent race check agrees."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 
 def assert_needed(program: Program, count: int) -> Program:
-    """Asserts that the pass inserts `count` barriers, that the result has no race, and that it has one without any
-    single barrier; returns the result.
+    """Asserts that the pass inserts `count` barriers, that the result has no race, and that each barrier is needed:
+    without it there is a race. Returns the result.
     """
     done = insert_barriers(program)
     assert barriers(done) == count, format_node(done)
@@ -177,7 +177,7 @@ def test_one_thread_needs_none():
 @settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_tiles_of_sums_of_products(data):
-    """Random tiles: no race with the barriers, and a race without any single one.
+    """Random tiles: no race with the barriers, and a race without any one of them.
 
     The test needs more steps than stages: if the loop issues no copy, a barrier before it protects nothing, but the
     pass does not count iterations and cannot know.

@@ -1,4 +1,4 @@
-"""Files of tuning records: they survive killed writers and full disks, and an invalid line costs only this line."""
+"""Files of tuning records: they survive killed writers and full disks, and an invalid line loses only one record."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Constants that equal the beginning of a longer constant: they are found, stored once in memory and in files, and read
-back.
+"""Constants that equal the first bytes of a longer constant: they are found, stored once in memory and in files, and
+read back.
 """
 
 from __future__ import annotations

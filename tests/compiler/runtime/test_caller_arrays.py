@@ -1,5 +1,5 @@
-"""Inputs and outputs of networks in arrays of the caller: which are used in place, which are copied, and release of the
-memory.
+"""Inputs and outputs of networks in arrays of the caller: arrays that are used in place, arrays that are copied, and
+release of the memory.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_times_are_the_devices():
 
 
 def test_whatever_fails_nothing_stays():
-    """Runs a network once for each n, with the n-th call of the device failing."""
+    """For each n, runs a network whose n-th call of the device fails, and asserts that all resources are released."""
 
     def live(device: FakeDevice) -> None:
         with CudaNetwork(code(), device) as network:

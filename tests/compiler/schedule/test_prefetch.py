@@ -1,4 +1,6 @@
-"""The primitive prefetch: unchanged results, prefetch instructions in the code of every processor, and refusals."""
+"""The primitive prefetch: unchanged results, prefetch instructions in the code of every processor, and programs that it
+refuses.
+"""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def accumulated():
 
 
 def narrow(s):
-    """Splits a loop into fours and tensorizes it with a dot product of fewer elements."""
+    """Splits a loop into fours and tensorizes it by a dot product with fewer than four elements."""
     s.split("j", 4)
     s.tensorize("j.1", DOT)
 
@@ -203,7 +203,7 @@ def repeated():
 
 
 def in_place(s):
-    """Lets `double` overwrite L."""
+    """Schedules the program of `cached` so that its statement "double" writes into L."""
     s.update_in_place("double", "L")
 
 

@@ -1,5 +1,5 @@
 """The primitive share_copy, by which threads share a copy: every element is copied once, also in pipelines; and
-refusals.
+programs that it refuses.
 """
 
 import numpy as np
@@ -112,7 +112,7 @@ def test_copies_into_several_buffers_are_pipelined_together() -> None:
 
 
 def test_a_box_of_adjacent_elements() -> None:
-    """Only the inner loop of a split dimension is a box; the outer loop steps over boxes."""
+    """After a split of a dimension, the copied box covers only the inner loop; the outer loop moves from box to box."""
     s = Schedule(sums())
     _elements(s, (0, 1))
     s.split("A.inp.1", 4)

@@ -1,4 +1,4 @@
-"""The primitive skip_pads: iterations that read only pads are skipped, all others run; and refusals."""
+"""The primitive skip_pads: iterations that read only pads are skipped, all others run; and programs that it refuses."""
 
 from __future__ import annotations
 

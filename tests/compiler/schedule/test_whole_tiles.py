@@ -1,4 +1,4 @@
-"""The primitives pad and guard, which make all tiles whole for any sizes; and refusals."""
+"""The primitives pad and guard, which make all tiles whole for any sizes; and programs that they refuse."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def same(program: Program, s: Schedule) -> None:
 @settings(max_examples=examples(15), deadline=None)
 @given(sizes=st.tuples(*[st.integers(1, 12)] * 3), tile=st.tuples(*[st.integers(1, 5)] * 2))
 def test_padded_sums_in_tiles(sizes: tuple[int, int, int], tile: tuple[int, int]) -> None:
-    """Includes the statement "post", which is guarded and moved into the tiles."""
+    """The sums are followed by the statement "post", which is guarded and moved into the tiles."""
     s = Schedule(staged())
     for loop, multiple in zip(("i", "j", "k"), sizes, strict=True):
         s.pad(loop, multiple)
@@ -69,7 +69,9 @@ def test_guards_move_inside() -> None:
 
 
 def test_threads_take_a_loop_of_one_guarded_iteration() -> None:
-    """The index of a loop of one iteration is a number, which all threads would share if they were not idle."""
+    """The loop's index is a constant: all threads would store the same element, if the guard did not stop all
+    but one.
+    """
 
     def copied(size: int) -> Program:
         i, k = Var("i"), Var("k")

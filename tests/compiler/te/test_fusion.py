@@ -1,4 +1,4 @@
-"""Grafting of element-wise functions onto tensor expressions, and the shapes of operands that broadcast against merged
+"""Fusion of element-wise functions into tensor expressions, and the shapes of operands that broadcast against merged
 dimensions.
 """
 

@@ -1,5 +1,5 @@
-"""Packed weight panels that products of many lengths share: few panel widths, and tiles nearly as fast as those chosen
-for each length alone.
+"""Packed weight panels that products of many lengths share: few panel widths suffice, and tiles are nearly as fast as
+those chosen for each length alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_few_kinds_of_panels_serve_all_lengths(name: str, depth: int, columns: i
 
 
 def _tile(values, lanes: int, rows: int) -> tuple[int, int]:
-    """(rows, vectors) of the register tile that the knobs `values` describe."""
+    """The size (rows, vectors) of the register tile that the knobs `values` describe."""
     if rows == 1:
         return 1, -(-values["tile.0"] // lanes)
     return values["tile.0"], -(-values["tile.1"] // lanes)

@@ -1,5 +1,5 @@
-"""A convolution is split into one for each part of its result if the parts are read through different look-up tables,
-or by products of activations.
+"""Splitting of a convolution whose result has several parts: it is split if the parts are read through different
+look-up tables, or by products of activations.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def turned(
     other_reader: bool = False,
     filters: int = 12,
 ) -> tuple[Graph, str]:
-    """A graph of a 1x1 convolution whose channels and positions are then exchanged, and the name of the convolution's
-    output. `looked_up`: through a look-up table; `other_reader`: the convolution's result is an output as well.
+    """A graph of a 1x1 convolution and an exchange of channels and positions, and the name of the convolution's output.
+    `looked_up`: a look-up table is between the two; `other_reader`: the convolution's result is an output as well.
     """
     b = builder(3)
     source = b.input(images, 10, positions, 1)
@@ -132,7 +132,7 @@ def test_the_maker_leaves_room_behind_positions_inside_of_blocks(maker: str, ima
 
 
 def test_no_room_is_left_where_others_read_all():
-    """An added operand must have the same layout as the sum: positions contiguous, without room for whole blocks."""
+    """An added operand must have the same layout as the sum: adjacent positions, without padding to whole blocks."""
     b = builder(7)
     source = b.input(1, 8, 6, 1)
     made = b.convolution(source, 12, (1, 1))

@@ -1,5 +1,5 @@
-"""Time-outs of candidates by a worker's own statement that it hangs, in place of the clock, so that a busy machine
-causes no false time-outs.
+"""A fixture for time-outs of candidates: a worker states that it hangs, and the time-out does not depend on the clock,
+so that a busy machine causes no false time-outs.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def samples(seed: int, count: int, **extents: int) -> Samples:
 
 
 def agreement(scores: np.ndarray, costs: np.ndarray) -> float:
-    """The share of pairs of points that scores and costs order in the same way; a high score means a low cost."""
+    """The fraction of pairs of points that scores and costs rank in the same order; a high score means a low cost."""
     better = (costs[:, None] < costs[None]) & np.isfinite(costs)[:, None]
     return float((scores[:, None] > scores[None])[better].mean())
 

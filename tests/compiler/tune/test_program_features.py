@@ -1,4 +1,4 @@
-"""Features of programs are exact counts: compared with a walk through every iteration, the interpreter and the
+"""Features of programs are exact counts: compared with an enumeration of every iteration, the interpreter and the
 simulator.
 """
 

@@ -25,7 +25,7 @@ SPACE = matrix_space()
 SMALL = matrix_space(rows=3, columns=2, depth=2, capacity=200)
 WITHIN = 1.02
 TRIALS = 1000
-"""Number of random trials that do not suffice to come near the best cost; usually about twenty thousand would be
+"""Number of random trials that is too small to come near the best cost; usually about twenty thousand trials would be
 needed.
 """
 SEEDS = range(3)

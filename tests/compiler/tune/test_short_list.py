@@ -38,8 +38,8 @@ QUICK = CostModel(pairs=16, rounds=20)
 
 
 def lucky(points: np.ndarray) -> np.ndarray:
-    """Whether each of `points` [n, axes] is one of the cheap half; the cost model cannot tell, because the halves are
-    pseudo-random.
+    """Whether each of `points` [n, axes] belongs to the cheap half, chosen pseudo-randomly so that a cost model cannot
+    predict it.
     """
     mixed = points.astype(np.uint64) @ np.arange(3, 3 + 2 * points.shape[1], 2, dtype=np.uint64)
     return (mixed * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63) == 1
@@ -51,7 +51,7 @@ def costs_of(points: np.ndarray) -> np.ndarray:
 
 def reader(log: list[Mapping[str, int]]) -> Read:
     """A function that returns made-up program features of a point: whether it is `lucky`, and a constant. It adds each
-    point that it gets to `log`.
+    point that it is called with to `log`.
     """
 
     def read(values: Mapping[str, int]) -> np.ndarray:

@@ -157,7 +157,7 @@ def digests() -> list[str]:
 
 
 def test_equal_input_gives_equal_bytes():
-    """Compares this process with another one that has another hash seed for strings."""
+    """Compares the digests of this process with those of a process with another hash seed for strings."""
     found = digests()
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     result = subprocess.run(

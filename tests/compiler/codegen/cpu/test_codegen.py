@@ -133,7 +133,9 @@ def test_scattered_stores_and_strided_loads():
 
 @pytest.mark.parametrize("kind", ["serial", "vectorize", "unroll"])
 def test_a_guarded_load_is_not_made_outside(kind):
-    """The guarded element, or the element of a vector lane, lies before the array; generated code must not read it."""
+    """The guarded element, or the element of a vector lane, would be before the array; generated code must not
+    read it.
+    """
     a, b = Buffer(name="A", shape=(20,), dtype=DType.INT32), Buffer(name="B", shape=(24,), dtype=DType.INT32)
     guarded = select((Const(2) <= ROW) & (ROW < 22), a[ROW - 2], Const(-1, DType.INT32))
     put = Assign(name="put", buffer=b, indices=(ROW,), value=guarded)
@@ -421,7 +423,7 @@ def test_strided_stores_keep_what_lies_between(dtype, stride):
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.FLOAT32])
 def test_copies_of_whole_rows_of_blocks(dtype, lanes):
-    """Columns and their lanes are contiguous in memory, except for the pads beside them."""
+    """The copied columns and their lanes are contiguous in memory, except for the pads beside them."""
     x = Buffer(name="X", shape=(3, 5, 13, lanes), dtype=dtype)
     for shape, source in (
         ((3, 8, 17, lanes), region(x, (0, 3), (-1, 8), (-2, 17), (0, lanes))),

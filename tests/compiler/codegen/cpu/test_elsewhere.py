@@ -56,7 +56,7 @@ MACHINES = {
     "wasm32": ("llvm -mtriple=wasm32-unknown-unknown", ""),
     "wasm32-vectors": ("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128", ""),
 }
-"""By name: the target, and the processor that qemu emulates, which has no features beyond the target's."""
+"""Machines by name: (target, processor that qemu emulates, which has no features beyond the target's)."""
 FULL = Epilogue(bias=True, operand=True, activation="clip", low=-1.5, high=2.5)
 # The dot product instruction changes products of integers alone.
 OTHERS = [machine for machine in MACHINES if machine != "aarch64-dots"]
@@ -294,7 +294,7 @@ CASES = {
     "int64 // 7": (DType.INT64, DType.INT64, lambda v: v // 7, lambda x: x // 7),
     "int64 % 100003": (DType.INT64, DType.INT64, lambda v: v % 100003, lambda x: x % 100003),
 }
-"""By name: element types of X and Y, the expression of Y in X, and the same function in numpy."""
+"""Functions by name: element types of X and Y, the expression of Y in X, and the same function in numpy."""
 
 
 EXACT = ("aarch64", "riscv64", "armv7", "wasm32")

@@ -94,7 +94,7 @@ def test_a_missing_barrier_gives_wrong_numbers(name):
 
 def test_shuffles_wait_for_the_threads_of_a_warp_alone():
     """Softmax of rows of two warps, which exchange their sums through shared memory. Without one of the barriers the
-    race check fails, and the numbers are wrong, except for a barrier between buffers that have the same bytes.
+    race check fails and the numbers are wrong, except for a barrier between two buffers at the same address.
     """
     program = thread_softmax((5, 100), -1, Sharing(group=2, lanes=64), shuffles=True)
     kernel = prepare(bind_by_name.schedule(TARGET, program).program, TARGET)
@@ -180,8 +180,8 @@ def test_loops_with_barriers_in_loops_and_in_a_row():
 
 
 def test_undefined_memory_shows():
-    """The kernel reads memory that nothing has written: shared memory, a thread's own, memory distributed over a
-    block's threads, and the global workspace.
+    """Kernels that read memory that was never written: shared memory, a thread's own, memory distributed over a block's
+    threads, and the global workspace.
     """
     y = buffer("Y", 4, 32)
     s, r = buffer("S", 32, scope="shared"), buffer("R", 32, scope="register")
@@ -208,8 +208,8 @@ def test_undefined_memory_of_other_types(dtype):
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_own_copies_come_with_a_threads_own_wait(wait):
-    """No barrier is needed, because every thread uses only data that it has copied itself; but without the wait the
-    data have not arrived.
+    """Every thread uses only data that it has copied itself, so no barrier is needed; but without the wait the data
+    have not arrived.
     """
     x, y, s = buffer("X", 2, 48), buffer("Y", 48), buffer("S", 2, 48, scope="shared")
 

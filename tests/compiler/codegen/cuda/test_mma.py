@@ -238,7 +238,7 @@ def test_what_the_hardware_has_not_is_refused():
 
 
 def widened(program: Program, buffer: Buffer) -> Program:
-    """The program with `buffer` in place of its buffer of the same name."""
+    """The program in which `buffer` replaces the buffer of the same name."""
     from vdla.compiler.ir.replace_buffers import replace_buffers
 
     return replace_buffers(program, {buffer.name: buffer})

@@ -70,8 +70,8 @@ def test_architectures():
 
 @pytest.fixture
 def counted(tmp_path, monkeypatch):
-    """Gives the test an empty cache; returns the list of architectures that were compiled, and the cache's folder of
-    cubins.
+    """A fixture that gives the test an empty cache; returns the list of architectures compiled so far, and the cache's
+    folder of cubins.
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     calls = []

@@ -34,8 +34,8 @@ def test_barriers_and_dumps():
 
 
 def axes(**extents: int) -> Program:
-    """A program of one store in nested grid loops, given as axis=extent; axes whose names begin with "b" are block
-    axes, others thread axes, and the last letter is x, y or z.
+    """A program of one store in nested grid loops, given as name=extent. A name that begins with "b" is a block axis,
+    any other a thread axis; its last letter is x, y or z.
     """
     body = assign(Y, 0, 1.0)
     for axis, extent in reversed(extents.items()):

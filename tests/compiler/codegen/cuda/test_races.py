@@ -66,8 +66,8 @@ def test_blocks_that_meet():
 
 @pytest.mark.parametrize("pitch", [49, 98])
 def test_indices_that_are_no_sums(pitch):
-    """Indices with quotient and remainder of one number: rows of images that continue from block to block are disjoint
-    only if both are of the same number.
+    """Threads store to at // pitch, at % 49 // 7, at % 7 of Y. With pitch 49 these are the digits of one number, so
+    threads write different elements; with another pitch two threads race.
     """
     y = buffer("Y", 8, 7, 7)
 

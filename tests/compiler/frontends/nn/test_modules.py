@@ -79,7 +79,7 @@ def test_unset_weights_follow_from_seed_and_name() -> None:
 
 
 class Torchlike:
-    """A tensor that is converted as PyTorch's are: it has no numpy values before `detach` and `float`."""
+    """A fake of PyTorch's tensors: it has no numpy values before `detach` and `float` are called."""
 
     def __init__(self, array: np.ndarray, steps: tuple[str, ...] = ()) -> None:
         self.array, self.steps = array, steps
@@ -125,7 +125,7 @@ def test_state_dicts_of_pytorch_load_by_name() -> None:
 
 
 class Plain(nn.Module):
-    """A module whose `forward` is given."""
+    """A module whose `forward` is the function that the test passes."""
 
     def __init__(self, forward: Callable[..., object], **parts: object) -> None:
         self.function = forward

@@ -11,7 +11,7 @@ from vdla import nn
 
 
 def expected(kind: str, layer: nn.Module, x: np.ndarray, first: list[np.ndarray]) -> list[np.ndarray]:
-    """Outputs and last states of several layers, in one direction or two."""
+    """Outputs and last states of recurrent layers, in one direction or two, computed in numpy."""
     state = {name: p.value for name, p in layer.named_parameters() if p.value is not None}
     step, ends = (plain.lstm if kind == "LSTM" else plain.gru), []
     for number in range(layer.num_layers):

@@ -157,7 +157,7 @@ def test_any_sizes_by_default_tiles(rows, keys, depth, columns, mask, target) ->
 
 
 def test_the_text_as_threads_run_it() -> None:
-    """The CUDA C++ on a model of blocks, in which threads run ahead of one another in several orders."""
+    """Runs the CUDA C++ on a model of blocks, in which threads run ahead of one another in several orders."""
     chosen = [
         ("causal", "copies ahead"),
         ("ragged and causal", "splits"),
@@ -189,14 +189,15 @@ def test_default_tiles_keep_to_the_limits_of_blocks(rows, keys, depth, target) -
 
 
 def words(tile: Tile, index) -> np.ndarray:
-    """The first element that each thread of a block accesses, by warp; `index` gives it for (z, y, x)."""
+    """The first element that each thread of a block accesses, by warp; `index`(z, y, x) gives the element."""
     z, y, x = np.indices((tile.splits, tile.row_threads, tile.lanes)).reshape(3, -1)
     return index(z, y, x).reshape(-1, 32)
 
 
 def conflicts(elements: np.ndarray, width: int) -> int:
-    """The greatest number of different vectors of `width` words that the threads of one transaction find in a bank. A
-    transaction takes the threads of a warp whose words are 32 together (CUDA C++ Programming Guide, "Shared Memory").
+    """Degree of bank conflicts: the largest number of different words that one bank must deliver in one transaction.
+    Threads access vectors of `width` words; a transaction serves threads of a warp with 32 words together (CUDA C++
+    Programming Guide, "Shared Memory").
     """
     worst = 0
     for warp in elements:

@@ -170,8 +170,8 @@ def test_generated_text_computes_the_products():
 
 
 def test_copies_are_shown_to_the_products():
-    """Without fences of the asynchronous proxy the text computes the right numbers on the CPU, but may not on a GPU;
-    the model must report the missing fence.
+    """Without fences of the asynchronous proxy the generated code computes the right numbers on the CPU, but may not on
+    a GPU; the model must report the missing fence.
     """
     case = CASES[0]
     s = gemm_wgmma.schedule(TARGET, case.program(), SMALL)
@@ -227,7 +227,7 @@ def test_one_barrier_a_slice_stands_behind_the_wait():
 
 
 def test_instructions_of_bulk_copies():
-    """One thread issues the bulk copies; products are waited for one slice later, with nothing in between."""
+    """One thread issues the bulk copies; a kernel waits for a slice's products only after starting the next slice's."""
     program = tensor_product(Matrices(rows=512, depth=512, columns=512), F16)
     knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=4, bulk=True)
     module = lower(prepare(gemm_wgmma.schedule(TARGET, program, knobs).program, TARGET), TARGET)
@@ -279,8 +279,8 @@ def test_instructions():
 
 
 def test_copies_meet_no_bank_twice():
-    """Copies have no bank conflicts: eight adjacent threads write 16 bytes each of a row of 64 elements, which are
-    lines of eight core matrices.
+    """Copies have no bank conflicts: eight adjacent threads write 16 bytes each of a row of 64 elements, which belong
+    to eight core matrices.
     """
     program = tensor_product(Matrices(rows=64, depth=64, columns=64), F16)
     s = gemm_wgmma.schedule(TARGET, program, replace(SMALL, columns=64, group_columns=64, depth=64))

@@ -68,7 +68,7 @@ def test_defaults(arch, rows, columns, depth) -> None:
 
 
 def test_a_packed_matrix_is_read_in_vectors_side_by_side() -> None:
-    """In every step along the depth, adjacent threads (x first, then y, then z) read adjacent vectors of W."""
+    """In every step along the depth, adjacent threads (along x, then y, then z) read adjacent vectors of W."""
     program = product(Matrices(rows=1, depth=64, columns=32), staged="by depth")
     knobs = Knobs(groups=2, members=4, vectors=2, unroll=4)
     s = schedule_rows(program, knobs, ("W",))

@@ -157,7 +157,7 @@ def test_a_convolution_is_a_product_of_gathered_columns(splits) -> None:
 
 
 def test_long_sides_lie_along_x() -> None:
-    """Grid axes y and z have at most 65,535 blocks."""
+    """Grid axes y and z have at most 65,535 blocks, so the longer side must be grid axis x."""
     program = product(Matrices(rows=70000, depth=4, columns=4, batch_x=(2,), batch_w=(2,)), staged="by depth")
     tile = Tile(rows=1, columns=4, depth=4, thread_rows=1, thread_columns=1, stages=1)
     kinds = {n.kind: n.extent for n in walk(schedule_tile(program, tile).program) if isinstance(n, For)}
