@@ -59,7 +59,7 @@ def products_of(shape: Convolution, m: int) -> Problem:
 
 
 def gathered(shape: Convolution) -> Problem:
-    """The matrix product as which `conv2d` computes a convolution, on gathered inputs (implicit GEMM)."""
+    """The matrix product by which `conv2d` computes a convolution, on gathered inputs (implicit GEMM)."""
     return gathered_problem(
         filters=shape.filters,
         positions=shape.batch * prod(shape.outputs),

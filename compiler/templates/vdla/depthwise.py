@@ -57,7 +57,7 @@ def filters_of(config: Config, window: Window) -> Filters:
 
 
 def widened(config: Config, workload: Workload) -> Workload:
-    """The workload with the window that the array reads: groups of columns are contiguous and may extend beyond the
+    """The workload with the window as the array reads it: each group of columns is contiguous and may extend beyond the
     kernel. The added columns count as pads on the right.
     """
     taps = taps_of(config, workload.window)

@@ -71,8 +71,8 @@ def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
 def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
-    """(patch layout, number of rows in the ring buffer of patches) for computing the output row by row, `columns`
-    outputs and `filters` blocks of filters at a time.
+    """The patch layout, and the number of rows in the ring buffer of patches, for computing the output row by row,
+    `columns` outputs and `filters` blocks of filters at a time.
 
     Patches that several outputs share need a ring of whole rows. Without shared patches there is no ring (None): each
     window is a patch of its own, and the patches of `columns` outputs are loaded when these outputs are computed.
