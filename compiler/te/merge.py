@@ -1,4 +1,4 @@
-"""Shapes with fewer dimensions: merges neighbouring dimensions that an operator treats alike in all its tensors.
+"""Merges neighbouring dimensions that an operator treats alike in all its tensors, which then have fewer dimensions.
 
 A program over the merged shapes runs on the same row-major data, so callers only reshape, without a copy.
 """

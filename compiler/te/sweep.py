@@ -64,7 +64,7 @@ class Sweep:
 
     @property
     def lead(self) -> int:
-        """Number of kernel rows that the first group has less than the others, which have `swept` rows."""
+        """How many kernel rows the first group has fewer than the other groups, which have `swept` rows."""
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:

@@ -18,9 +18,9 @@ WINOGRAD_TAPS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Along one axis, the outputs t * `every` + `rest` for t below `outputs`.
+    """The outputs t * `every` + `rest` along one axis, for t below `outputs`.
 
-    Each is the sum over m below `taps` of weight `first` + m * `step` times input t * `stride` + `base` + m * `reach`.
+    Output t sums weight `first` + m * `step` times input t * `stride` + `base` + m * `reach` over m below `taps`.
     """
 
     outputs: int
@@ -53,8 +53,8 @@ class Phase:
 class Convolution:
     """Sizes of a convolution, in elements; a depthwise one has as many groups as channels.
 
-    A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs. Raises ValueError
-    if `groups` does not divide channels and filters.
+    With `transposed` (ONNX's ConvTranspose) the output has `output_padding` additional rows and columns. Raises
+    ValueError if `groups` does not divide channels and filters.
     """
 
     batch: int
@@ -117,7 +117,7 @@ class Convolution:
 
     @property
     def pads(self) -> Pads:
-        """Number of rows and columns around the input that taps read."""
+        """Numbers of padding rows and columns that taps read: (top, left, bottom, right)."""
         if not self.transposed:
             return self.window.pads
         from .transposed_convolution import margins

@@ -1,5 +1,5 @@
-"""Reductions that combine the elements along axes one after the other, for types and operators that `reduction` lacks:
-product, running sums, index of the extreme element, top k.
+"""Reductions that combine the elements along axes one after the other, for types and operators that `reduction.py`
+lacks: product, running sums, index of the extreme element, top k.
 """
 
 from __future__ import annotations

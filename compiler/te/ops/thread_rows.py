@@ -35,8 +35,8 @@ class _Rows:
 
     @property
     def grid(self) -> tuple[Expr, Var]:
-        """(outer index, index of the group of rows) of a block, as expressions of the block's grid coordinates. The
-        index with more values is on axis x, which allows the most blocks.
+        """The outer index and the index of the group of rows of a block, as expressions of the block's grid
+        coordinates. The index with more values is on axis x, which allows the most blocks.
         """
         y, x = Var("block.y"), Var("block.x")
         if self.outer is None:
@@ -60,8 +60,8 @@ class _Rows:
         return (Assign.to(f"{statement}{e.suffix}", held, value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        """(statements, value): the value of an element in the first stage, and the statements to run before, which with
-        `kept` load the element into its register.
+        """Statements that load an element in the first stage (with `kept` into its register), and the element's value
+        after these statements.
         """
         return self.keep("load", e, self.x[self.at(e)]), self.value(e)
 
