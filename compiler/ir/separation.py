@@ -91,8 +91,8 @@ def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interv
 def _boxes(
     access: Access, names: Mapping[str, Expr], ranges: Ranges
 ) -> Iterator[tuple[LinearForm, int | None]]:
-    """(first index, greatest extent) of an access in each dimension, with loop variables renamed by `names`; None:
-    unknown extent.
+    """For each dimension of an access: (first index, greatest extent; None: unknown), with loop variables renamed by
+    `names`.
     """
     for start, extent in zip(access.starts, access.extents, strict=True):
         yield (
