@@ -353,9 +353,7 @@ class Outputs:
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
-    """Numbers of output vectors at one (row, column): vectors with a filter; vectors of whole blocks that hold
-    these.
-    """
+    """Numbers of output vectors at one (row, column): vectors with a filter, and vectors of all blocks together."""
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
 

@@ -114,7 +114,7 @@ def scatter_nd(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_nd",
 ) -> Program:
-    """ONNX's ScatterND: Y = X, then in the order of j Y[I[j, 0], I[j, 1], …, …] = U[j, …], or `combine` of both values.
+    """ONNX's ScatterND: Y = X, then in the order of j Y[I[j, 0], I[j, 1], …, …] = U[j, …], or `combine` of both.
 
     Parameters X of `shape` with the axes that have no index merged into one, I int64 [rows, depth], U [rows, rest], Y
     like X. Statements "copy" and "write". Raises ValueError for indices of more dimensions than X has.

@@ -104,9 +104,7 @@ def _moved_bytes(
 
 
 def _kept(bytes_: np.ndarray, room: float) -> np.ndarray:
-    """Share of `bytes_` that stays in a cache of `room` bytes until the next read: 1 up to `room`, 0 from twice
-    that.
-    """
+    """Share of `bytes_` that stays in a cache of `room` bytes until the next read: 1 up to `room`, 0 from 2 `room`."""
     return np.clip(2 - bytes_ / room, 0, 1)
 
 
