@@ -104,7 +104,7 @@ class Step:
 def program(
     config: Config, seed: int, length: int, dense: bool = False
 ) -> tuple[list[Step], ReferenceResult, np.ndarray]:
-    """(steps of a random program, the reference's final state, the initial DRAM image); `dense`: GEMMs of 0 to 2
+    """A random program: its steps, the reference's final state, the initial DRAM image. `dense`: GEMMs have 0 to 2
     operations.
     """
     rng = np.random.default_rng((seed, 9))
@@ -452,7 +452,7 @@ def expected_stall(bench: Bench, now: int) -> Activity:
 
 
 def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
-    """(cycle, bank) of every accumulator read by the unit."""
+    """The (cycle, bank) pairs of all accumulators that the unit reads."""
     used = set()
     for step in steps:
         two = step.name == "ALU" and not step.values["use_imm"]
