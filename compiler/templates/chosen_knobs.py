@@ -1,4 +1,4 @@
-"""Supplies the kernels of a network with knobs from tuning records, and falls back to default knobs where these are
+"""Supplies the kernels of a network with knobs from tuning records, and with default knobs if the recorded knobs are
 illegal or fail.
 """
 
@@ -29,7 +29,7 @@ UNUSABLE = (
 
 
 def take_first(_: Sequence[Any]) -> int:
-    """Index 0: the default `compare` of `ChosenKnobs`, for compilations without tuning records."""
+    """Returns index 0: the default of `ChosenKnobs.compare`, for compilations without tuning records."""
     return 0
 
 

@@ -114,8 +114,8 @@ def moved_type(graph: Graph, node: Node) -> DType:
 
 
 def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
-    """For an element at indices in [batch * blocks, ..., block], the condition that its channel exists and is no
-    padding of the last block; None if there is no such padding.
+    """A function from an element's indices in [batch * blocks, ..., block] to the condition that the element belongs to
+    a channel and not to the padding of the last block; None if the last block is full.
     """
     channels, block = data.shape[1], data.block
     if channels % block == 0:

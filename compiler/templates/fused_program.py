@@ -36,8 +36,8 @@ def fused(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Fused:
-    """The operator's `program`, with the operators that the graph fused before it (`node.data`) and after it
-    (`node.result`) grafted in.
+    """Inserts into an operator's `program` the operators that the graph fused before it (`node.data`) and after it
+    (`node.result`).
 
     Operators fused before it replace the program's first parameter. A 16-bit tensor that the program reads as float32
     is cast where it is read. `statements`: the statements that store results. `inside`: a condition on indices;

@@ -193,4 +193,4 @@ EXPRESSIONS: Mapping[type, Callable[..., Expression]] = MappingProxyType(
         Swap: _swap,
     }
 )
-"""For each type of operator, the function that returns the expression of a node with it."""
+"""For each operator type, the function that makes the expression of a node."""

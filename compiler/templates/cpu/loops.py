@@ -65,12 +65,12 @@ def peel_ragged(schedule: Schedule, *names: str) -> None:
 def team_times(
     counts: Mapping[str, float], cycles: float, ahead: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """For each loop in `counts`, the cycles that all threads spend together if this loop runs in parallel: the mean
-    over the numbers of threads in `TEAMS`.
+    """For each loop in `counts`, the total cycles of all threads if this loop runs in parallel: the mean over the
+    numbers of threads in `TEAMS`.
 
     `counts`: iterations of nested loops, outermost first; a fraction stands for a peeled last, shorter iteration, which
-    one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: for a loop, cycles
-    (of all its iterations) of the work in its body before the inner loops.
+    one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: by loop, cycles of
+    the work that its body does before the inner loops, over all iterations.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}

@@ -26,7 +26,7 @@ from .tile_space import balanced_sizes
 from .workload import Workload
 
 STORE_GAP = 6
-"""Cycles from the end of a store to the first read of the next store if this waits for the end, including the register
+"""Cycles from the end of a store to the first read of a later store that waits for this end; they include the register
 settings between the two stores.
 """
 ENTRIES = 3

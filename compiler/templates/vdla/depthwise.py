@@ -218,7 +218,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules the tensor expression of `te.ops.depthwise_conv2d` with the knob values of a point."""
+    """Schedules the tensor expression of `te.ops.depthwise.depthwise_conv2d` with the knob values of a point."""
     array = _Array.of(config, workload)
     shape, together = array.shape, array.taps is not None
     knobs = tile_knobs(values, window_tiles(shape, one_point(values)), shape.kernel)
@@ -248,7 +248,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.depthwise_conv2d` for a workload."""
+    """Builds the tensor expression of `te.ops.depthwise.depthwise_conv2d` for a workload."""
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,

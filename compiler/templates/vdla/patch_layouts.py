@@ -34,8 +34,8 @@ WORTH = 0.98
 window: the estimate of shared patches is less certain.
 """
 ROWS_AHEAD = 4
-"""Largest number of rows of patches that a ring buffer holds in addition to the rows that one row of outputs reads;
-they are loaded while that row is computed.
+"""Largest number of patch rows that a ring buffer holds beyond the rows that a row of outputs reads; these additional
+rows are loaded while the row of outputs is computed.
 """
 
 

@@ -182,7 +182,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Loops over tiles: all `names`, outermost first; `output`, over output blocks; `columns`, over columns."""
+    """Loops over tiles: `names`, all, outermost first; `output`, over output blocks; `columns`, over columns."""
 
     names: tuple[str, str, str]
     output: str

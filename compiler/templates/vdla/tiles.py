@@ -19,8 +19,8 @@ TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
 """Levels at which a buffer is filled: every chunk of the reduction, or every iteration of one of three tile loops."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
-"""A candidate program may have as many instructions as the largest of: MOST_INSTRUCTIONS, LONGER for each scratchpad
-fill, and EACH_STORE for each store, that every program of the layer needs (`most_instructions`).
+"""Limit on the instructions of a candidate program (`most_instructions`): the largest of MOST_INSTRUCTIONS, LONGER
+times the scratchpad fills, and EACH_STORE times the stores, counting fills and stores that every program needs.
 """
 ALWAYS = 6
 """Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""

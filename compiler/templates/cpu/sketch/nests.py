@@ -17,8 +17,8 @@ from ....schedule import LegalityError, Schedule
 from ..loops import VECTORS, has_loop, parallel_grains, peel_ragged
 
 LEAST_SQUARE = 4
-"""Least number of rows for which a copy that transposes is cut into squares that are transposed in registers; fewer
-rows are loaded with strides.
+"""Least number of rows for which a transposing copy is cut into squares, which are transposed in registers; fewer rows
+are loaded with strides.
 """
 
 

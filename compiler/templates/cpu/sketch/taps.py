@@ -96,8 +96,8 @@ def taps_of(program: Program, summed: Sum) -> tuple[Taps, ...]:
 def skip_dead_taps(
     s: Schedule, taps: Sequence[Taps], tile: Mapping[str, int], block: Mapping[str, int]
 ) -> None:
-    """Adds branches that skip taps (rows and columns of the window) that read only pads, if that saves enough products
-    (`Taps.live`). `tile`, `block`: by loop, elements of a tile, and tiles of a block (0: all).
+    """Adds branches that skip taps (rows and columns of the window) for tiles in which they read only pads, if this
+    saves enough (`Taps.live`). `tile`, `block`: by loop, elements of a tile, and tiles of a block (0: all).
     """
     for along in taps:
         size = tile[along.axle]
@@ -107,8 +107,8 @@ def skip_dead_taps(
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """The parts of the reduction loop `term` (cut by splits and partial sums) that are the innermost reduction loop
-    around a sum of products: their names.
+    """Names of loops made from the reduction loop `term` by splits and partial sums; only of loops that are the
+    innermost reduction loop around a sum of products.
     """
     found: list[str] = []
     for loop in loops(s.program):
