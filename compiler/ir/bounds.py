@@ -128,7 +128,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of `form`, free of variables whose range depends on others; None if `form` has no such variable."""
+    """Upper bounds of `form` without variables whose range depends on other loops; None if `form` has none of them."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -144,7 +144,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a form whose range depends on others; its bound has only variables of outer loops."""
+    """The innermost variable of a form whose range depends on other variables; its bound has only outer variables."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]
@@ -155,7 +155,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """The greatest (`up`) or least value of `form` over loop `var`, whose range depends on others, without `var`."""
+    """The greatest (`up`) or least value of `form` over loop `var`, whose extent depends on outer loops."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]

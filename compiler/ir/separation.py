@@ -155,7 +155,7 @@ def _joined(
 
 
 class _Equations:
-    """Bounded linear forms that follow from the assumption that two accesses touch a common element, and the equalities
+    """Consequences of the assumption that two accesses touch a common element: bounded linear forms, and the equalities
     of variables that follow from these forms.
     """
 

@@ -1,6 +1,6 @@
 """Convolutions for processors over activations in blocks of channels, in float32 or quantized.
 
-Activations of quantized networks are unsigned (`te.ops.unsigned`), so that products are of uint8 and int8, as dot
+Activations of quantized networks are unsigned (`quantization.py`), so that products are of uint8 and int8, as dot
 product instructions require. The caller passes a bias that compensates for the offset of 128: `biases_of_unsigned`.
 """
 

@@ -1,8 +1,8 @@
 """A convolution, independent of the layout of its tensors: its sizes, and the input that each weight multiplies.
 
 A phase is the set of outputs along an axis that use the same weights. An ordinary convolution has one phase. In a
-transposed one, outputs with the same remainder modulo the stride are a phase: a dense convolution of the input with
-every stride-th tap, so that no product with an inserted zero is computed.
+transposed convolution, outputs with the same remainder modulo the stride are a phase: a dense convolution of the input
+with every stride-th tap, so that no product with an inserted zero is computed.
 """
 
 from __future__ import annotations

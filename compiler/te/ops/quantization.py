@@ -26,7 +26,7 @@ def unsigned_activation(value: Expr) -> Expr:
 
 
 def biases_of_unsigned(bias: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """int32 biases that compensate for activations larger by 128, for `weight` int8[O, ...]; they wrap as sums do."""
+    """int32 biases that compensate for activations stored 128 larger, for `weight` int8[O, ...]; they wrap."""
     sums = weight.astype(np.int64).sum(axis=tuple(range(1, weight.ndim)))
     return (bias.astype(np.int64) - UNSIGNED_OFFSET * sums).astype(np.int32)
 

@@ -145,7 +145,7 @@ class _Step:
         return Assign.to(f"state.{self.d}", self.y[self.time, self.d, n, j], value)
 
     def activated(self, index: int, value: Scalar) -> Expr:
-        """`value` under activation function number `index` of this direction."""
+        """Activation function number `index` of this direction, applied to `value`."""
         return self.functions[index](value)  # type: ignore[arg-type]
 
     def intermediate(self, name: str) -> Buffer:
