@@ -276,7 +276,7 @@ def test_bits_that_change(shape: int, overwrite: int):
 
 @pytest.mark.parametrize(("name", "sweep"), [("DEPTHWISE", 0), ("TAPS", 0), ("TAPS", 1)])
 def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
-    """One operation has results. In a sweep, the operation before it has none and only keeps its vector."""
+    """One operation has results. In a sweep, the operation before it only keeps its vector for this operation."""
     config = machine(16, 2)
     group = SWEEP_MODE.group(config) if sweep else 4
     memory = image(config, 6, np.resize([group // 2 if sweep else 0, 0], PARTS))

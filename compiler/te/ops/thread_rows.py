@@ -194,8 +194,8 @@ def thread_reduction(
     name: str = "reduction",
 ) -> Program:
     """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` and `shuffles` distribute rows over
-    threads as in `thread_softmax`, one row for each element of the output Y. Neighbouring axes of X that are alike are
-    merged; `beside`: shapes of tensors that must still broadcast against X after the merging.
+    threads as in `thread_softmax`, one row for each element of the output Y. Neighbouring axes of X that are all
+    reduced or all kept are merged; `beside`: shapes of tensors that must still broadcast against X after the merging.
 
     If `sharing` has several chunks, each row is first cut into that many pieces, and a block of `lanes` * `group`
     threads reduces each piece into `chunk.sums` (stage "chunk"). The reduction itself is stage "reduce" with statement

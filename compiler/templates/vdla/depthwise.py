@@ -72,8 +72,8 @@ class _Array:
     """A depthwise layer on the array of a machine.
 
     `shape`: the layer with the `widened` window. `columns`: columns of the kernel itself. `taps`: groups of columns
-    that one operation multiplies; `sweep`: operations that go over rows; each None if the machine has no such
-    operation.
+    that one operation multiplies; `sweep`: operations that multiply several rows at once; each None if the machine
+    lacks this kind of operation.
     """
 
     shape: LayerShape

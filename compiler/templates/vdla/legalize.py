@@ -167,7 +167,7 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         function=_rare("norms"),
     ),
 )
-"""Rewrites that need to know which of the graph's inputs are in the host's layout (interleaved)."""
+"""Rewrites that depend on which of the graph's inputs are in the host's layout (interleaved)."""
 
 
 def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:

@@ -103,8 +103,8 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
-    """The sums of a sweep over the input positions `held`, oldest first. `row`: any row of the operation's group of
-    weights; all rows of a group belong to one output vector.
+    """The sums of a sweep (operations on several rows at once) over the input positions `held`, oldest first. `row`:
+    any row of the operation's group of weights; all rows of a group belong to one output vector.
     """
     narrow, first = (
         min(config.block_in, config.block_out),
