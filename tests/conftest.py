@@ -74,7 +74,7 @@ class Outcome:
         return json.loads(self.out)
 
     def failed(self) -> dict[str, Any]:
-        """The JSON object of a run whose check failed; asserts exit code 1 and one line that says so."""
+        """The JSON object of a run whose check failed; asserts exit code 1 and one line about the failure."""
         assert self.code == 1, (self.code, self.err)
         lines = [line for line in self.err.splitlines() if line.startswith("error: ")]
         assert len(lines) == 1 and "the numbers of this run are wrong" in lines[0], self.err

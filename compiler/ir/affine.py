@@ -61,7 +61,7 @@ def atom_form(atom: Expr) -> LinearForm:
 
 
 def linear_form(expr: Expr, atom: Callable[[Expr], LinearForm] = atom_form) -> LinearForm:
-    """The linear form of an int64 expression; `atom` returns the form of a variable or an opaque part."""
+    """The linear form of an int64 expression; `atom` returns the form of a variable or an opaque sub-expression."""
     if atom is not atom_form:
         terms: dict[Expr, int] = {}
         constant = _accumulate(expr, 1, terms, atom)

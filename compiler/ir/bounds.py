@@ -92,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of `var` (extent - 1 of its loop) as a linear form, if a `min` or `max` term of `form` cancels
-    when `var` in `form` is replaced by that value; else None.
+    """The greatest value of `var` (extent - 1 of its loop) as a linear form; None unless replacing `var` in `form` by
+    this value makes a `min` or `max` term of `form` cancel.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -108,8 +108,8 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of a quotient a // c, where the ranges of variables in a depend on outer loops, in terms of the
-    variables of these outer loops.
+    """Upper bounds of a quotient a // c in terms of outer loops' variables, if the ranges of the variables in a depend
+    on these outer loops; else none.
 
     v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o: `pack` makes such quotients of the tail of a split.
     """
@@ -128,7 +128,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of `form`, free of variables whose range depends on others; None if `form` has no such variable."""
+    """Upper bounds of `form` without variables whose range depends on other loops; None if `form` has none of them."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -144,7 +144,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a form whose range depends on others; its bound has only variables of outer loops."""
+    """The innermost variable of a form whose range depends on other variables; its bound has only outer variables."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]
@@ -155,7 +155,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """The greatest (`up`) or least value of `form` over loop `var`, whose range depends on others, without `var`."""
+    """The greatest (`up`) or least value of `form` over loop `var`, whose extent depends on outer loops."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]
@@ -194,7 +194,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
 
 
 def _join(ends: list[int | None], *, lesser: bool, up: bool) -> int | None:
-    """A bound (upper if `up`) on min(a, b) if `lesser`, else on max(a, b). `ends`: that bound on a, on b, or None."""
+    """A bound (upper if `up`) on min(a, b) if `lesser`, else on max(a, b). `ends`: such bounds on a and b, or None."""
     known = [e for e in ends if e is not None]
     if lesser == up:  # one known end is enough: min(a, b) <= a, max(a, b) >= a
         return None if not known else min(known) if up else max(known)

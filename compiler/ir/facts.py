@@ -1,4 +1,4 @@
-"""Bounds of indices that follow from facts: conditions, or extents of loops; ranges alone do not give these bounds."""
+"""Bounds of indices that follow from facts (conditions, or extents of loops) and not from ranges of variables alone."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def owners(scope: str) -> tuple[str, ...]:
 
 
 def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
-    """The number of threads along x that exchange registers in an operation: the size of its operand, if this is its
-    only one and holds one register of each thread; 0 for other operations.
+    """The number of threads along x that exchange registers in an operation: the size of its operand, if it has only
+    one, which holds one register of each thread; 0 for other operations.
     """
     if len(declaration.parameters) != 1 or declaration.code:
         return 0
@@ -113,7 +113,7 @@ def _axis(start: Expr, extent: Expr, loops: tuple[For, ...]) -> str | None:
 
 _ZERO, _ONE = Const(0), Const(1)
 _LANE = Var("lane'")
-"""Variable for a thread along x in a shuffle, which is in no loop over them; no loop has this name."""
+"""Variable for the number of a thread along x in a shuffle, which is in no loop over threads; no loop has this name."""
 
 
 _Access = tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]

@@ -92,7 +92,7 @@ def _end(start: Expr, extent: Expr) -> Expr:
 
 
 def _lines(node: Node | IntrinsicDeclaration) -> list[tuple[str, str, int]]:
-    """(text, name of the loop or statement, column of that name) for every line."""
+    """For every printed line: (text, name of the loop or statement, column of this name)."""
     lines: list[tuple[str, str, int]] = []
 
     def put(depth: int, text: str, owner: str = "", column: int = 0) -> None:

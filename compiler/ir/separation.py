@@ -91,8 +91,8 @@ def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interv
 def _boxes(
     access: Access, names: Mapping[str, Expr], ranges: Ranges
 ) -> Iterator[tuple[LinearForm, int | None]]:
-    """(first index, greatest extent) of an access in each dimension, with loop variables renamed by `names`; None:
-    unknown extent.
+    """For each dimension of an access: (first index, greatest extent; None: unknown), with loop variables renamed by
+    `names`.
     """
     for start, extent in zip(access.starts, access.extents, strict=True):
         yield (
@@ -155,7 +155,7 @@ def _joined(
 
 
 class _Equations:
-    """Bounded linear forms that follow from the assumption that two accesses touch a common element, and the equalities
+    """Consequences of the assumption that two accesses touch a common element: bounded linear forms, and the equalities
     of variables that follow from these forms.
     """
 

@@ -172,8 +172,8 @@ def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> Line
 
 
 def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether a always decides op(a, b), min or max, so that b can be dropped; with `strict` ties do not count (else
-    both of two tied operands would be dropped).
+    """Whether op(a, b), the min or max, is always a, so that b can be dropped; with `strict`, not if a and b are always
+    equal (else both of two equal operands would be dropped).
     """
     held = form_interval(a.plus(b, -1), ranges)
     # a <= b everywhere and b <= a everywhere only if they are equal everywhere.

@@ -299,7 +299,7 @@ def _plainly_inside(start: Expr, extent: Expr, ranges: Ranges, size: int) -> boo
 
 
 def _widens(source: DType, destination: DType) -> bool:
-    """Whether a copy between these types is allowed: equal types, or an integer type that contains every value."""
+    """Whether a copy between these types is allowed: equal types, or an integer type with all values of the source."""
     if source is destination:
         return True
     if not (source.is_integer and destination.is_integer):

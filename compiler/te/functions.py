@@ -79,9 +79,9 @@ def combine_add(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B of the store pipeline (the combination), the sum of two int8 tensors, `first` and `second` as the model
-    lists them: clamp(round(`first` * `ratio_first` + `second` * `ratio_second` + `offset`), `low`, `high`). `unsigned`:
-    the model's tensors are uint8, and the int8 tensors hold their values minus 128.
+    """Stage B of the store pipeline (the combination), the sum of two int8 tensors, `first` and `second` in the order
+    of the model's inputs: clamp(round(`first` * `ratio_first` + `second` * `ratio_second` + `offset`), `low`, `high`).
+    `unsigned`: the model's tensors are uint8, and the int8 tensors hold their values minus 128.
     """
     constants = arithmetic.AddConstants(
         ratio_a=np.float32(_one(ratio_first)),

@@ -63,8 +63,8 @@ def declare_intrinsic(
 def _updating(
     name: str, body: Stmt, inputs: list[Buffer], output: Buffer, updates: str
 ) -> tuple[Stmt, list[Buffer], Buffer]:
-    """(loops that overwrite the placeholder `updates` instead of `output`, other placeholders, overwritten
-    placeholder).
+    """Makes the loops overwrite the placeholder `updates` instead of `output`. Returns the new loops, the other
+    placeholders, and the placeholder `updates`.
     """
     found = next((buffer for buffer in inputs if buffer.name == updates), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Shapes with fewer dimensions: merges neighbouring dimensions that an operator treats alike in all its tensors.
+"""Merges neighbouring dimensions that an operator treats alike in all its tensors, which then have fewer dimensions.
 
 A program over the merged shapes runs on the same row-major data, so callers only reshape, without a copy.
 """
@@ -62,8 +62,8 @@ def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
 def merge_axes(
     shape: Shape, axes: Sequence[int], beside: Sequence[Shape] = ()
 ) -> tuple[tuple[int, bool], ...]:
-    """Merges neighbouring dimensions of `shape`: (size, whether it is in `axes`) for each merged dimension; negative
-    axes count from the end.
+    """Merges neighbouring dimensions of `shape`; returns (size, whether `axes` contain it) for each merged dimension.
+    Negative axes count from the end.
 
     Dimensions of size 1 are dropped. Two neighbours are not merged if a shape of `beside`, which broadcasts against the
     shape, has size 1 in only one of them. Raises ValueError for an axis that the shape does not have.

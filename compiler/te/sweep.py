@@ -26,9 +26,9 @@ class Sweep:
     """A division of a kernel's `rows` into groups of `swept` rows (the first group may have fewer), and of its columns
     into `columns` groups.
 
-    A sweep goes down the input by one row with each operation, which multiplies the last `swept` input rows by the
-    weights of one group: the newest input row by the group's last row of weights. `stride` and `dilation` are those of
-    rows.
+    A sweep is a series of operations, each one input row below the one before. An operation multiplies the last `swept`
+    input rows by the weights of one group: the newest input row by the group's last row of weights. `stride` and
+    `dilation` are those of rows.
     """
 
     rows: int
@@ -64,7 +64,7 @@ class Sweep:
 
     @property
     def lead(self) -> int:
-        """Number of kernel rows that the first group has less than the others, which have `swept` rows."""
+        """How many kernel rows the first group has fewer than the other groups, which have `swept` rows."""
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:

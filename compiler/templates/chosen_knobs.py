@@ -1,4 +1,4 @@
-"""Supplies the kernels of a network with knobs from tuning records, and falls back to default knobs where these are
+"""Supplies the kernels of a network with knobs from tuning records, and with default knobs if the recorded knobs are
 illegal or fail.
 """
 
@@ -29,7 +29,7 @@ UNUSABLE = (
 
 
 def take_first(_: Sequence[Any]) -> int:
-    """Index 0: the default `compare` of `ChosenKnobs`, for compilations without tuning records."""
+    """Returns index 0: the default of `ChosenKnobs.compare`, for compilations without tuning records."""
     return 0
 
 
@@ -37,10 +37,10 @@ def take_first(_: Sequence[Any]) -> int:
 class ChosenKnobs(Generic[Workload]):
     """Knobs chosen for the workloads of one compilation.
 
-    `choose`: returns the knobs of a workload, for example from tuning records; None or empty: the template's default.
-    `compare`: index of the fastest of several workloads with equal results. Filled during the compilation, for its
-    caller to read: `applied` lists the workloads whose chosen knobs were used, `ignored` those whose knobs were not,
-    with the reasons.
+    `choose`: returns the knobs of a workload, for example from tuning records; if it returns None or an empty mapping,
+    the template's default is used. `compare`: index of the fastest of several workloads with equal results. Filled
+    during the compilation, for its caller to read: `applied` lists the workloads whose chosen knobs were used,
+    `ignored` those whose knobs were not, with the reasons.
     """
 
     choose: Callable[[Workload], Values | None]

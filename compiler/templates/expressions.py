@@ -49,9 +49,9 @@ from ..te.ops.convolution import Convolution as Sizes
 class Expression:
     """An operator's tensor expression. Its parameters are the operator's inputs, then `arrays`, then its outputs.
 
-    `arrays`: constants that are no tensors of the graph, by parameter. `statements`, `inside`: arguments of
-    `te.fusion.with_result`, which fuses operators into the expression: the statements that store results, and the
-    condition for an element not to be stored as zero.
+    `arrays`: constants that are no tensors of the graph, by parameter. `statements`: names of the statements that store
+    results. `inside`: a condition on indices; elements for which it is false are stored as zero (both are arguments of
+    `te.fusion.with_result`).
     """
 
     program: Program
@@ -63,7 +63,7 @@ class Expression:
 def expression_of(graph: Graph, node: Node, *, width: int = 1) -> Expression:
     """The tensor expression of a node's operator, without fused operators; rows are reduced in `width` partial results.
 
-    Raises LookupError for an operator that is not in the table: sums of products, whose layouts their templates decide.
+    Raises LookupError for sums of products (convolutions, dense layers): their templates define layout and expression.
     """
     operator = computed(graph, node)
     return _EXPRESSIONS[type(operator)](graph, node, operator, width)
@@ -109,13 +109,13 @@ def convolution_of(graph: Graph, node: Node, operator: Convolution) -> Sizes:
 
 
 def moved_type(graph: Graph, node: Node) -> DType:
-    """The type of the elements that a move reads; fused expressions may store its result in another type."""
+    """The element type that a data movement (such as a transposition) reads; fused operators may store another type."""
     return graph.tensors[node.inputs[0]].dtype if node.data is None else dtype_of(node.data)
 
 
 def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
-    """For an element at indices in [batch * blocks, ..., block], the condition that its channel exists and is no
-    padding of the last block; None if there is no such padding.
+    """A function from an element's indices in [batch * blocks, ..., block] to the condition that the element belongs to
+    a channel and not to the padding of the last block; None if the last block is full.
     """
     channels, block = data.shape[1], data.block
     if channels % block == 0:
@@ -367,8 +367,8 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
 
 
 def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
-    """The storage shape with which a tensor broadcasts against another tensor, whose storage has `rank` dimensions.
-    That storage has blocks of `block` channels, or is row-major if `block` is 1.
+    """The storage shape of `tensor` with which it broadcasts against another tensor, stored in `rank` dimensions and in
+    blocks of `block` channels (1: row-major).
     """
     if block == 1 or tensor.block > 1:
         return tensor.storage

@@ -19,8 +19,8 @@ from .expressions import Expression, storage_beside
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fused:
-    """A program with fused operators. `tensors` and `constants` give, for each parameter that fusion added, the name of
-    its tensor or its array.
+    """A program with fused operators. Of the parameters that fusion added, `tensors` gives the names of the tensors
+    bound to them, `constants` the arrays.
     """
 
     program: Program
@@ -36,12 +36,12 @@ def fused(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Fused:
-    """The operator's `program`, with the operators that the graph fused before it (`node.data`) and after it
-    (`node.result`) grafted in.
+    """Inserts into an operator's `program` the operators that the graph fused before it (`node.data`) and after it
+    (`node.result`).
 
     Operators fused before it replace the program's first parameter. A 16-bit tensor that the program reads as float32
-    is cast where it is read. `statements`, `inside`: the statements that store
-    results, and the condition for an element not to be stored as zero (`te.fusion.with_result`).
+    is cast where it is read. `statements`: the statements that store results. `inside`: a condition on indices;
+    elements for which it is false are stored as zero (`te.fusion.with_result`).
     """
     tensors: dict[str, str] = {}
     constants: dict[str, np.ndarray] = {}

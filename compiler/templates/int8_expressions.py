@@ -97,8 +97,8 @@ looks up the source of each channel in a table.
 
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> Expression:
-    """The expression that moves channels: by whole blocks of channels if possible, or by runs of channels if tensors
-    have one block without spare lanes; else one channel after the other.
+    """The expression that moves channels: by whole blocks of channels if possible, or by runs of channels if each
+    tensor is one full block; else one channel after the other.
     """
     tensors = [graph.tensors[name] for name in node.inputs]
     out = graph.tensors[node.output]
@@ -193,4 +193,4 @@ EXPRESSIONS: Mapping[type, Callable[..., Expression]] = MappingProxyType(
         Swap: _swap,
     }
 )
-"""For each type of operator, the function that returns the expression of a node with it."""
+"""For each operator type, the function that makes the expression of a node."""

@@ -48,7 +48,7 @@ def lowered_node(
     arrays: Mapping[str, np.ndarray] | None = None,
     workload: Known | None = None,
 ) -> LoweredNode[Target, Known]:
-    """Makes the lowered node with program `ends.program`. `ends` binds the parameters that fusion added.
+    """Makes a lowered node from `ends`: the program, and the tensors and constants of parameters that fusion added.
 
     `bound`: for each other parameter the name of its tensor or constant in the graph. `key`: name of the template.
     `arrays`: constants that are no tensors of the graph, by parameter. Constants are reshaped to the parameters'

@@ -184,7 +184,7 @@ number = partial(kept_texts.number, digits=4)
 
 
 def numbers(values: Any) -> str:
-    """The count of numbers, and the sum of the finite ones."""
+    """The text of an array of numbers: their count, and the sum of the finite numbers."""
     found = np.asarray(values, np.float64).ravel()
     return f"{len(found)} numbers, sum {number(found[np.isfinite(found)].sum())}"
 

@@ -27,7 +27,7 @@ TINY = package.config("tiny")
 
 @pytest.fixture
 def not_imported(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The example's module is not imported yet; afterwards everything is as before."""
+    """Removes the example's module from the imported modules during a test, and clears PYTHONPATH."""
     kept, path = sys.modules.pop("own_instruction"), list(sys.path)
     monkeypatch.setenv("PYTHONPATH", "")
     yield monkeypatch

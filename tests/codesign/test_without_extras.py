@@ -143,8 +143,8 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def tried(folder: Path) -> dict[str, tuple[int | None, str, str]]:
-    """(exit code, standard error, standard output) by command line and expression; all run in one process without the
-    optional extras.
+    """For each command line and expression: (exit code, standard error, standard output); all run in one process
+    without the optional extras.
     """
     program = TRIED.format(
         blocked=[*BLOCKED, "onnxruntime"], commands=[*ENOUGH, *COMMANDS], calls=list(CALLS)

@@ -6,5 +6,5 @@ from operator_page import PAGE, page
 
 
 def test_the_page_is_up_to_date() -> None:
-    """If it is not, `python tests/helpers/operator_page.py` rewrites the page."""
+    """`python tests/helpers/operator_page.py` rewrites the page if it differs from the tables."""
     assert PAGE.read_text(encoding="utf-8") == page()

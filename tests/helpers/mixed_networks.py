@@ -1,4 +1,4 @@
-"""Quantized networks (QDQ) with operators between that the accelerator does not support."""
+"""Quantized networks (QDQ) with operators between quantized layers that the accelerator does not support."""
 
 from __future__ import annotations
 

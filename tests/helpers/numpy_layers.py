@@ -30,7 +30,7 @@ def layer_norm(x: Array, weight: Array, bias: Array | float, eps: float = 1e-5) 
 
 
 def conv2d(x: Array, weight: Array, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups: int = 1) -> Array:
-    """One window after the other."""
+    """The convolution of x [batch, channels, height, width], one output position after the other."""
     x = np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
     outer, inner, *kernel = weight.shape
     sizes = [(x.shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in (0, 1)]
@@ -47,7 +47,7 @@ def conv2d(x: Array, weight: Array, stride=(1, 1), padding=(0, 0), dilation=(1, 
 
 
 def lstm(x: Array, w: dict[str, Array], ending: str, h: Array, c: Array) -> tuple[Array, Array, Array]:
-    """A layer in one direction; x [sequence, batch, features]. Gates in PyTorch's order: i, f, g, o."""
+    """An LSTM layer in one direction; x [sequence, batch, features]. Gates in PyTorch's order: i, f, g, o."""
     outputs = []
     for step in x:
         sums = step @ w[f"weight_ih{ending}"].T + h @ w[f"weight_hh{ending}"].T
@@ -60,7 +60,9 @@ def lstm(x: Array, w: dict[str, Array], ending: str, h: Array, c: Array) -> tupl
 
 
 def gru(x: Array, w: dict[str, Array], ending: str, h: Array) -> tuple[Array, Array]:
-    """A layer in one direction. Gates in PyTorch's order: r, z, n; r multiplies the hidden product with its bias."""
+    """A GRU layer in one direction, arguments as in `lstm`. Gates in PyTorch's order: r, z, n; r multiplies the product
+    with the hidden state after its bias is added.
+    """
     outputs = []
     for step in x:
         read = step @ w[f"weight_ih{ending}"].T + w.get(f"bias_ih{ending}", 0)
@@ -73,7 +75,7 @@ def gru(x: Array, w: dict[str, Array], ending: str, h: Array) -> tuple[Array, Ar
 
 
 def attention(q: Array, k: Array, v: Array, seen: Array | None = None) -> Array:
-    """q, k and v are [batch, heads, sequence, size]."""
+    """softmax(q k^T / sqrt(size)) v for q, k, v [batch, heads, sequence, size], without keys where `seen` is False."""
     scores = np.einsum("bhqd,bhkd->bhqk", q, k) / np.sqrt(q.shape[-1])
     if seen is not None:
         scores = np.where(seen, scores, -np.inf)
@@ -81,7 +83,7 @@ def attention(q: Array, k: Array, v: Array, seen: Array | None = None) -> Array:
 
 
 def evaluated(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:
-    """The outputs of the checked model, by ONNX's reference implementation."""
+    """The outputs of a model by ONNX's reference implementation, after ONNX's checker has accepted the model."""
     onnx.checker.check_model(model, full_check=True)
     return ReferenceEvaluator(model).run(None, inputs)  # type: ignore[return-value]
 
@@ -102,7 +104,7 @@ def filled(module: Any, seed: int = 5) -> dict[str, Array]:
 
 
 def run(module: Any, *inputs: Array) -> list[Array]:
-    """The outputs of a module for arrays, and that declared shapes and types are those of the arrays."""
+    """The outputs of a module for arrays; asserts that they have the shapes and types that the module declares."""
     names = [f"x{number}" for number in range(len(inputs))]
 
     class Root(nn.Module):

@@ -28,7 +28,7 @@ MONOTONE = {
 
 
 def bounds(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, Interval]:
-    """(lower bound, upper bound) of each tensor except weights, as float64 arrays of its shape.
+    """Bounds of each tensor except weights: (lower, upper), float64 arrays of the tensor's shape.
 
     Supports 1x1 convolutions, matrix products, sums, products, and the functions in MONOTONE; raises KeyError for other
     operators.

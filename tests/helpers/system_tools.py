@@ -43,7 +43,7 @@ def missing_tools() -> dict[str, Tool]:
 
 
 def _installed(command: str) -> bool:
-    """Whether a command is on the path; whether there is a file, for the pattern of a file."""
+    """Whether a command is on the path or, for a file pattern (an absolute path), whether a file matches it."""
     return bool(glob.glob(command)) if command.startswith("/") else shutil.which(command) is not None
 
 

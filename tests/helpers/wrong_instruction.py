@@ -9,10 +9,10 @@ from own_instruction import XOR, XorLane
 
 
 class ForgetfulLane(XorLane):
-    """An XOR that takes its first operand a cycle after `start`, when another operation's may be there."""
+    """An XOR that reads its first operand a cycle after `start`, when the operand of another operation may be there."""
 
     def elaborate(self, platform: object) -> Module:
-        """A register without an enable."""
+        """Makes the lane with a register that has no enable, so that it changes in every cycle."""
         m = Module()
         held = Signal(signed(32))
         m.d.sync += held.eq(self.left ^ self.right)

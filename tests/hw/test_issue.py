@@ -1,4 +1,4 @@
-"""Token counters and the issue of instructions, in random traffic, against section 5 of the timing contract."""
+"""Token counters and the issue of instructions, in random traffic, against hw/README.md, section 5."""
 
 import dataclasses
 from random import Random

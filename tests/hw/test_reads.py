@@ -1,4 +1,4 @@
-"""Addresses and FIFO of a read client against a Python model of section 3 of the timing contract."""
+"""Addresses and FIFO of a read client against a Python model of section 3 of hw/README.md."""
 
 import dataclasses
 from random import Random

@@ -1,4 +1,4 @@
-"""The writers of rectangular and of patch loads: their steps and cycles, against section 6 of the timing contract."""
+"""The writers of rectangular and of patch loads: their steps and cycles, against section 6 of hw/README.md."""
 
 import dataclasses
 from random import Random

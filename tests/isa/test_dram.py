@@ -57,7 +57,7 @@ def test_clocks_are_litedrams(name: str) -> None:
 
 
 def test_words_are_native_to_the_part() -> None:
-    """The bus transfers in a clock what the part does: 16 bytes for a DDR3 of 16 lines at 1:4."""
+    """In a clock the bus moves as many bytes as the part: 16 for a DDR3 of 16 lines with a clock ratio of 1:4."""
     assert controller("MT41K128M16", clock_mhz=100).word_bytes == 16
     assert controller("MT41K128M16", clock_mhz=100, width=32).word_bytes == 32
     assert controller("MT48LC16M16", clock_mhz=100).word_bytes == 2

@@ -99,8 +99,8 @@ def test_reset_clears_all_lanes():
 
 
 def test_rows_of_weights_are_those_of_a_machine_that_does_not_fold():
-    """TAPS in a sweep: a tile of a folding array has fewer rows, so that the rows of one operation extend over more
-    tiles; the result is the same.
+    """TAPS in a sweep (operations on several rows at once) gives the same result on a folding array, where a tile has
+    fewer rows, so that the rows of one operation extend over more tiles.
     """
     rng = np.random.default_rng(5)
     memory = rng.integers(0, 256, 65536, dtype=np.uint8)

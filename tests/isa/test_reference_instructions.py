@@ -306,7 +306,9 @@ def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, coun
 @pytest.mark.parametrize(("block_in", "block_out"), [(16, 16), (8, 16), (32, 8)])
 @pytest.mark.parametrize("mode", ["", "overwrite=1", "reset=1"])
 def test_sweeps_add_up_what_operations_before_read(block_in, block_out, mode):
-    """Operations on a column; every other one only holds its vector. Their group of weights has part 1 or 0."""
+    """Operations of a sweep go down a column of inputs. Every second operation has no result and only keeps its vector
+    for the next. The weights belong to part 1 of the outputs if there are several parts, else to part 0.
+    """
     shape = {
         "block_in": block_in,
         "block_out": block_out,

@@ -10,7 +10,7 @@ import vdla
 
 @pytest.fixture(autouse=True)
 def new_graphs() -> None:
-    """Graphs that earlier tests traced are forgotten."""
+    """Makes Dynamo forget the graphs that earlier tests traced."""
     torch._dynamo.reset()
 
 

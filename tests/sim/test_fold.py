@@ -186,7 +186,7 @@ def test_parts_behind_the_first_read_accumulators():
 @pytest.mark.parametrize("banks", [1, 2])
 @pytest.mark.parametrize("step", [1, 3])
 def test_ports_of_mixed_operations(banks: int, step: int):
-    """Accumulating and overwriting operations in both banks, selected by loops and by micro-ops."""
+    """The operations accumulate or overwrite, in both banks; loops or micro-ops select which."""
     config = machine(16, 4, acc_banks=banks)
     text = (
         f"{loads(config)}CONFIG BASE wgt_base={step}\nCONFIG FOLD shape=1\n"
@@ -276,7 +276,7 @@ def test_bits_that_change(shape: int, overwrite: int):
 
 @pytest.mark.parametrize(("name", "sweep"), [("DEPTHWISE", 0), ("TAPS", 0), ("TAPS", 1)])
 def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
-    """Only one operation has results, after an operation of a sweep that only holds its vector."""
+    """One operation has results. In a sweep, the operation before it only keeps its vector for this operation."""
     config = machine(16, 2)
     group = SWEEP_MODE.group(config) if sweep else 4
     memory = image(config, 6, np.resize([group // 2 if sweep else 0, 0], PARTS))

@@ -83,7 +83,7 @@ def test_random_operands_find_a_difference_in_a_single_bit():
 
 
 def test_extended_machines_equal_their_rtl_in_every_cycle():
-    """Two instructions at once, one of a single cycle, one of four."""
+    """The machine has two custom instructions, one of a single cycle and one of four."""
     machine = vdla.extend(replace(load_config("tiny"), acc_banks=1), XOR, GELU)
     assert machine.name == "tiny-xor-gelu" and machine.instructions == (XOR, GELU)
     campaign = run_campaign([machine], 40, 1, jobs=2)
@@ -93,6 +93,6 @@ def test_extended_machines_equal_their_rtl_in_every_cycle():
 
 
 def test_co_simulation_finds_wrong_hardware():
-    """A machine that was never checked: its RTL forgets an operand."""
+    """The machine's instruction was never checked: its RTL reads an operand too late."""
     campaign = run_campaign([replace(load_config("tiny"), instructions=(FORGETFUL,))], 30, 2, jobs=2)
     assert campaign.mismatches and campaign.failure is not None

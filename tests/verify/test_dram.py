@@ -32,7 +32,7 @@ DESIGNS = (
 
 @pytest.fixture(scope="module")
 def ddr3() -> tuple[list[Streams], list[NDArray[np.int64]]]:
-    """Streams of two masters, and their cycles in the RTL, whose checker of timings found nothing."""
+    """Streams of two masters, and their cycles in the RTL; asserts that the RTL's timing checker found no violation."""
     streams = streams_of(DDR3, 24, 300, seed=1)
     found, violations = run_on_litedram(DDR3, streams)
     assert not violations
@@ -77,7 +77,7 @@ UNUSED = {
 def test_a_fault_in_any_number_is_noticed(
     field: str, ddr3: tuple[list[Streams], list[NDArray[np.int64]]]
 ) -> None:
-    """Each number of the controller one too large; twice the banks; a part with the clock of its controller."""
+    """Faults: a number of the controller one too large, twice the banks, or a part with its controller's clock."""
     exact = DDR3.controller
     wrong = {"banks": 2 * exact.banks, "phases": 1}.get(field, getattr(exact, field) + 1)
     changed = dataclasses.replace(exact, **{field: wrong})

@@ -15,7 +15,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def distance(value: Fraction) -> float:
-    """Distance of |value| from n + 1/2, or from half a unit in the last place (of float32) beside it, in such units."""
+    """Distance of |value| from the nearest rounding point: n + 1/2, or a point half a float32 unit beside it. The unit
+    of the result is the float32 spacing at n + 1/2.
+    """
     tie = Fraction(int(abs(value))) + Fraction(1, 2)
     unit = Fraction(float(np.spacing(np.float32(tie))))
     off = abs(abs(value) - tie) / unit

@@ -566,7 +566,7 @@ class _Kernel:
         return allocated((sums, bounds), seq(*stages))
 
     def over_splits(self, sums: Buffer, bounds: Buffer, y: Expr, x: Expr) -> Stmt:
-        """The result of a thread's rows from m, l and o of all splits."""
+        """The result for a thread's rows, computed from m, l and o of all splits."""
         tile = self.tile
         factors = Buffer(name="post.factors", shape=(tile.splits,), dtype=F32, scope="register")
         most, total, value = (

@@ -1,6 +1,6 @@
 """Convolutions for processors over activations in blocks of channels, in float32 or quantized.
 
-Activations of quantized networks are unsigned (`te.ops.unsigned`), so that products are of uint8 and int8, as dot
+Activations of quantized networks are unsigned (`quantization.py`), so that products are of uint8 and int8, as dot
 product instructions require. The caller passes a bias that compensates for the offset of 128: `biases_of_unsigned`.
 """
 
@@ -62,13 +62,13 @@ def blocked_convolution(
 
     Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters: X [batch,
     groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW] (for quantized networks [groups, OB * co, CB,
-    KH, KW, ci]; for transposed convolutions ONNX's with its first two dimensions exchanged within each group), the ones
-    of `sums` (B [groups, OB * co], P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co]. If ci or co does not
+    KH, KW, ci]; for transposed convolutions ONNX's W with channels and filters exchanged in each group), the parameters
+    of `sums` (B [groups, OB * co] or P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co]. If ci or co does not
     divide a group's channels or filters, X, W and all other parameters are zero beyond them. A block of 1 is plain
     NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement "conv", loops conv.n,
     conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around the
-    statement "post" follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all names
-    ("conv.0.1", "conv.0.1.n", "n.0.1"); if its input has one position and no pads, the `product` with ONNX's W as
+    statement "post" follow. A transposed convolution has these stages for each of its phases y, x, with .y.x after all
+    names ("conv.0.1", "conv.0.1.n", "n.0.1"); if its input has one position and no pads, the `product` with ONNX's W as
     [channels, filters * KH * KW] is the better program: it computes no useless taps. Raises ValueError if the window
     does not fit, or nothing is left between the pads.
     """
@@ -105,10 +105,10 @@ def blocked_depthwise(
 ) -> Program:
     """`blocked_convolution` for a depthwise `shape`, whose groups are its channels.
 
-    Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], those of
-    `sums` (B [CB * block], P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as in `blocked_convolution`,
-    with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises ValueError unless
-    each channel is a group with one filter, or if the window does not fit.
+    Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], the
+    parameters of `sums` (B [CB * block] or P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as in
+    `blocked_convolution`, with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises
+    ValueError unless each channel is a group with one filter, or if the window does not fit.
     """
     if not shape.groups == shape.channels == shape.filters:
         raise ValueError(
@@ -138,8 +138,9 @@ def blocked_depthwise(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """Indices of one product of X and W: `outer`, the loops outside of the output's position; lane of the output; block
-    and lane of the input channel; row and column in X; row and column of the weight.
+    """Indices of one product of X and W. `outer`: the loops outside of the output's position. `lane`: lane of the
+    output. `channel`: block and lane of the input channel. `position`: row, column in X. `tap`: row, column of the
+    weight.
     """
 
     outer: tuple[Expr, ...]
@@ -153,10 +154,10 @@ class Place:
 class Layout:
     """The layout of a convolution's tensors.
 
-    It has the shapes of X and W, the loops around positions, the lanes of an output, the summed channels (blocks of
-    channels, channels of a block) or None, and the index of an output's bias: `channel` in B, `block` in P. `factors`
-    gives the two factors of a product, from X (or `padded`) and W. `filters`: number of filters of a group, without the
-    padding of the last block.
+    `data`, `weight`: shapes of X and W. `outer`: the loops around positions. `lanes`: lanes of an output. `channels`:
+    summed channels, as (blocks, channels of a block), or None. `factors`: returns the two factors of a product, from X
+    (or `padded`) and W. `channel`, `block`: index of an output's bias in B, in P. `bias`: shape of B. `filters`: number
+    of filters of a group, without the padding of the last block.
     """
 
     data: tuple[int, ...]
@@ -237,9 +238,7 @@ def convolution_program(name: str, shape: Convolution, layout: Layout, sums: Sum
 
 
 def _channel_loops(channels: tuple[int, int]) -> tuple[Loops, Loops]:
-    """The loops over blocks of channels, which are outside of the loops over taps, and the inner ones over channels of
-    a block.
-    """
+    """The loops over blocks of channels (outside of the loops over taps), and over channels of a block (innermost)."""
     return {"ic": channels[0]}, {"k": channels[1]}
 
 

@@ -122,8 +122,8 @@ def padded_input(
     """The parameter X, the buffer that windows read, and the statement "pad" that fills the buffer.
 
     X has `shape` (batch blocks, channel blocks, rows, columns). The buffer is `padded`, the `part` of X with its pads;
-    for a `resident` X it is X itself, which is in the chain memory (on-chip memory for tensors between layers) with its
-    pads.
+    for a `resident` X the buffer is X itself, which is in the chain memory (on-chip memory for tensors between layers)
+    with its pads.
     """
     blocks, (rows, columns) = shape[:2], part.inputs
     if resident:
@@ -224,8 +224,8 @@ class Outputs:
 
     `parameters` is P int32[OB, 2, co] for OB blocks of filters, `out` is Y int8[images, OB, rows, columns, B, co] in
     output vectors, `operand` is R, of Y's shape, if `post` combines with an operand, `table` is T int8[256] if `post`
-    has a table. If a block of channels is `blocks.outputs` output vectors, those of one position are adjacent columns
-    of Y. `placement` says how P, Y and R differ from this.
+    has a table. If a block of channels is `blocks.outputs` output vectors, the vectors of one position are adjacent
+    columns of Y. `placement` says how P, Y and R differ from this.
     """
 
     blocks: Blocks
@@ -301,7 +301,7 @@ class Outputs:
         of a window of sums in `accumulator`, applies `post` and stores one output vector.
 
         The `window` (None: single sums) of output (y, x) starts at row y * strides[0] and column x * strides[1] of the
-        accumulator; its pads and dilations play no part. If a block has several output vectors, o counts blocks, and an
+        accumulator; its pads and dilations are ignored. If a block has several output vectors, o counts blocks, and an
         innermost loop "s" runs over the vectors of a position; the accumulator may have a dimension for s after the
         dimension for o. The first `filters` (None: all) vectors of a position, counted over all blocks, are stored; the
         others do not change. With `neighbours` above 1, windows are single sums, x counts groups of `neighbours`
@@ -353,7 +353,7 @@ class Outputs:
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
-    """Numbers of output vectors at one (row, column): vectors with a filter, and that number rounded up to blocks."""
+    """Numbers of output vectors at one (row, column): vectors with a filter, and vectors of all blocks together."""
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
 

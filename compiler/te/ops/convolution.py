@@ -1,8 +1,8 @@
 """A convolution, independent of the layout of its tensors: its sizes, and the input that each weight multiplies.
 
 A phase is the set of outputs along an axis that use the same weights. An ordinary convolution has one phase. In a
-transposed one, outputs with the same remainder modulo the stride are a phase: a dense convolution of the input with
-every stride-th tap, so that no product with an inserted zero is computed.
+transposed convolution, outputs with the same remainder modulo the stride are a phase: a dense convolution of the input
+with every stride-th tap, so that no product with an inserted zero is computed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ WINOGRAD_TAPS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Along one axis, the outputs t * `every` + `rest` for t below `outputs`.
+    """The outputs t * `every` + `rest` along one axis, for t below `outputs`.
 
-    Each is the sum over m below `taps` of weight `first` + m * `step` times input t * `stride` + `base` + m * `reach`.
+    Output t sums weight `first` + m * `step` times input t * `stride` + `base` + m * `reach` over m below `taps`.
     """
 
     outputs: int
@@ -53,8 +53,8 @@ class Phase:
 class Convolution:
     """Sizes of a convolution, in elements; a depthwise one has as many groups as channels.
 
-    A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs. Raises ValueError
-    if `groups` does not divide channels and filters.
+    With `transposed` (ONNX's ConvTranspose) the output has `output_padding` additional rows and columns. Raises
+    ValueError if `groups` does not divide channels and filters.
     """
 
     batch: int
@@ -117,7 +117,7 @@ class Convolution:
 
     @property
     def pads(self) -> Pads:
-        """Number of rows and columns around the input that taps read."""
+        """Numbers of padding rows and columns that taps read: (top, left, bottom, right)."""
         if not self.transposed:
             return self.window.pads
         from .transposed_convolution import margins

@@ -64,10 +64,9 @@ def float_pool(
     outside X are ignored; a window entirely outside X (pads and dilations can cause one) has the maximum -inf. Averages
     divide by the number of window positions that are in X or in a border of `counted` (top, left, bottom, right) rows
     and columns around X: the model's pads for ONNX's count_include_pad, else zeros. If the number is 0, the average is
-    NaN. Intermediates:
-    `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y, pool.x, pool.j,
-    pool.kh, pool.kw); loops n, y, x, j around the statement "post" follow. Raises ValueError if the window does not
-    fit.
+    NaN. Intermediates: `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n,
+    pool.y, pool.x, pool.j, pool.kh, pool.kw); loops n, y, x, j around the statement "post" follow. Raises ValueError if
+    the window does not fit.
     """
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=dtype)
 

@@ -1,5 +1,5 @@
-"""Reductions that combine the elements along axes one after the other, for types and operators that `reduction` lacks:
-product, running sums, index of the extreme element, top k.
+"""Reductions that combine the elements along axes one after the other, for types and operators that `reduction.py`
+lacks: product, running sums, index of the extreme element, top k.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def running_product(
     x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=dtype) for n in ("X", "Y"))
 
     def at(step: Expr) -> Expr:
-        """The index, along the axis, of the element that is combined after `step` others."""
+        """The index, along the axis, of the element that is combined after `step` other elements."""
         return size - 1 - step if reverse else step
 
     n, i, kind = Var("n"), Var("i"), "product" if product else "sum"
@@ -89,8 +89,8 @@ def extreme_index(
     dtype: DType = DType.FLOAT32,
     name: str = "extreme_index",
 ) -> Program:
-    """Y = the index of the greatest (or `least`) element along `axis`: among equal ones the first, or with `last` the
-    last.
+    """Y = the index of the greatest (or `least`) element along `axis`: among equal elements the first or, with `last`,
+    the last.
 
     Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; intermediate `best`. Statements
     "first", "best.first", "index" and "best". Raises ValueError for an axis that the shape does not have.

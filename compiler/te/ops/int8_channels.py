@@ -1,4 +1,4 @@
-"""Moves of channels of quantized tensors (Concat, Split, channel shuffles, phases); functions of a tensor by table."""
+"""Programs for quantized tensors that move channels (Concat, Split, channel shuffles, phases) or look up a table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Quantized convolutions for GPUs over activations whose channels lie together (channels last): as matrix products,
-or, for small groups, as sums for each element of the output.
+"""Quantized convolutions for GPUs over activations in channels-last layout: as matrix products, or, for small groups,
+as separate sums for each element of the output.
 
 A row of the left-hand matrix is the window of an output position, gathered from the input. A schedule gathers it tile
 by tile, so that the matrix is never stored as a whole.
@@ -125,7 +125,7 @@ def _gathered(shape: Convolution, channels: int, pad_value: int, x: Buffer, a: B
 def channels_last_convolution(
     shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums, name: str = "int8_grouped"
 ) -> Program:
-    """`blocked_convolution` for quantized groups whose channels, and whose filters, lie together in one block.
+    """`blocked_convolution` of quantized tensors with groups, where one block holds all channels, another all filters.
 
     `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes], int8 W [lanes
     of Y, KH, KW, channels of a group], zero in lanes without a filter, P [1, 2, lanes], Y [batch, 1, OH, OW, lanes].

@@ -38,8 +38,8 @@ def joined_remap(
     dtype: DType = DType.FLOAT32,
     name: str = "remap",
 ) -> tuple[Program, dict[str, np.ndarray]]:
-    """The remap of `te.ops.movement.remap` in one nest: loops d0, d1, … of the output around the statement "move"; and
-    its tables.
+    """The remap of `te.ops.movement.remap` in one nest, and the arrays of its tables: loops d0, d1, … of the output are
+    around the statement "move".
 
     Parameters X, tables, Y, with X and Y of the shapes in `remap`. For an axis with a single run, perhaps between
     fills, the input's index is computed. Any other axis d reads it from a table Td int64 [size of the output]; -1

@@ -12,8 +12,8 @@ INPUT, OUTPUT, FORGET, CELL = range(4)
 
 
 def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and bias of the `dense` that multiplies the inputs of all steps (G of `recurrent_steps`), from ONNX's W
-    and B.
+    """Weights and bias of the dense layer that multiplies the inputs of all steps (G of `recurrent_steps`), from ONNX's
+    W and B.
 
     ONNX's W [directions, 4 * hidden, inputs] becomes [inputs, directions * 4 * hidden]. ONNX's B [directions, 8 *
     hidden], two biases for each gate, becomes their sum [directions * 4 * hidden]; zeros without a bias.

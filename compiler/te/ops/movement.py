@@ -117,7 +117,7 @@ def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
 
 
 def runs_of(positions: Sequence[int]) -> Runs:
-    """The fewest runs (evenly spaced elements) that give the input `positions`; a negative one is the fill value."""
+    """The fewest runs (evenly spaced elements) that give the input `positions`; negative: the fill value."""
     runs: list[Run] = []
     i = 0
     while i < len(positions):

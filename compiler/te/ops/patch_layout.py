@@ -73,7 +73,7 @@ class PatchLayout:
 
     @property
     def each(self) -> int:
-        """Number of vectors that an output reads of each patch; of its last patch it may need fewer."""
+        """Number of vectors that an output reads from each patch; from its last patch it may need fewer."""
         return max(ceil_div(rows * self.run, self.block) for rows in (self.first_rows, self.last_rows))
 
     @property

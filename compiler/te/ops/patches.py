@@ -52,10 +52,10 @@ class Patches:
 
     `image` int8[N, H, W * C] has interleaved channels. `weight` is int8[OB, KB, co, ci] (OB: blocks of filters), or
     int8[OB, columns, KB, co, ci] if several outputs share a column of patches (`layout.columns` > 1). Its KB vectors
-    are an output's products, patch by patch: the weights of the patch's kernel rows in the order of `layout`, and
-    zeros. `held` int8[NB, R, patches of a row, vectors of a patch, B, ci] @ inp holds the patches of NB blocks of B
-    images. With a `ring` of R rows, patch row p is in row p % R, and NB is 1: one block of images after the other uses
-    the ring. Without, R is the number of all patch rows.
+    hold the weights of an output, patch by patch: for each patch its kernel rows in the order of `layout`, then zeros.
+    `held` int8[NB, R, patches of a row, vectors of a patch, B, ci] @ inp holds the patches of NB blocks of B images.
+    With a `ring` of R rows, patch row p is in row p % R, and NB is 1: one block of images after the other uses the
+    ring. Without, R is the number of all patch rows.
     """
 
     blocks: Blocks

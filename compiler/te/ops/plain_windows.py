@@ -28,7 +28,7 @@ class Spacing:
     dilations: Sequence[int]
 
     def places(self, windows: _Loops, taps: _Loops) -> list[Expr]:
-        """The index, along each dimension, of the tap at the loops `taps` of the window at the loops `windows`."""
+        """The index, along each dimension, of the element that the window at the loops `windows` reads at `taps`."""
         return [
             window * s + tap * d
             for (window, _), s, (tap, _), d in zip(windows, self.strides, taps, self.dilations, strict=True)

@@ -63,9 +63,9 @@ def product(
 
     Parameters X and W as in `Matrices`, B [columns] if the epilogue adds a bias, R, of Y's shape, if it adds an
     operand, Y [*BY, rows, columns]. BY, (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the
-    shapes `beside`, which broadcast against the result's batch (empty if all these are). Intermediate: `sum`
-    like Y in the type of the sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j
-    around the statement "post" follow. The epilogue is computed in float32 if Y is a float.
+    shapes `beside`, which broadcast against the result's batch (empty if all these shapes are empty). Intermediate:
+    `sum` like Y in the type of the sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …,
+    i, j around the statement "post" follow. The epilogue is computed in float32 if Y is a float.
 
     With `staged`, the sum's statement and loops are called "gemm" and it reads copies `a` of X and `b` of W: in their
     own layout ("as they lie"), or ("by depth") `b` is always [*BW, depth, columns] (of a transposed W in loops b.b0, …,

@@ -26,7 +26,7 @@ def unsigned_activation(value: Expr) -> Expr:
 
 
 def biases_of_unsigned(bias: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """int32 biases that compensate for activations larger by 128, for `weight` int8[O, ...]; they wrap as sums do."""
+    """int32 biases that compensate for activations stored 128 larger, for `weight` int8[O, ...]; they wrap."""
     sums = weight.astype(np.int64).sum(axis=tuple(range(1, weight.ndim)))
     return (bias.astype(np.int64) - UNSIGNED_OFFSET * sums).astype(np.int32)
 
@@ -45,8 +45,8 @@ def store_activation(
     """Y = X as activations: float32 quantized like `vdla.isa.scales.quantize`, uint8 unchanged, int8 plus 128.
 
     Parameters X of `dtype` [batch, channels, plane], Y uint8[batch, ceil(channels / block), plane, block], Y zero
-    beyond the channels; `zero_point` is that of the stored int8 tensor. The result for NaN is undefined. Loops n, o, p,
-    j around the statement "map".
+    beyond the channels; `zero_point`: zero point of the stored int8 tensor. The result for NaN is undefined. Loops n,
+    o, p, j around the statement "map".
     """
     x = Buffer(name="X", shape=(batch, channels, plane), dtype=dtype)
     y = Buffer(name="Y", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)

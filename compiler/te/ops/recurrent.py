@@ -80,7 +80,7 @@ def recurrent_steps(
     Float32 parameters, with D directions and g gates: G [steps, batch, D, g, hidden], which is X [steps * batch,
     inputs] times W plus the first result of `split_bias`; R, and for "GRU" RN, of `recurrent_parts`; for "GRU, reset
     after" BN [D, hidden], the second result of `split_bias`; H0 [D, batch, hidden]; Y [steps, D, batch, hidden] and YH
-    [D, batch, hidden], which are ONNX's outputs Y and Y_h. An LSTM has G and R of `lstm`, and C0, YC as well.
+    [D, batch, hidden], which are ONNX's outputs Y and Y_h. An LSTM has G and R of `lstm.py`, and C0, YC for cells.
 
     Statements for each direction d: "start.h.d" copies H0 to h.d [batch, hidden]; loop t.d contains the stages of a
     step and "carry.d", which copies the new state to h.d; "end.h.d" stores YH; for an LSTM "start.c.d" and "end.c.d"
@@ -145,7 +145,7 @@ class _Step:
         return Assign.to(f"state.{self.d}", self.y[self.time, self.d, n, j], value)
 
     def activated(self, index: int, value: Scalar) -> Expr:
-        """`value` under activation function number `index` of this direction."""
+        """Activation function number `index` of this direction, applied to `value`."""
         return self.functions[index](value)  # type: ignore[arg-type]
 
     def intermediate(self, name: str) -> Buffer:

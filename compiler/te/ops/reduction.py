@@ -28,7 +28,7 @@ def reduction(
     """Y = sum, mean, … (`kind`) of X over `axes`; a NaN makes a maximum or minimum NaN.
 
     Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes, beside)`: neighbouring axes are
-    merged if both are reduced or both kept, and Y has the kept ones (one of size 1 if there are none). `beside`: shapes
+    merged if both are reduced or both kept, and Y has the kept axes (one of size 1 if there are none). `beside`: shapes
     of further tensors, which must still broadcast against X after merging. Raises ValueError for an invalid axis. If
     the last axis is reduced, its elements go to `width` (a power of two) partial results in turn: loops d0, d1, … of
     the kept axes are around `te.rows.fold_row` "reduce" and the statement "post". Otherwise loops reduce.d0, … of all

@@ -48,8 +48,9 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
 def _indexed_element(
     prefix: str, chosen: Buffer, shape: Shape, axis: int
 ) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """(loops over all indices in `chosen`, element that the index at these loops selects). The index replaces the
-    position along `axis`; all other positions are those of the index itself. Loop names begin with `prefix`.
+    """Loops over all indices in `chosen`, and the place of the element that the index at these loops selects: the index
+    replaces the position along `axis`; the other positions are those of the index in `chosen`. Loop names begin with
+    `prefix`.
     """
     loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
     places: list[Expr] = list(loops)
@@ -60,7 +61,7 @@ def _indexed_element(
 def gather_nd(
     shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_nd"
 ) -> Program:
-    """Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b; ONNX's GatherND.
+    """ONNX's GatherND: Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b.
 
     Parameters X of `shape`, with the batch dimensions merged into one, and the axes without an index into one more; I
     int64 [batch, rows, depth], Y [batch, rows, rest]. Negative indices count from the end; an index outside an axis
@@ -90,10 +91,10 @@ def scatter_elements(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_elements",
 ) -> Program:
-    """Y = X, then Y[..., I[..., k, ...], ...] = U[..., k, ...] in the order of U, or combined; ONNX's ScatterElements.
+    """ONNX's ScatterElements: Y = X, then Y[..., I[..., k, ...], ...] = U[..., k, ...] (or `combine` of both values).
 
-    Parameters X of `shape`, I int64 and U of the shape `indices`, Y like X. Statements "copy" and "write". Raises
-    ValueError for shapes that do not match.
+    Parameters X of `shape`, I int64 and U of the shape `indices`, Y like X. Statements "copy" and "write". Elements of
+    U are taken in order. Raises ValueError for shapes that do not match.
     """
     _check_elements(shape, indices, axis)
     x, y = (Buffer(name=n, shape=shape, dtype=dtype) for n in "XY")
@@ -113,7 +114,7 @@ def scatter_nd(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_nd",
 ) -> Program:
-    """Y = X, then Y[I[j, 0], I[j, 1], …, …] = U[j, …] in the order of j, or combined; ONNX's ScatterND.
+    """ONNX's ScatterND: Y = X, then in the order of j Y[I[j, 0], I[j, 1], …, …] = U[j, …], or `combine` of both.
 
     Parameters X of `shape` with the axes that have no index merged into one, I int64 [rows, depth], U [rows, rest], Y
     like X. Statements "copy" and "write". Raises ValueError for indices of more dimensions than X has.
@@ -138,7 +139,7 @@ def scatter_nd(
 def one_hot(
     indices: Shape, axis: int, depth: int, *, dtype: DType = DType.FLOAT32, name: str = "one_hot"
 ) -> Program:
-    """Y = V[1] at the index along a new `axis` of `depth`, V[0] elsewhere; ONNX's OneHot.
+    """ONNX's OneHot: along a new `axis` of `depth` elements, Y = V[1] at the index and V[0] elsewhere.
 
     Parameters I int64 [outer, inner], V [2], Y [outer, depth, inner]. Negative indices count from the end; for an index
     outside the axis all elements along the axis are V[0].

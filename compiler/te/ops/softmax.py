@@ -25,7 +25,7 @@ def softmax(
     shape: Shape, axis: int, *, width: int = 1, logarithm: bool = False, name: str = "softmax"
 ) -> Program:
     """Y = exp(X - m) / sum of exp(X - m) along `axis`, with the axis's maximum m; with `logarithm`, the logarithm of
-    that.
+    this quotient.
 
     exp of arguments below `LEAST` is set to zero.
 

@@ -35,8 +35,8 @@ class _Rows:
 
     @property
     def grid(self) -> tuple[Expr, Var]:
-        """(outer index, index of the group of rows) of a block, as expressions of the block's grid coordinates. The
-        index with more values is on axis x, which allows the most blocks.
+        """The outer index and the index of the group of rows of a block, as expressions of the block's grid
+        coordinates. The index with more values is on axis x, which allows the most blocks.
         """
         y, x = Var("block.y"), Var("block.x")
         if self.outer is None:
@@ -60,8 +60,8 @@ class _Rows:
         return (Assign.to(f"{statement}{e.suffix}", held, value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        """(statements, value): the value of an element in the first stage, and the statements to run before, which with
-        `kept` load the element into its register.
+        """Statements that load an element in the first stage (with `kept` into its register), and the element's value
+        after these statements.
         """
         return self.keep("load", e, self.x[self.at(e)]), self.value(e)
 
@@ -194,8 +194,8 @@ def thread_reduction(
     name: str = "reduction",
 ) -> Program:
     """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` and `shuffles` distribute rows over
-    threads as in `thread_softmax`, one row for each element of the output Y. Neighbouring axes of X that are alike are
-    merged; `beside`: shapes of tensors that must still broadcast against X after the merging.
+    threads as in `thread_softmax`, one row for each element of the output Y. Neighbouring axes of X that are all
+    reduced or all kept are merged; `beside`: shapes of tensors that must still broadcast against X after the merging.
 
     If `sharing` has several chunks, each row is first cut into that many pieces, and a block of `lanes` * `group`
     threads reduces each piece into `chunk.sums` (stage "chunk"). The reduction itself is stage "reduce" with statement

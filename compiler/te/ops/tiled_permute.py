@@ -61,7 +61,7 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     def stage(
         label: str, outer: tuple[int, Expr], inner: tuple[int, Expr], body: Callable[[Expr, Expr], Stmt]
     ) -> Stmt:
-        """A stage over all elements of the tile: `rows` of the outer axis at a time, a thread for each of the inner."""
+        """A stage over all elements of the tile: `rows` of the outer axis at a time, the inner axis over threads."""
         ty, tx, step, guard = (Var(f"{label}.{v}") for v in ("y", "x", "k", "g"))
         size, tiles = outer
         position = step * rows + ty + guard

@@ -59,9 +59,9 @@ def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
     """The exact matrices of Winograd's F(m, taps) at m + taps - 2 different `points` and infinity.
 
     The transpose of Toom and Cook's product of polynomials of `taps` and m coefficients (Blahut, "Fast Algorithms for
-    Signal Processing", chapter 5): G evaluates the polynomial of the taps at the points, A that of the outputs, and B^T
-    has the coefficients of Lagrange's polynomials, whose denominators are in G. Raises ValueError for equal points or a
-    wrong number of them.
+    Signal Processing", chapter 5): G evaluates the polynomial of the taps at the points, A the polynomial of the
+    outputs, and B^T has the coefficients of Lagrange's polynomials, whose denominators are in G. Raises ValueError for
+    equal points or a wrong number of them.
     """
     if len(set(points)) != len(points) or len(points) != m + taps - 2:
         raise ValueError(f"F({m}, {taps}) takes {m + taps - 2} different points, not {len(points)}")

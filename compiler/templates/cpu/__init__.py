@@ -1,1 +1,1 @@
-"""Templates of processors."""
+"""Schedule templates for processors (CPUs)."""

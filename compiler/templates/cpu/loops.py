@@ -20,8 +20,8 @@ from ...te.blocks import ceil_div
 TEAMS = (2, 4, 8)
 """Numbers of threads over which the costs of default knobs are averaged."""
 FORK_CYCLES = 10000.0
-"""Cycles to start a parallel loop on the pool's threads (0.7 us with two threads), with data that are in another
-thread's cache.
+"""Cycles to start a parallel loop on the pool's threads (0.7 us with two threads), if the data are in another thread's
+cache.
 """
 
 
@@ -65,12 +65,12 @@ def peel_ragged(schedule: Schedule, *names: str) -> None:
 def team_times(
     counts: Mapping[str, float], cycles: float, ahead: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """For each loop in `counts`, the cycles that all threads spend together if this loop runs in parallel: the mean
-    over the numbers of threads in `TEAMS`.
+    """For each loop in `counts`, the total cycles of all threads if this loop runs in parallel: the mean over the
+    numbers of threads in `TEAMS`.
 
     `counts`: iterations of nested loops, outermost first; a fraction stands for a peeled last, shorter iteration, which
-    one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: for a loop, cycles
-    (of all its iterations) of the work in its body before the inner loops.
+    one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: by loop, cycles of
+    the work that its body does before the inner loops, over all iterations.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}
@@ -155,15 +155,15 @@ def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) ->
 
 
 def row_partials(target: CpuTarget) -> int:
-    """The number of partial results of a row, a few vectors: the argument `width` of row operators (softmax,
-    normalizations, reductions) on this target.
+    """The argument `width` of row operators (softmax, normalizations, reductions) on this target: the number of partial
+    results per row, which fill `VECTORS` vectors.
     """
     return VECTORS * target.lanes(DType.FLOAT32)
 
 
 def part_size(terms: int, unit: int = 1) -> int | None:
-    """The length of a partial sum when a sum of `terms` is cut, as a number of units of `unit` terms; None if the sum
-    is too short to be cut.
+    """Cuts a sum of `terms` terms into partial sums: returns the length of a partial sum in units of `unit` terms, or
+    None if the sum is too short to be cut.
 
     A length that divides the sum evenly is preferred if it is more than half of the largest allowed length.
     """

@@ -69,8 +69,8 @@ _SKETCHED: Mapping[type, SketchedOperator | None] = MappingProxyType(
         **dict.fromkeys((Permute, Concatenate, Remap, Gather, Relayout, Resize)),
     }
 )
-"""For operators whose knobs come from sketch rules (rules that generate schedules): their name in a workload (None:
-they are not tuned). All other operators that have an expression are "generic".
+"""Names, in workloads, of operators whose knobs come from sketch rules (rules that generate schedules); None for
+operators that are not tuned. All other operators that have an expression are "generic".
 """
 
 

@@ -16,8 +16,8 @@ LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
 
 
 def sketched(lowered: LoweredCpuNode, operator: Operator) -> LoweredCpuNode:
-    """`lowered` with a workload, the node's program; its knobs come from sketch rules (rules that generate
-    schedules).
+    """Adds a workload (the node's program) to `lowered`, so that a tuner can choose its knobs; sketch rules (rules that
+    generate schedules) define these knobs.
     """
     constants = tuple([p.name for p in lowered.program.parameters if p.name in lowered.constants])
     workload = SketchCpu(operator=operator, constants=constants, expression=lowered.program)
@@ -25,7 +25,7 @@ def sketched(lowered: LoweredCpuNode, operator: Operator) -> LoweredCpuNode:
 
 
 def tunable(lowered: LoweredCpuNode) -> LoweredCpuNode:
-    """`lowered` for a tuner or its records: without the workload if tuning cannot pay (`SketchCpu.worth_tuning`)."""
+    """`lowered` without its workload if tuning cannot pay off (`SketchCpu.worth_tuning`), so that tuners skip it."""
     workload = lowered.workload
     if workload is None or not workload.worth_tuning():
         return replace(lowered, workload=None)

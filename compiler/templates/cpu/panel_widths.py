@@ -1,8 +1,8 @@
-"""Sharing of packed weights among products with different numbers of rows, for networks compiled for many lengths.
+"""Lets products with different numbers of rows share packed weights, in networks compiled for many input lengths.
 
-A product's weights are packed in panels as wide as a tile, and the best tile depends on the number of rows. Among tiles
-that are nearly as fast as the best, a tile is chosen that is as wide as panels in which the weights are already packed
-for a product with another number of rows.
+A product's weights are packed in panels as wide as a tile, and the best tile depends on the number of rows. If the
+weights are already packed in panels for another number of rows, the product uses a tile of the same width, provided
+that this tile is nearly as fast as the best.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from .loops import has_loop, named
 def sum_in_parts(
     s: Schedule, name: str, buffer: str, terms: tuple[str, ...], around: Sequence[str], part: int
 ) -> tuple[str, ...]:
-    """Reorders the loops of the sum `name` into `buffer`, a tile in registers: outermost the loop over partial sums,
-    then the loops over the terms of one partial sum, innermost the tile.
+    """Cuts statement `name`, which sums into `buffer` (a tile in registers), into partial sums. The loop over partial
+    sums becomes outermost, then come the loops over the terms of one partial sum, then the loops of the tile.
 
     `terms`: the reduction loops, outermost first; the first loop is split into parts of `part` iterations. `around`:
-    the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest, the suffix that the
-    names in `around` have in it.
+    the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest, the suffix of the
+    names of its tile loops.
     """
     parts, own = _parts(s, name, terms, part)
     s.reorder(parts, *_single(s, own), *around)
@@ -70,8 +70,8 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """The loops in `own` (over the terms of one partial sum) that have a single iteration. No condition contains their
-    variables, so that both the nest that initializes sums and the nest that adds terms contain these loops.
+    """The loops in `own` (over the terms of one partial sum) that have a single iteration. They are also around the
+    initialization of the sums, because no condition contains their variables.
     """
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 
@@ -89,7 +89,7 @@ def _sum_of_part(
 
 
 PREFETCH_BYTES = 4096
-"""Distance of prefetches in bytes: some hundred cycles of a tile's steps."""
+"""Number of bytes by which prefetches run ahead of loads: some hundred cycles of work on a tile."""
 
 
 def prefetch(s: Schedule, loop: str, buffer: str) -> None:

@@ -12,7 +12,7 @@ from .workload import CpuWorkload, Operator, SketchCpu
 
 _LENGTHS = {"pads": 4, "kernel": 2, "strides": 2, "dilations": 2}
 MOST_SIZE = 1 << 24
-"""Largest size of a window; no tensor is larger along a dimension."""
+"""Largest size of a window. Tensors have at most this size along each dimension."""
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:

@@ -48,7 +48,7 @@ class Stage:
 
 
 def choose_knobs(target: CpuTarget, batch: int, hidden: int, gates: int) -> Knobs:
-    """Default knobs for any size."""
+    """Default tile for `batch` samples and `hidden` cells if a stage computes `gates` gates of each cell."""
     columns = ceil_div(hidden, target.lanes(DType.FLOAT32))
     sizes = (1, batch, columns)
     grid = np.meshgrid(

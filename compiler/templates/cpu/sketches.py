@@ -23,7 +23,7 @@ def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:
 
 
 def space(target: CpuTarget, workload: SketchCpu) -> Space:
-    """The space of the workload's program; costs are seconds."""
+    """The search space of the workload's program; its costs are in seconds."""
     from .sketch.cost import sketch_space
 
     return sketch_space(sketches_of(target, workload))

@@ -34,7 +34,7 @@ of K, of 4 elements each, give 64 multiply-adds.
 
 
 def program_of(target: GpuTarget, sizes: Attention, tile: Tile) -> Program:
-    """The tensor expression for a tile, with its loops over blocks and threads."""
+    """The tensor expression of attention of `sizes`, with the loops over blocks and threads that `tile` determines."""
     return attention(sizes, tile, shuffles=target.has("shuffles"))
 
 

@@ -191,8 +191,8 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
-    """(sizes and types of a program's product, whether bulk copies can fetch the factors). Factors that warpgroups read
-    only with rows along the depth have this order in the result (`lay_along_depth`); `program` is unchanged.
+    """Sizes and types of a program's product, and whether bulk copies can fetch its factors. Factors that warpgroups
+    read only with rows along the depth are described in this order (`lay_along_depth`); `program` is unchanged.
     """
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:

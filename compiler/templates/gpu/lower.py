@@ -48,8 +48,8 @@ from .table import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
-"""By template of matrix products, another template for the same products: tiles (`gemm_cuda`) also compute products of
-few rows, and mma can replace wgmma.
+"""For a template of matrix products, another template for the same products: tiles (`gemm_cuda`) also compute products
+of few rows, and mma can replace wgmma.
 """
 
 _KERNELS: Mapping[type, Kernel] = MappingProxyType(

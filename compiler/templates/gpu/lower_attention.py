@@ -1,4 +1,4 @@
-"""Lowering of an attention for GPUs."""
+"""Lowering of attention nodes for GPUs: one kernel for each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .lowered import Kernel, LoweredCudaNode, lower_expression
 
 
 def lower_attention(target: GpuTarget, graph: Graph, node: Node, tile: Tile | None = None) -> LoweredCudaNode:
-    """The kernel of an attention that `attention.fits`."""
+    """The kernel of an attention node for which `attention.fits` (shared memory and grid suffice) is true."""
     sizes = sizes_of(graph, node)
     chosen = tile or choose_tile(target, sizes)
     assert chosen is not None

@@ -59,7 +59,7 @@ def products_of(shape: Convolution, m: int) -> Problem:
 
 
 def gathered(shape: Convolution) -> Problem:
-    """The matrix product as which `conv2d` computes a convolution, on gathered inputs (implicit GEMM)."""
+    """The matrix product by which `conv2d` computes a convolution, on gathered inputs (implicit GEMM)."""
     return gathered_problem(
         filters=shape.filters,
         positions=shape.batch * prod(shape.outputs),
@@ -141,7 +141,7 @@ def choose(
 
 def exact_outputs(convolution: Convolution) -> list[int]:
     """The sizes m of output tiles for which the tensors between the kernels fit `MOST_BYTES`, and `rounding` is within
-    the larger of two tolerances: that of models, and that of the sums by which `conv2d` computes the same convolution.
+    a tolerance: the tolerance of models or, if larger, of the sums by which `conv2d` computes the same convolution.
     """
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [

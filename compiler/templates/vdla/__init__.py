@@ -1,1 +1,1 @@
-"""Templates of the accelerator."""
+"""Schedule templates for the accelerator."""

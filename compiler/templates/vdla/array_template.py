@@ -31,7 +31,7 @@ from .workload import LayerShape, Workload
 COPIES: Mapping[str, str] = MappingProxyType(
     {"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"}
 )
-"""For each axis that is a number of buffer copies (double buffering): the scratchpad that holds the buffer."""
+"""Knob axes that set a buffer's number of copies (double buffering), each with the scratchpad that holds the buffer."""
 
 
 def array_space(

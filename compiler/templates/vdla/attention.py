@@ -26,8 +26,8 @@ from .tile_space import balanced_sizes
 from .workload import Workload
 
 STORE_GAP = 6
-"""Cycles from the end of a store to the first read of a store that waits for this end, including the register settings
-between the two stores.
+"""Cycles from the end of a store to the first read of a later store that waits for this end; they include the register
+settings between the two stores.
 """
 ENTRIES = 3
 """Entries of the parameter table: one each for scores, shares (the softmax's results) and context."""

@@ -40,7 +40,7 @@ class Stack:
     steps: tuple[Pair, ...]
 
     def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """(block, position) at which the matrix begins that the loops over matrices visit at loop indices `digits`."""
+        """Address (block, position) of the matrix that the loops visit at the indices `digits`."""
         return self._along(digits, 0), self._along(digits, 1)
 
     def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
@@ -202,7 +202,7 @@ class _Attention:
         return minimum(t % self._tiles * self._tile, self._shape.rows - self._tile)
 
     def _scores(self, t: Expr) -> Expr:
-        """Where the scores of tile `t` begin in the accumulators, in blocks."""
+        """Offset, in blocks, of the scores of tile `t` in the accumulators."""
         return t % 2 * self._steps[0]
 
     def _context(self, t: Expr) -> Expr:
@@ -345,8 +345,8 @@ def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
 
 
 def bank_aligned_blocks(config: Config, blocks: int, tile: Any) -> Any:
-    """Length of a run of `blocks` blocks, each of `tile` accumulators, rounded up so that the next block begins in a
-    bank that has no block of the run; in blocks.
+    """Number of blocks, of `tile` accumulators each, that reserve whole accumulator banks for `blocks` blocks: the next
+    block then begins in a bank of its own.
     """
     bank = config.acc_bank_depth
     return -(-(-(-blocks * tile // bank) * bank) // tile)

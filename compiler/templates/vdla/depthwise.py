@@ -57,7 +57,7 @@ def filters_of(config: Config, window: Window) -> Filters:
 
 
 def widened(config: Config, workload: Workload) -> Workload:
-    """The workload with the window that the array reads: groups of columns are contiguous and may extend beyond the
+    """The workload with the window as the array reads it: each group of columns is contiguous and may extend beyond the
     kernel. The added columns count as pads on the right.
     """
     taps = taps_of(config, workload.window)
@@ -72,8 +72,8 @@ class _Array:
     """A depthwise layer on the array of a machine.
 
     `shape`: the layer with the `widened` window. `columns`: columns of the kernel itself. `taps`: groups of columns
-    that one operation multiplies; `sweep`: operations that go over rows; each None if the machine has no such
-    operation.
+    that one operation multiplies; `sweep`: operations that multiply several rows at once; each None if the machine
+    lacks this kind of operation.
     """
 
     shape: LayerShape
@@ -218,7 +218,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules the tensor expression of `te.ops.depthwise_conv2d` with the knob values of a point."""
+    """Schedules the tensor expression of `te.ops.depthwise.depthwise_conv2d` with the knob values of a point."""
     array = _Array.of(config, workload)
     shape, together = array.shape, array.taps is not None
     knobs = tile_knobs(values, window_tiles(shape, one_point(values)), shape.kernel)
@@ -248,7 +248,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.depthwise_conv2d` for a workload."""
+    """Builds the tensor expression of `te.ops.depthwise.depthwise_conv2d` for a workload."""
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,

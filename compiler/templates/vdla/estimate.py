@@ -183,7 +183,7 @@ def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.n
 
 def store_reads(config: Config, vectors: np.ndarray, window: int = 1) -> np.ndarray:
     """Cycles in which STORE.POST reads `vectors` windows of `window` accumulator vectors each. A window takes at least
-    the passes of post-processing (`post_passes`).
+    one cycle for each pass of post-processing (`post_passes`).
     """
     return vectors * max(window, config.post_passes)
 

@@ -1,6 +1,6 @@
-"""Assumed use of weight tiles for kernels that are measured alone, without the network's weights. It matters on
-machines with the extension `fold`, whose array multiplies a weight tile in several parts and skips parts without
-weights.
+"""Assumed use of weight tiles for kernels that are measured alone, without the network's weights. The assumption
+matters on machines with the extension `fold`, whose array multiplies a weight tile in several parts and skips parts
+without weights.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _whole_parts(graph: Graph, node: Node, operator: Channels, lanes: int) -> list[tuple[str, int]]:
-    """(name, first block) of each input whose channels occur once, in order, in blocks without other inputs."""
+    """The inputs whose channels occur once, in order, in blocks without other inputs: (name, first block) of each."""
     places: dict[int, list[tuple[int, int]]] = {}
     for place, (part, channel) in enumerate(operator.sources):
         places.setdefault(part, []).append((place, channel))

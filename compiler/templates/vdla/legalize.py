@@ -97,7 +97,7 @@ def _rare(name: str) -> Callable[[Graph, Machine], Graph]:
 
 
 def _crop_windows(graph: Graph, machine: Machine) -> Graph:
-    """The graph without taps that read only padding, which few convolutions have (`crop_windows.crop_windows`)."""
+    """The graph without taps (window elements) that read only padding (`crop_windows.py`); few graphs have any."""
     for node in graph.nodes:
         operator = node.operator
         _, _, height, width = graph.tensors[node.inputs[0]].nchw
@@ -167,7 +167,7 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         function=_rare("norms"),
     ),
 )
-"""Rewrites that need to know which of the graph's inputs are in the host's layout (interleaved)."""
+"""Rewrites that depend on which of the graph's inputs are in the host's layout (interleaved)."""
 
 
 def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:

@@ -139,7 +139,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules the normed program with the tiles of `values`; there are no other schedule decisions."""
+    """Schedules the program of a product and its normalization with the tiles of `values`; nothing else is decided."""
     shape, shares, shared = _plain(workload)
     if isinstance(expression, NormedExpression):
         shape, shares, shared = expression.shape, expression.shares, expression.shared

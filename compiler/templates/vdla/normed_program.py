@@ -278,7 +278,7 @@ class _Normed:
         return (self._image(t) * self._outputs, self._outputs), (self._row(t), self._tiles.rows)
 
     def _slot(self, t: Expr) -> Expr:
-        """Where the sums of tile `t` begin in the accumulators, in blocks."""
+        """Offset, in blocks, of the sums of tile `t` in the accumulators."""
         return t % 2 * self._apart
 
     def _returned(self, t: Expr) -> Stmt:

@@ -1,6 +1,6 @@
 """Pads tensors of a graph to whole blocks (a block is as many channels or positions as the accelerator's vectors have
 lanes). A tensor whose positions become weights or channels of a product gets whole blocks of positions. If a product
-sums over a partly used block of channels, the spare lanes of one factor get its zero point, so that they add 0.
+sums over a partly used block of channels, the unused lanes of one factor get its zero point, so that they add 0.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Rewrite:
 
 def pad_to_blocks(graph: Graph, config: Config) -> Graph:
     """The graph with padded tensors: a tensor whose positions become weights or channels gets whole blocks of
-    positions. If a product sums over a partly used block of channels, the spare lanes of this block in one factor hold
+    positions. If a product sums over a partly used block of channels, the unused lanes of this block in one factor hold
     the factor's zero point, so that they add 0.
 
     Raises NodeError for products whose last block of channels also holds channels of other products.

@@ -34,8 +34,8 @@ WORTH = 0.98
 window: the estimate of shared patches is less certain.
 """
 ROWS_AHEAD = 4
-"""Largest number of rows of patches that a ring buffer holds in addition to the rows that one row of outputs reads;
-they are loaded while that row is computed.
+"""Largest number of patch rows that a ring buffer holds beyond the rows that a row of outputs reads; these additional
+rows are loaded while the row of outputs is computed.
 """
 
 
@@ -71,8 +71,8 @@ def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
 def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
-    """(patch layout, number of rows in the ring buffer of patches) for computing the output row by row, `columns`
-    outputs and `filters` blocks of filters at a time.
+    """The patch layout, and the number of rows in the ring buffer of patches, for computing the output row by row,
+    `columns` outputs and `filters` blocks of filters at a time.
 
     Patches that several outputs share need a ring of whole rows. Without shared patches there is no ring (None): each
     window is a patch of its own, and the patches of `columns` outputs are loaded when these outputs are computed.

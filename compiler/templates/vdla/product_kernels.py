@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def product_kernels(config: Config, legalized: Legalized, node: Node, operator: Products) -> list[Kernel]:
     """One kernel for each matrix product (a group of `operator`), in the order of `operator.groups`.
 
-    Spare lanes of the last block of `depth` channels hold the zero point in one of the factors (`pad_to_blocks`).
-    Raises NodeError for a group whose first channel lies inside a block or a weight tile.
+    Lanes of the last block that exceed the `depth` channels hold the zero point in one of the factors
+    (`pad_to_blocks`). Raises NodeError for a group whose first channel is not the first of a block or a weight tile.
     """
     graph = legalized.graph
     lanes = config.block_out

@@ -219,8 +219,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules the tensor expression of `te.ops.patch_conv2d_pool`: patches of `values["columns"]` columns are
-    gathered at a time.
+    """Schedules the tensor expression of `te.ops.rolling_pool.patch_conv2d_pool`; patches of `values["columns"]`
+    columns are gathered at a time.
     """
     s = Schedule(expression.program)
     post = expression.post
@@ -249,7 +249,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.patch_conv2d_pool` for a workload."""
+    """Builds the tensor expression of `te.ops.rolling_pool.patch_conv2d_pool` for a workload."""
     shape = RollingShape.of(config, workload)
     patches = Patches.of(
         common["blocks"], workload.convolution, details.pad_value, shape.layout, shape.patch_rows

@@ -54,8 +54,8 @@ def row_kernels(config: Config, legalized: Legalized, node: Node, operator: Rows
 
 
 def shares_of(operator: Rows, channels: int) -> Shares:
-    """The parameters of the row arithmetic of a softmax or normalization (`Rows`) over `channels` channels, as the
-    tensor expression takes them.
+    """The argument `shares` of the tensor expression `te.ops.rows.rows`: the kind and the parameters of a softmax or
+    normalization (`operator`) over `channels` channels.
     """
     return Shares(
         look_up=operator.entries is not None,

@@ -1,4 +1,4 @@
-"""Splits a convolution whose readers use different channels, if a reader looks its channels up in a table: the store of
+"""Splits convolutions whose readers use different channels. If a reader looks up its channels in a table, the store of
 that reader's part can then apply the table.
 
 Queries, keys and values of attention often are one product, with one or two of them scaled. Without the split, look-up

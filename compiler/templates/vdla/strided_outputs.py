@@ -30,8 +30,8 @@ def part_kernel(
 ) -> Kernel:
     """The kernel of an `area` of a convolution's outputs, written to the node's output with the strides `spread`.
 
-    `starts`: for a parameter of the program (by name), the position of the tensor's plane at which the parameter
-    begins; missing: 0.
+    `starts`: by name of a parameter of the program, the position in the tensor's plane at which the parameter begins (0
+    for parameters that are missing here).
     """
     whole, weight = blocked_form(config, convolution_workload(graph, node, operator), operator)
     details = Details(
@@ -71,7 +71,7 @@ def spaced_kernel(config: Config, graph: Graph, node: Node, operator: Int8Convol
 def phase_kernels(
     config: Config, graph: Graph, node: Node, operator: Int8Convolution, phases: Interleave
 ) -> list[Kernel]:
-    """One kernel for each phase of a transposed convolution that has outputs."""
+    """One kernel for each phase with outputs (set of outputs that use the same weights) of a transposed convolution."""
     filters, height, width = phases.outputs
     kernels: list[Kernel] = []
     for y in range(phases.factors[0]):

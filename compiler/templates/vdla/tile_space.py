@@ -80,11 +80,11 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Groups of points, among which the cheapest is the default: balanced tile sizes, one order of loops.
+    """Groups of candidate points, of which the cheapest is the default: balanced tile sizes, one order of loops.
 
     Inputs and weights are filled at the innermost or outermost level; all buffers have the same number of copies. The
-    first group has whole windows. The second is used if no such tile fits: windows are cut, tiles have the fewest
-    filters, and weights are reloaded for each chunk.
+    first groups have whole windows. The other groups are used if no tile with whole windows fits: windows are cut,
+    tiles have the fewest filters, and weights are reloaded for each chunk.
     """
     group: dict[str, Sequence[int]] = {}
     for axis in axes:
@@ -182,7 +182,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Loops over tiles: all `names`, outermost first; `output`, over output blocks; `columns`, over columns."""
+    """Loops over tiles: `names`, all, outermost first; `output`, over output blocks; `columns`, over columns."""
 
     names: tuple[str, str, str]
     output: str

@@ -19,8 +19,8 @@ TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
 """Levels at which a buffer is filled: every chunk of the reduction, or every iteration of one of three tile loops."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
-"""A candidate program may have as many instructions as the largest of: MOST_INSTRUCTIONS, LONGER for each scratchpad
-fill, and EACH_STORE for each store, that every program of the layer needs (`most_instructions`).
+"""Limit on the instructions of a candidate program (`most_instructions`): the largest of MOST_INSTRUCTIONS, LONGER
+times the scratchpad fills, and EACH_STORE times the stores, counting fills and stores that every program needs.
 """
 ALWAYS = 6
 """Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""
@@ -184,9 +184,9 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
 
 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
-    """Number of micro-ops in all sequences of a tile's program. Instructions count two of the tile's three loops (rows,
-    columns, blocks): preferably loops whose length differs between tiles, then the longest. The third loop is unrolled:
-    each of its iterations takes `extra` micro-ops, those of the reduction.
+    """Number of micro-ops in all sequences of a tile's program. An instruction's counters run over two of the tile's
+    three loops (rows, columns, blocks): preferably loops whose length differs between tiles, then the longest. The
+    third loop is unrolled: each of its iterations takes `extra` micro-ops, those of the reduction.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)

@@ -37,7 +37,7 @@ class Backend(Closing, ABC):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each of `points` (candidates by their knob values), once each, in order of completion.
+        """Measures `points` (candidates by their knob values); yields (index, result) of each in order of completion.
 
         A candidate that fails, even by ending its process, has a result with the reason. If the caller ends the
         iteration early, the remaining candidates are abandoned. Raises UserError if the description is not a valid
@@ -66,7 +66,7 @@ class InProcess(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each of `points` (candidates by their knob values), in the order of `points`."""
+        """Measures `points` (candidates by their knob values); yields (index, result) of each, in order."""
         key = canonical(description)
         if key not in self._tasks:
             self._tasks[key] = self._load(description)

@@ -149,7 +149,7 @@ class DaskWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each of `points` (candidates by their knob values), as chunks of trials are completed."""
+        """Measures `points` (candidates by their knob values); yields (index, result) of each, chunk by chunk."""
         batch = _Batch(description, points)
         try:
             threads = sum(self._ask("ncores", batch).values())
@@ -222,7 +222,7 @@ class DaskWorkers(Backend):
                 return batch.done.get(timeout=_LOOK_SECONDS)
 
     def _results(self, batch: _Batch, future: Future, indices: Sequence[int]) -> list[tuple[int, Result]]:
-        """(trial index, result) of each trial of a future that is done; empty if its chunk has to be measured again."""
+        """(trial index, result) for the trials of a finished future; empty if the chunk must be measured again."""
         from distributed import KilledWorker
 
         if future.cancelled():

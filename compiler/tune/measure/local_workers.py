@@ -97,8 +97,8 @@ class LocalWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each of `points` (candidates by their knob values) in order of completion. While the
-        caller handles a result, each process already has its next trial.
+        """Measures `points` (candidates by their knob values); yields (index, result) of each in order of completion.
+        While the caller handles a result, each process already has its next trial.
         """
         batch = _Batch(canonical(description), points)
         try:

@@ -6,7 +6,7 @@
 
 `task` is a description's canonical text (`descriptions.py`); it is loaded once, with one uncounted trial of the
 template's own choice, so that code compiled on first use is not charged to the first candidate (where costs are this
-process's own time). Output of candidates goes to standard error. The process ends with its input.
+process's own time). Output of candidates goes to standard error. The process ends when its input ends.
 """
 
 from __future__ import annotations

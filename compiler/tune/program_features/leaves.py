@@ -154,7 +154,7 @@ def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
 
 
 def volumes(leaf: Leaf) -> list[tuple[Buffer, int, int]]:
-    """(buffer, elements touched by the whole program, elements touched by one execution) for each access of the leaf,
+    """For each access of the leaf: (buffer, elements touched by the whole program, elements touched by one execution),
     in the order of `accesses`.
     """
     extents = {level.loop.name: level.extent for level in leaf.levels}

@@ -24,8 +24,8 @@ each time it proposes points, a search reads the features of its whole history.
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 """Memories that have features of their own, by the scope of allocations; all other scopes are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
-"""Memory capacities in bytes; for each, a feature estimates the traffic of a statement that a memory of this size does
-not hold.
+"""Memory capacities in bytes; for each, a feature estimates the executions of a statement for each byte that is loaded
+into a memory of this size.
 """
 INNER_LEVELS = 8
 """Number of loops around the statement with the most work that have features of their own, innermost first."""

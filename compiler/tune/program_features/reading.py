@@ -32,7 +32,7 @@ def kept(read: Read) -> Read:
 
 
 def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
-    """A reader of the `program_features` of `schedule(values)`; for a point that raises LegalityError they are NaN."""
+    """A reader of the `program_features` of `schedule(values)`; all NaN if `schedule` raises LegalityError."""
 
     def read(values: Values) -> np.ndarray:
         try:

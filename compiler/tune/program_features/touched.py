@@ -19,7 +19,7 @@ from ...ir.visit import free_vars, operands
 def places(
     statement: NamedStmt, extents: Mapping[str, int]
 ) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
-    """(buffer, first index, extents of the region, whether the access is a write) for each access of a statement; of
+    """For each access of a statement: (buffer, first index, extents of the region, whether the access is a write); of
     equal accesses only one.
     """
     found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []

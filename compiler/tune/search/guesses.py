@@ -68,8 +68,8 @@ def best_guesses(
     """Up to `count` new points with low cost estimates of the template, different from each other and from the points
     `known`.
 
-    Once there are measurements, they are chosen from `candidates`, the points that a walk guided by the cost model has
-    visited. Before that, or without `candidates`, a walk guided by the estimate from `STARTS` points finds them.
+    Once there are measurements, the points are chosen from `candidates`, which a walk guided by the cost model has
+    visited. Before that, or without `candidates`, a walk guided by the estimate finds the points, from `STARTS` starts.
     """
     if count == 0:
         return known.take(slice(0))

@@ -23,8 +23,8 @@ BEAM = 24
 ROUNDS = 4
 """Rounds of the beam search. More rounds change the list little: a good point is few steps from a candidate."""
 LONGER = 8
-"""`likely_points` takes LONGER times as many candidates with low estimates as it returns, and selects points that
-differ from one another among them.
+"""`likely_points` examines LONGER times as many candidates with low estimates as it returns, and selects among them
+points that differ from one another.
 """
 LEAST = 64
 """Least number of candidates with low estimates among which `likely_points` selects points that differ from one

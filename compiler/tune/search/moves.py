@@ -8,7 +8,7 @@ from ...templates.space import Space
 
 
 def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, near: float = 0.5) -> np.ndarray:
-    """`points`, int64 [n, axes], each with another value on one random axis that has more than one value.
+    """Copies of `points`, int64 [n, axes]: each gets a new value on one random axis that has more than one value.
 
     With probability `near` the new value is next to the old one in the axis's order, else any other; the first and the
     last value have one neighbour.

@@ -249,8 +249,8 @@ def test_figures_do_not_depend_on_weights(model: Path):
 
 @pytest.mark.parametrize("extensions", [["post", "patch"], []])
 def test_the_ladder_names_no_rung_that_no_figure_stands_on(model: Path, extensions: list[str]):
-    """One design fails, or both do. The "ladder" lists the sources of figures by accuracy; here figures come only from
-    models, never from the table.
+    """The "ladder" of a report lists the sources of figures by accuracy. Here no figure comes from the table, so this
+    source has none; without extensions all designs fail, and the models have none either.
     """
     fields = {"bus_bytes": [8, 16], "inp_buffer_bytes": [8, 1024], "extensions": [extensions]}
     found = vdla.explore(

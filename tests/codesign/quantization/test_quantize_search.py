@@ -61,8 +61,8 @@ def test_what_it_reports_is_what_its_files_do(vdla, folder: Path, tmp_path: Path
 
 
 def check_chosen(chosen: Mapping[str, Any], path: Path, folder: Path) -> None:
-    """Asserts that the file at `path` has exactly the float layers of `chosen`, and equals the file that quantization
-    with the same decision for each layer makes.
+    """Asserts that the file at `path` has exactly the float layers of `chosen`, and equals a file that is quantized
+    with the same decision for each layer.
     """
     floats = {row["layer"] for row in chosen["layers"] if row["choice"] == "float"}
     nodes = {node.name: node for node in onnx.load(path).graph.node}

@@ -175,8 +175,8 @@ def test_what_is_kept_for_judging_is_not_fitted_on(reserved: tuple[str, int]):
 
 
 def test_spread_counts_machines_alike():
-    """Two machines with equal weight: one with one program that is 10% off in one part, the other with nine exact
-    programs.
+    """Each machine counts once, however many programs it ran: one machine has a single program, 10% off in one part,
+    the other machine nine exact programs.
     """
     exact = fit.Parts(data=1.0, clock=10.0, memories=2.0)
     off = fit.Parts(data=1.1, clock=10.0, memories=2.0)

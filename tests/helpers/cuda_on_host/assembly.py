@@ -334,6 +334,4 @@ _INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
     (r"setp\.(eq|ne|lt|le|gt|ge)\.([bsu])(16|32|64)", _set_predicate),
     (r"bra(?:\.uni)?", lambda use: f"goto label_{use.line}_{use.operands[0]};"),
 ]
-"""(pattern of a PTX opcode, function that makes the C++ which models the instruction); the first matching pattern
-counts.
-"""
+"""Pairs: pattern of a PTX opcode, function that returns C++ for the instruction. The first matching pattern counts."""

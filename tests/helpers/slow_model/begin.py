@@ -1,5 +1,5 @@
-"""When an instruction begins (contract, sections 5 to 8): tokens, room in queues and FIFOs, and conditions of each
-unit.
+"""When an instruction begins (hw/README.md, sections 5 to 8): tokens, room in queues and FIFOs, and conditions of
+units.
 """
 
 from __future__ import annotations

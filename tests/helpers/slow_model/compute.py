@@ -1,4 +1,4 @@
-"""Operations of the compute unit (contract, section 7): their length and the accumulators' read ports."""
+"""Operations of the compute unit (hw/README.md, section 7): their length and the accumulators' read ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Performance counters (contract, section 9)."""
+"""Performance counters (hw/README.md, section 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instruction fetch (contract, section 4): requests, and the way of instructions into the command queues."""
+"""Instruction fetch (hw/README.md, section 4): requests, and the way of instructions into the command queues."""
 
 from __future__ import annotations
 

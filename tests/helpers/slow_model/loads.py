@@ -1,4 +1,4 @@
-"""Loads (contract, sections 3 and 6): their bursts, and the bus words that each step of the writer needs."""
+"""Loads (hw/README.md, sections 3 and 6): their bursts, and the bus words that each step of the writer needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer of a unit's loads (contract, section 6): one step in a cycle."""
+"""The writer of a unit's loads (hw/README.md, section 6): one step in a cycle."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ def folded(
 
 
 def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
-    """The lanes [position][batch][block_out] that row `row` of a tile selects of `positions`,
-    [position][vector][batch][block_in].
+    """The values [position][batch][block_out] that row `row` of a weight tile multiplies: a part of each of the
+    `positions`, [position][vector][batch][block_in].
     """
     lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
     quarter = row % config.position_outputs
@@ -103,8 +103,8 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
-    """The sums of a sweep over the positions `held`, oldest first; all rows of the group of `row` belong to one output
-    vector.
+    """The sums of a sweep (operations on several rows at once) over the input positions `held`, oldest first. `row`:
+    any row of the operation's group of weights; all rows of a group belong to one output vector.
     """
     narrow, first = (
         min(config.block_in, config.block_out),

@@ -104,7 +104,7 @@ class Step:
 def program(
     config: Config, seed: int, length: int, dense: bool = False
 ) -> tuple[list[Step], ReferenceResult, np.ndarray]:
-    """(steps of a random program, the reference's final state, the initial DRAM image); `dense`: GEMMs of 0 to 2
+    """A random program: its steps, the reference's final state, the initial DRAM image. `dense`: GEMMs have 0 to 2
     operations.
     """
     rng = np.random.default_rng((seed, 9))
@@ -344,7 +344,7 @@ def _of_banks(enable: int, address: int, content: list[int], before: int, port) 
 
 
 def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]]) -> int:
-    """The cycle in which a load ends, by the steps of section 6 of the contract; `moved`: cycle in which each bus word
+    """The cycle in which a load ends, by the steps of hw/README.md, section 6; `moved`: cycle in which each bus word
     moved.
     """
     values, kind = step.values, step.name.removeprefix("LOAD.").lower()
@@ -375,7 +375,7 @@ def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]
 
 
 def predict(bench: Bench) -> None:
-    """Computes begin, end and number of issues of every step, by sections 5 and 7 of the contract."""
+    """Computes begin, end and number of issues of every step, by sections 5 and 7 of hw/README.md."""
     config, steps = bench.config, bench.steps
     latency = gemm_latency(config)
     arrivals = {side: list(bench.arrivals[side]) for side in SIDES}
@@ -421,7 +421,7 @@ def predict(bench: Bench) -> None:
 
 
 def expected_activity(steps: list[Step], now: int) -> Activity | None:
-    """The counted activity of a busy cycle `now`, by section 9 of the contract; None if the cycle is stalled."""
+    """The counted activity of a busy cycle `now`, by section 9 of hw/README.md; None if the cycle is stalled."""
     begun = [s for s in steps if s.begin < now]
     if any(s.name in MATRIX and now <= s.begin + s.issues for s in begun):
         return Activity.GEMM
@@ -452,7 +452,7 @@ def expected_stall(bench: Bench, now: int) -> Activity:
 
 
 def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
-    """(cycle, bank) of every accumulator read by the unit."""
+    """The (cycle, bank) pairs of all accumulators that the unit reads."""
     used = set()
     for step in steps:
         two = step.name == "ALU" and not step.values["use_imm"]
@@ -496,7 +496,7 @@ def test_short_instructions_back_to_back(seed: int) -> None:
 
 
 def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> Counter[int]:
-    """Asserts that the unit behaves as the contract and the reference say; returns the number of instructions that
+    """Asserts that the unit behaves as hw/README.md and the reference say; returns the number of instructions that
     ended in each cycle.
     """
     bench = Bench(config, steps, final, image)

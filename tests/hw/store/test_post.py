@@ -1,4 +1,4 @@
-"""The RTL of the pipeline of STORE.POST alone, with windows as close together as the contract allows and any number of
+"""The RTL of the pipeline of STORE.POST alone, with windows as close together as hw/README.md allows and any number of
 passes.
 """
 

@@ -69,7 +69,7 @@ SIDES = ("prev", "next")
 
 
 def program(config: Config, seed: int, length: int) -> tuple[list[Step], ReferenceResult, np.ndarray]:
-    """(steps of a random program, reference result with the accumulators that stores read, initial DRAM image)."""
+    """A random program: steps, reference result with the accumulators that stores read, initial DRAM image."""
     rng = np.random.default_rng((seed, 12))
     image, regions = random_image(config, rng)
     source = Source(

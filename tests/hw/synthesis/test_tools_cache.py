@@ -1,5 +1,5 @@
-"""Synthesis tools whose own cache cannot be written: they compile themselves for this process only, and one line says
-so.
+"""Synthesis tools whose own cache cannot be written: they compile themselves for this process only, and print one line
+about it.
 """
 
 from pathlib import Path

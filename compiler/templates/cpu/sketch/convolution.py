@@ -1,4 +1,4 @@
-"""The default knobs of convolutions: the least cost, found in two steps.
+"""Chooses the default knobs of convolutions, those of least estimated cost, in two steps.
 
 The first step chooses the register tile (output positions x filters) with the least arithmetic. The second step chooses
 the blocks of output positions with the fewest cycles for arithmetic, for moving operands and for copying inputs. Both
@@ -43,9 +43,9 @@ itself. Above this share, small tiles, which can skip more, lose as much by load
 26 with 512 channels and filters on 28 x 28).
 """
 HELD_SHARE = 2 / 3
-"""Share of the first-level cache for the weights of a partial sum of sums in memory; the rest is for the input."""
+"""For sums in memory: share of the first-level cache for the weights of one partial sum; the rest is for inputs."""
 HELD_TERMS = 128
-"""Least number of terms of a partial sum of sums in memory; it limits a tile's number of filters, so that the weights
+"""For sums in memory: least number of terms of a partial sum. It limits a tile's number of filters, so that the weights
 of a partial sum fit the first-level cache.
 """
 EQUAL = 0.001
@@ -300,7 +300,7 @@ def _counts(sketches: Sketches, summed: Sum, axle: Axle | None, tile: Mapping[st
 
 
 def _read_of_sums(summed: Sum) -> Read:
-    """The access to sums in memory, as if it were a read of a buffer."""
+    """The sums in memory as an operand that the cost model counts like a read of a buffer."""
     return Read(
         buffer=summed.buffer,
         shape=tuple([axle.size for axle in summed.axles]),

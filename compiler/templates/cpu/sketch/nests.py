@@ -17,8 +17,8 @@ from ....schedule import LegalityError, Schedule
 from ..loops import VECTORS, has_loop, parallel_grains, peel_ragged
 
 LEAST_SQUARE = 4
-"""Least number of rows for which a copy that transposes is cut into squares that are transposed in registers; fewer
-rows are loaded with strides.
+"""Least number of rows for which a transposing copy is cut into squares, which are transposed in registers; fewer rows
+are loaded with strides.
 """
 
 
@@ -172,8 +172,8 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """(loop along which the source is contiguous, largest side of squares that are transposed in registers, whether
-    vectors run along that loop) for a nest that copies and transposes a tensor.
+    """Describes a nest that copies and transposes a tensor: (loop along which the source is contiguous, largest side of
+    squares that are transposed in registers, whether vectors run along that loop).
 
     None if the source is contiguous along `column` too, or along no other loop of at least LEAST_SQUARE iterations.
     """
@@ -328,7 +328,7 @@ def share(s: Schedule, nested: Sequence[tuple[str, int]], work: int) -> None:
 
 
 def share_first(s: Schedule, names: Sequence[str]) -> None:
-    """Makes the first of the loops `names` parallel that can legally be."""
+    """Makes parallel the first loop in `names` for which this is legal."""
     for loop in names:
         try:
             s.parallel(loop)

@@ -1,5 +1,5 @@
-"""The default knobs of all sums that `convolution.roles_of` does not take for convolutions: pools, depthwise
-convolutions, products and plain sums.
+"""The default knobs of sums other than convolutions (`convolution.roles_of`): pools, depthwise convolutions, products
+and plain sums.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ROWS, COLUMNS = 2, 4
 COLUMNS columns if vectors run over channels.
 """
 SCALARS = 16
-"""Most rows in the register tile of a sum over a window of channels that has a single filter; LLVM makes vectors of
-these sums.
+"""Largest number of rows in the register tile of a windowed sum with a single filter over blocks of channels. Its
+columns are not contiguous, so sums are scalars, which LLVM combines into vectors.
 """
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
@@ -166,7 +166,7 @@ def _panels(
 ) -> dict[str, int]:
     """The knobs for the operand `wide` of a product, which is read in panels (pieces, each for one tile): whether
     panels are packed or copied, and the order of loops. Products with constant weights, which may be long, also get
-    unrolled steps and partial sums. `again`: the loops over tiles that repeat, whose order matters.
+    unrolled steps and partial sums. `again`: the loops over tiles with several iterations, whose order matters.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

@@ -12,8 +12,8 @@ from .stages import Axle, Read
 def copy_panels(
     s: Schedule, read: Read, vector: Axle, lanes: int, own: Sequence[str], around: Sequence[str]
 ) -> None:
-    """Copies the elements of a buffer that one tile reads into a panel (contiguous buffer); the dimension that is read
-    in vectors becomes the innermost one.
+    """Copies to a panel (contiguous buffer) the elements of a buffer that one tile reads; the dimension that is read in
+    vectors becomes the innermost one.
 
     `vector`: the vectorized loop; `lanes`: elements of a vector. `own`: the loops on which these elements depend. The
     copy is placed in the innermost of the loops `around` that is in `own`.

@@ -130,8 +130,8 @@ def find_sketches(
 
 
 def with_consumers(program: Program) -> Schedule:
-    """A schedule of the program in which each sum into a parameter writes, where legal, a new buffer instead, which is
-    copied to the parameter afterwards.
+    """A schedule of the program in which sums do not accumulate in parameters: where legal, a sum accumulates in a new
+    buffer, which is then copied to the parameter.
     """
     s = Schedule(program)
     parameters = {p.name for p in program.parameters}
@@ -252,8 +252,8 @@ def middle(blocks: int, tiles: int) -> int:
 
 
 def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
-    """Reads whose buffer may be packed, or copied in panels (one for each tile): reads of parameters that the program
-    reads once, with affine indices, along a loop of `candidates` and a reduction loop that index different dimensions.
+    """Reads whose buffer may be packed, or copied in panels (one for each tile). The buffer is a parameter that is read
+    once, with affine indices; a loop of `candidates` and a reduction loop index different dimensions of it.
 
     If the program has several sums, only reads of constants by the main sum.
     """
@@ -317,7 +317,7 @@ def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:
 
 
 def even(size: int, piece: int) -> int:
-    """Size of the largest part if `size` is cut into almost equal parts, as few as parts of at most `piece` can be:
-    even(9, 4) is 3, for 3 parts.
+    """Size of the largest part when `size` is cut into the fewest parts of at most `piece` each, of almost equal size:
+    even(9, 4) is 3 (3 parts).
     """
     return ceil(size / ceil(size / piece))

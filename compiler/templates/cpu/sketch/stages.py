@@ -68,12 +68,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """The Reduce statement `name` into `buffer`; its consumer (the nest that reads the sum) has the loops `axles`,
-    outermost first, and `others`.
+    """The Reduce statement `name` into `buffer`; its consumer (the nest that reads the sum) has the loops `axles`
+    (outermost first, one for each dimension of the sum) and `others`.
 
     `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
-    `producers`: for each statement, by name, that may be computed in the loops of the sum: the name of the allocation
-    that it writes. The sum reads this allocation, and no other statement writes it.
+    `producers`: statements that may be computed in the loops of the sum, each with the name of the allocation that it
+    writes. The sum reads this allocation, and no other statement writes it.
     """
 
     name: str
@@ -261,9 +261,9 @@ def padded_read(program: Program, summed: Sum) -> tuple[Read, Copy] | None:
 
 
 def dot_loop(target: CpuTarget, summed: Sum, lane: Axle) -> str:
-    """The reduction loop of which a dot product instruction adds `DOT_DEPTH` iterations at a time, for all iterations
-    of `lane` at once; "" if the instruction does not fit the sum. One factor must be uint8 data, equal for all lanes,
-    the other one int8 weights, and both contiguous along the loop.
+    """The reduction loop for a dot product instruction, which adds `DOT_DEPTH` iterations of it for all iterations of
+    `lane` at once; "" if the instruction does not fit the sum. One factor must be uint8 data, equal for all lanes, the
+    other one int8 weights, both contiguous along the loop.
     """
     long = [term for term in summed.terms if term.size > 1]
     if not target.dot_product or not long or lane.size > min(DOT_LANES, lanes_of(target, summed.bits)):

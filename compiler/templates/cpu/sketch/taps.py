@@ -96,8 +96,8 @@ def taps_of(program: Program, summed: Sum) -> tuple[Taps, ...]:
 def skip_dead_taps(
     s: Schedule, taps: Sequence[Taps], tile: Mapping[str, int], block: Mapping[str, int]
 ) -> None:
-    """Adds branches that skip taps (rows and columns of the window) that read only pads, if that saves enough products
-    (`Taps.live`). `tile`, `block`: by loop, elements of a tile, and tiles of a block (0: all).
+    """Adds branches that skip taps (rows and columns of the window) for tiles in which they read only pads, if this
+    saves enough (`Taps.live`). `tile`, `block`: by loop, elements of a tile, and tiles of a block (0: all).
     """
     for along in taps:
         size = tile[along.axle]
@@ -107,8 +107,8 @@ def skip_dead_taps(
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """Names of the loops into which splits and partial sums cut the reduction loop `term`, but only of loops that are
-    the innermost reduction loop around a sum of products.
+    """Names of loops made from the reduction loop `term` by splits and partial sums; only of loops that are the
+    innermost reduction loop around a sum of products.
     """
     found: list[str] = []
     for loop in loops(s.program):
@@ -130,9 +130,7 @@ def inline_producer(s: Schedule, name: str) -> None:
 
 
 def borders(s: Schedule, summed: Sum) -> set[str]:
-    """The loops on whose variables the conditions in a sum's terms depend; such a condition tests whether the input
-    element of a term is a pad.
-    """
+    """The loops whose variables occur in conditions of a sum's terms, which test whether an input element is a pad."""
     value = next(
         node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
     )

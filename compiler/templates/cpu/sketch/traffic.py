@@ -24,9 +24,9 @@ NEAR_BYTES_CYCLE = 1024.0
 hidden.
 """
 STREAM_SHARE = 0.5
-"""Share of the bytes of packed weights from beyond the second-level cache whose latency is not hidden: weights are a
-single memory stream, which processors prefetch (3x3, 512 channels on 28 x 28: blocks of 4 rows, which read all weights
-7 times, are 8% faster than one block, which reads the input for each panel of weights).
+"""Factor on the time of waiting for packed weights from beyond the second-level cache, a stream that processors
+prefetch (3x3, 512 channels on 28 x 28: blocks of 4 rows, which read all weights 7 times, are 8% faster than one block,
+which reads the input for each panel of weights).
 """
 CACHE_SHARE = 0.75
 """Share of a cache for the operands that a loop nest reads again."""
@@ -104,7 +104,7 @@ def _moved_bytes(
 
 
 def _kept(bytes_: np.ndarray, room: float) -> np.ndarray:
-    """The share of `bytes_` that a cache of `room` bytes keeps until the next read: 1 up to `room`, 0 from 2 * room."""
+    """Share of `bytes_` that stays in a cache of `room` bytes until the next read: 1 up to `room`, 0 from 2 `room`."""
     return np.clip(2 - bytes_ / room, 0, 1)
 
 
@@ -148,9 +148,8 @@ def paging_cycles(data: Read, panel: np.ndarray, tile: Lengths) -> np.ndarray:
 
 
 def waits(target: CpuTarget, summed: Sum, read: Read, tile: Mapping[str, int], lanes: int) -> bool:
-    """Whether prefetching the weights `read` saves time. `tile`: iterations of each loop of the consumer (the nest that
-    reads the sum) inside a tile; if a block of tiles reads the weights of one partial sum before the next, also the
-    iterations of reduction loops in a partial sum. `lanes`: sums in a vector.
+    """Whether prefetching the weights `read` saves time. `tile`: a tile's iterations of each loop of the consumer (the
+    nest that reads the sum), and a partial sum's iterations of reduction loops. `lanes`: sums in a vector.
 
     True if each tile reloads weights that exceed the first-level cache: a panel (packed weights of one tile), or the
     part of it for a partial sum (3 to 10% faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden
