@@ -90,8 +90,8 @@ def run_cpu_alone(
     feeds: Mapping[str, np.ndarray],
     remark: Callable[[str], None],
 ) -> CpuAlone:
-    """Runs the whole network on the CPU, measures its time in the way in which regions on the CPU are measured, and
-    divides the time among `regions`.
+    """Runs the whole network on the CPU, measures its time as `timed` measures regions on the CPU (median of repeated
+    runs), and divides the time among `regions`.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
     """

@@ -179,9 +179,9 @@ def check_run(
 ) -> tuple[CheckAccount, str | None]:
     """Compares the outputs of every launch with a reference; in any case also with our own interpreter.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and the reason if ONNX Runtime is not the
-    reference although the user did not choose another one. Raises RuntimeError if simulator and interpreter differ,
-    which is a defect of the toolkit.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and, if auto takes the interpreter as the
+    reference, the reason (else None). Raises RuntimeError if simulator and interpreter differ, which is a defect of the
+    toolkit.
     """
     against, remark = reference_to_use(wanted, model)
     graph, abilities = compiled.graph, Abilities.of(compiled.program.config)

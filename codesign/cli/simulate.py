@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vdla.sim import SimulationResult
 
 NEVER_ENDS = ("token", "deadlock")
-"""Kinds of findings of the program checker that mean that a program would wait for ever."""
+"""Kinds of errors that the program checker reports for programs that would wait for ever."""
 
 
 class Engine(StrEnum):

@@ -148,7 +148,7 @@ def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_ste
     than nothing.
 
     `with_steps`: whether `Advice.steps` are searched too; each step compiles the network again for every change of the
-    machine before. Raises UserError if the machine cannot run the whole network with any extensions.
+    previous step's machine. Raises UserError if the machine cannot run the whole network with any extensions.
     """
     network, components = trial.network, trial.components
     needed = needed_extensions(config, trial)

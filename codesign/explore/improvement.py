@@ -1,4 +1,4 @@
-"""Expected growth of a front's hypervolume if designs are added whose objectives are predicted with an uncertainty.
+"""Expected growth of a Pareto front's hypervolume by a new design whose objectives are only predicted.
 
 The region that no member of the front dominates is divided into boxes (by slices along the last objective). With
 independent normal predictions, the expected volume that a design dominates in a box is a product over the objectives

@@ -4,8 +4,8 @@ Random weights alone give dead or saturated layers. Each convolution and hidden 
 normalized per output channel, as a trained batch normalization would, and the result folded into its weights
 and bias; the last layer gets no random shift, so that no class wins on every input.
 
-Everything is computed in float64, and stored results are rounded to `KEPT_BITS` significant bits, eleven orders above
-the noise of summation order, so a model file does not depend on the machine or its matrix library.
+Everything is computed in float64, and stored results are rounded to `KEPT_BITS` significant bits, eleven orders of
+magnitude above the rounding errors of sums, so a model file does not depend on the machine or its matrix library.
 """
 
 from dataclasses import dataclass, replace

@@ -263,8 +263,8 @@ def _fields(region: Region) -> dict[str, Any]:
 
 
 def _least(got: Sequence[Arrays], expected: Sequence[Arrays]) -> tuple[float, float | None]:
-    """(SQNR of the worst output in dB, inf if all outputs are equal; least share, over outputs, of rows whose largest
-    value has the same index, None without such outputs).
+    """SQNR of the worst output in dB (inf if all outputs are equal), and the top-1 agreement of the worst output: the
+    share of rows whose largest value has the same index in `got` and `expected` (None if no output is a vector).
     """
     errors = {name: Error() for name in expected[0]}
     for values, real in zip(got, expected, strict=True):

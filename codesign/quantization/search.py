@@ -155,9 +155,9 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether decisions of `kind` can gain something: among the evaluated decisions that are equal for all layers,
-        more symmetric types ("type") or more tensors with a single scale (other kinds), and no other change, lowered
-        the cost or the error.
+        """Whether decisions of `kind` can gain something. They can if, of two evaluated starts that differ only in this
+        kind, the start with more symmetric types ("type") or with more tensors with a single scale (other kinds) has a
+        lower cost or a lower error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:

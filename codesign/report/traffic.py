@@ -144,8 +144,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """The bytes of a tensor whose elements no window reads: `mask`, bool (bytes,), for the tensor that begins at byte
-    address `start`.
+    """Marks the bytes of those elements of a tensor that no window (of a convolution or pool) reads: `mask` is bool
+    (bytes,), one for each byte of the tensor, which begins at byte address `start`.
     """
 
     start: int
@@ -249,8 +249,8 @@ EXPLANATIONS = {
     "uop": "micro-ops",
     "par": "scales and padded channels",
 }
-"""By kind of bytes, the reason why bytes beyond the compulsory ones are moved, for kinds that have only one reason; the
-excess of other kinds is divided into repeated reads and padding.
+"""Kinds of bytes whose excess over the compulsory bytes has a single reason, with the text of this reason. The excess
+of other kinds is divided into repeated reads and padding.
 """
 
 

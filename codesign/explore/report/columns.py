@@ -13,8 +13,8 @@ from vdla.isa.config_text import toml_text
 from .layers import rounded
 
 FEW = 4
-"""A column is written as its distinct values and an index for each design if designs are at least FEW times as many as
-distinct values.
+"""Least ratio of designs to distinct values at which a column is written as its distinct values and an index for each
+design.
 """
 
 

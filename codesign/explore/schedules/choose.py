@@ -69,8 +69,8 @@ class Effort:
 
     @property
     def key(self) -> str:
-        """Text of all settings on which the chosen schedules depend, except machine and network (part of cache keys);
-        empty without trials.
+        """Part of a cache key: a text of all settings on which the chosen schedules depend, except machine and network.
+        Empty without trials.
         """
         if not self.trials:
             return ""
