@@ -275,8 +275,8 @@ def _largest(array: np.ndarray) -> float:
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
     """The difference between a result and the wanted result, as text; None if they agree.
 
-    They differ in shape, in type, or in a value outside the spread. Integers may differ by `steps`, floats by the
-    smallest normal number, because processors may treat smaller numbers as 0.
+    A difference is another shape, another type, or a value outside the spread. In addition, integers may differ by
+    `steps`, floats by the smallest normal number, because processors may treat smaller numbers as 0.
     """
     if got.shape != wanted.shape:
         return f"has shape {got.shape}, not {wanted.shape}"
