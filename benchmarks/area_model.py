@@ -10,8 +10,8 @@ XGBoost on its residuals. The draws from HELD_OUT on are predicted once, and no 
 share of them that is inside the interval is known to some 4% only; fit and interval are therefore also repeated on
 SPLITS random splits of the training machines.
 
-Machines share modules. `seen_in_training` has the share of the predicted machines' logic in modules that a training
-machine has too, and the number of predicted machines whose longest path a training machine has too.
+Machines share modules. `seen_in_training` says how much of the predicted machines also occurs in training machines: the
+share of logic in equal modules, and the number of machines with an equal longest path.
 benchmarks/results/flat_synthesis.json (`benchmarks/flat_synthesis.py`) compares synthesis module by module with
 synthesis of the whole machine. --write stores the figures in benchmarks/results/area_model.json and the coefficients
 in codesign/technology/cell_model.json.

@@ -6,13 +6,17 @@ standard cells.
 Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module the number of
 instances, the area of one instance, its flip-flops and its memory macros; and the longest paths by their ends. The
 first line names the file's tool versions and library. Draws are numbered: draws below HELD_OUT are for fitting models,
-draws from HELD_OUT on only for judging them; the two alternate in the order of measuring. In both groups, machines from
-number CHAINED on have a chain memory (on-chip memory between layers), from EXTENDED on some of the extensions EXTRAS,
-from ROWED on the extension `rows`, from SWEEPING on `taps` with `sweep`, `wide_loads` or both, on arrays that need not
-be square, and from FOLDING on the extension `fold` (the array's rows can work in groups, as an array of another shape);
-all of these are small and come last. With `--write`, draws that the file already has are not measured again, as long as
-the number still gives the same machine and equal RTL (`rtl`, a hash of its modules); other rows are dropped. Modules
-that were mapped before come from the cache of synthesis.
+draws from HELD_OUT on only for judging them; the two alternate in the order of measuring. Both groups end with small
+machines of special kinds, each kind from a first number on:
+
+- CHAINED: a chain memory (on-chip memory between layers);
+- EXTENDED: some of the extensions EXTRAS; ROWED: the extension `rows`;
+- SWEEPING: `taps` with `sweep`, `wide_loads` or both, on arrays that need not be square;
+- FOLDING: `fold` (the array's rows can work in groups, as an array of another shape).
+
+With `--write`, a draw that the file already has is not measured again if its number still gives the same machine and
+equal RTL (`rtl`, a hash of its modules); other rows are dropped. Modules that were mapped before come from the cache of
+synthesis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quantized networks on GPUs: steps from the processor's results and from ONNX Runtime's, and the size of archives.
+"""Quantized networks on GPUs: differences from the processor's and from ONNX Runtime's results, and sizes of archives.
 
     python benchmarks/gpu_int8.py [--target "cuda ..."] [--only NAME ...] [--json] [--write]
 
