@@ -26,7 +26,7 @@ class XorLane(wiring.Component):
     result: Out(signed(32))
 
     def elaborate(self, platform: object) -> Module:
-        """The gates."""
+        """Returns the circuit: XOR gates between the operands and the result."""
         m = Module()
         m.d.comb += self.result.eq(self.left ^ self.right)
         return m
