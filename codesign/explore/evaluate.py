@@ -233,9 +233,9 @@ def sources_of_figures() -> str:
 
 
 def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
-    """Hash, 16 hexadecimal digits, of everything on which figures depend, except the machine: networks (without the
-    weights by which metrics sum over networks), the table of components, versions of the compiler and of the models of
-    area and energy, and the effort spent on schedules.
+    """Hash, 16 hexadecimal digits, of everything on which figures depend, except the machine: the networks, the table
+    of components, versions of the compiler and of the models of area and energy, and the effort spent on schedules. The
+    networks' weights in sums over networks are not included.
     """
     versions = (compiler_identity("vdla"), sources_of_figures())
     text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key

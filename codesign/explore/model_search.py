@@ -290,8 +290,8 @@ class ModelSearch:
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """(means, standard deviations) of the base-2 logarithm of the objective `metric`, for each machine of `pool`;
-        the logarithm is negated if the metric is maximized. `place`: index of `metric` among the objectives.
+        """Predicts the base-2 logarithm of the objective `metric` for each machine of `pool`, negated if the metric is
+        maximized; returns means and standard deviations. `place`: index of `metric` among the objectives.
         """
         problem = self._problem
         if metric.from_machine:

@@ -62,8 +62,8 @@ class Evaluator(Protocol):
     def __call__(
         self, machines: Sequence[Config], effort: Effort
     ) -> Generator[tuple[int, Figures], None, None]:
-        """(index of the machine, its figures) for each machine, in order of completion. Raises BackendError if
-        evaluation cannot continue.
+        """Yields (index of the machine, its figures) for each machine, in order of completion. Raises BackendError
+        if evaluation cannot continue.
         """
         ...
 

@@ -53,8 +53,8 @@ class Surrogate:
     error: float
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """(means [n], standard deviations [n]) of the figure's base-2 logarithm for n machines; `features` is [n,
-        number of features].
+        """Predicts the figure's base-2 logarithm for n machines; returns means [n] and standard deviations [n].
+        `features` is [n, number of features].
         """
         straight = _design((features - self.shift) / self.scale) @ self.line
         corrections = np.array([tree.inplace_predict(features) for tree in self.trees], float)

@@ -153,8 +153,8 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """(key, begin, end) of the pieces of DRAM [start, start + length). Consecutive entries with the same key are merged
-    if one piece begins where the other ends.
+    """Keys, begins and ends of the pieces of DRAM [start, start + length), after merging consecutive pieces with the
+    same key of which the second begins where the first ends.
     """
     end = start + length
     first = np.ones(len(key), bool)

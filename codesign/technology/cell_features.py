@@ -255,8 +255,8 @@ def _extensions(config: Config) -> dict[str, float]:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """Number of instances of the RTL's modules on a machine, by the name that is the first entry of a module's row in
-    MODULES; 0 for hardware that the machine lacks.
+    """Numbers of instances of the RTL's modules on a machine, 0 for hardware that the machine lacks. The keys are the
+    names with which the rows of MODULES begin.
     """
     lanes, there = config.batch * config.block_out, _extensions(config)
     passed = lanes / config.post_passes

@@ -98,8 +98,8 @@ def sensitivity(
 def _together(
     fields: Mapping[str, Sequence[Value]], following: Mapping[str, Sequence[Value]]
 ) -> dict[str, list[Sequence[Value]]]:
-    """The columns of the `fields` that change, by name. Fields that always change together are one entry, whose name
-    lists their names and whose value has all their columns. A field of `following` is included only if it always
+    """The columns of the `fields` that change, by name. Fields that always change together are one entry, named
+    "block_in, block_out" for example, with the columns of all. A field of `following` is included only if it always
     changes together with one of `fields`.
     """
     members: dict[tuple[int, ...], list[str]] = {}
