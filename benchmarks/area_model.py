@@ -51,8 +51,8 @@ KINDS = {
 small machines with one feature in common.
 """
 SPLITS, FITTED_OF = 10, 0.75
-"""Number of random splits of the training machines on which fit and interval are repeated, and the share of the
-machines of each kind on which the model is then fitted.
+"""Number of random splits of the training machines on which fit and interval are repeated, and the share of each kind
+of machine that a split uses for the fit; the rest judges the fit.
 """
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 

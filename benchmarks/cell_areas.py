@@ -61,8 +61,7 @@ fitted.
 """
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
 """Machines with a chain memory (on-chip memory that keeps a layer's output for the next layer): number of the first
-draw, number of draws on which models are fitted, and number of draws on which models are judged (from HELD_OUT +
-CHAINED on).
+draw, number of draws for fitting models, and number of draws for judging them (from HELD_OUT + CHAINED on).
 """
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
 """Machines with some of the extensions EXTRAS: number of the first draw, number of draws on which models are fitted,

@@ -125,8 +125,8 @@ def mean(rows: Sequence[Row]) -> Row:
 
 
 def subjects(only: list[str]) -> Iterator[tuple[str, Callable[[], Subject]]]:
-    """Functions that make a space of candidates with its measurement (`Subject`), by name: all, or those whose names
-    begin with one of `only`.
+    """Yields (name, function that makes the `Subject`) for each space of candidates whose name begins with one of
+    `only`; for all spaces if `only` is empty.
     """
     made: dict[str, Callable[[], Subject]] = {}
     for name in ACCELERATOR:

@@ -49,10 +49,10 @@ NETWORKS = ("resnet18", "resnet50")
 MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
-"""Least number of channels in a block of activations for which machines get a chain memory (on-chip memory that keeps a
-layer's output for the next layer), and the memory's size in bytes. It holds the inputs of every layer of a ResNet-50
-residual block except the first. A machine with blocks of 128 channels gets memory for as many pixels as one with blocks
-of 64, since the channels of such layers fill only half of each block of 128.
+"""Machines with blocks of at least WIDE channels get a chain memory (on-chip memory that keeps a layer's output for the
+next layer) of CHAIN_BYTES. It holds the inputs of every layer of a ResNet-50 residual block except the first. A machine
+with blocks of 128 channels gets memory for as many pixels as one with blocks of 64, since the channels of these layers
+fill only half of each block of 128.
 """
 IMAGE = 224
 """Rows and columns of the images of published networks."""

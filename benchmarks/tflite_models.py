@@ -57,8 +57,8 @@ def changed(ours: Outputs, theirs: Outputs) -> float:
 
 
 def on_processor(model: Written, content: bytes) -> dict[str, Any]:
-    """The row's figures `steps`, `changed` and `litert_steps`: outputs on this processor compared with LiteRT's, and
-    outputs of LiteRT's reference kernels with those of its default kernels. `content`: the file of `model`.
+    """The figures `steps` and `changed`, which compare outputs on this processor with LiteRT's, and `litert_steps`,
+    which compares LiteRT's reference kernels with its default kernels. `content`: the file of `model`.
     """
     inputs = samples(model)
     theirs = litert(content, inputs)
