@@ -1,5 +1,5 @@
-"""Runs a whole network on this processor, as a baseline for its run partitioned between accelerator and processor, and
-divides the measured time among the regions of the partition.
+"""Runs a whole network on this processor, as a baseline for a run that is partitioned between accelerator and
+processor, and divides the measured time among the regions of the partition.
 
 The network is compiled as by `vdla run --device cpu` and shares its cache. A second process compiles it into the cache
 in parallel, because compilation is mostly Python code, which uses only one core.

@@ -187,9 +187,9 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with outputs `names`. If some of these are tensors of the partitioned model only (dequantized or
-    quantized tensors), integer operators are written as float operators between DequantizeLinear and QuantizeLinear
-    first.
+    """The model with the tensors `names` as outputs. Some of them may exist only in the partitioned model (dequantized
+    or quantized tensors): then integer operators are first written as float operators between DequantizeLinear and
+    QuantizeLinear.
     """
     content = read_model(model).whole()
     if not {name for node in content.graph.node for name in node.output}.issuperset(names):
@@ -211,8 +211,8 @@ def _compare(
     """The verdict extended by one more launch; `as_written` and `optimized` are ONNX Runtime's tensors without and with
     its optimization.
 
-    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then rounds float
-    operators between these layers in other ways than the model says.
+    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then does not round
+    float operators between these layers as the model specifies.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (

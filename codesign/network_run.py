@@ -234,7 +234,8 @@ def _layers_checked(
     """The verdict of a check of each step alone (`evaluate.compare_layers`), together with the end-to-end difference of
     the outputs. `against`: name of the reference, for messages.
 
-    `end_to_end` is that difference; if it is None, the difference from ONNX Runtime without optimization is computed.
+    `end_to_end` is the end-to-end difference if it is known; if it is None, the outputs are compared with those of ONNX
+    Runtime without optimization.
     """
     found = compare_layers(model, launches, abilities=abilities)
     if end_to_end is None:

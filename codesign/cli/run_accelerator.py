@@ -138,7 +138,7 @@ def _trial(
     model: Path, run: RunAccount, machine: Config, technology: Components, *, everything: bool
 ) -> Trial:
     """Returns a `Trial`, which evaluates changed machines on the network of this run; the figures of `machine` itself
-    are taken from `run`. Without `everything`, it can evaluate only machines with the same `Abilities` (same graph).
+    are taken from `run`. Without `everything`, it can evaluate only machines that support the same operators.
     """
     from vdla.compiler.graph.abilities import Abilities
     from vdla.compiler.pipeline import accelerator_graph

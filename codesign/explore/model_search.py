@@ -151,9 +151,9 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """If every machine breaks a constraint that is known without evaluation (a limit of area, for example): the
-        `count` points with the least excess over the limit. The report states this excess. An empty list if a point was
-        proposed before.
+        """The `count` points with the least excess over a limit, for spaces in which every machine breaks a constraint
+        that is known without evaluation (such as a limit of area). The report states this excess. An empty list if a
+        point was proposed before.
         """
         if self._named:
             return []

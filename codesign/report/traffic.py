@@ -153,8 +153,8 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """Keys, begins and ends of the pieces of DRAM [start, start + length), after merging consecutive pieces with the
-    same key of which the second begins where the first ends.
+    """Keys, begins and ends of the pieces of DRAM [start, start + length). Consecutive pieces with the same key are
+    merged if the second begins where the first ends.
     """
     end = start + length
     first = np.ones(len(key), bool)
@@ -188,9 +188,9 @@ def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
 
 
 def owners(program: Program) -> Integers:
-    """Index of the group (layer) that each instruction belongs to, int64 (n,): its own group or, if it has none, the
-    group of the nearest earlier instruction that has one (at the beginning, the first group), so that layers contain
-    every byte.
+    """Index of the group (layer) to which each instruction's bytes are attributed, int64 (n,). An instruction without a
+    group belongs to the group of the nearest earlier instruction with one, or, at the beginning, to the first group; so
+    every byte belongs to a layer.
     """
     group = program.group_of.astype(np.int64)
     last = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))

@@ -239,8 +239,8 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
     }
 )
-"""Candidates for a machine's longest path, by the module in which the path ends: (name of a number in `counts_of` that
-is 0 on machines without the path, names of the features that predict its delay).
+"""Candidates for a machine's longest path, by the module in which the path ends. Each is (name of a number in
+`counts_of`, names of the features that predict the path's delay); the number is 0 on machines without the path.
 """
 
 
@@ -456,7 +456,7 @@ _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 
 def access_features(access: Mapping[str, float]) -> dict[str, float]:
-    """Features from access times (address to data, in ns) of the memories in which paths begin; 0 without a macro.
+    """Features of timing paths that begin in a memory: access times (address to data, in ns), 0 without a macro.
     `access`: access time of the slowest macro of each module (`cell_model.access_by_module`).
     """
 

@@ -153,8 +153,8 @@ def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
 def _fit(
     blocks: Sequence[NDArray[np.float64]], target: NDArray[np.float64]
 ) -> tuple[float, list[NDArray[np.float64]]]:
-    """Least-squares fit of `target` by all `blocks` of columns: (sum of squared residuals, contribution of each block
-    to each design).
+    """Fits `target` by all `blocks` of columns (least squares); returns the sum of squared residuals, and the
+    contribution of each block to each design.
     """
     matrix = np.hstack(blocks)
     normal = matrix.T @ matrix

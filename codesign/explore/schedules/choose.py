@@ -84,8 +84,8 @@ NO_TRIALS = Effort()
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
     """Chosen schedules. `settings`: knobs by node, without nodes that have their template's own schedule; `cycles`: the
-    network's cycles with these settings; `default`: its cycles if all nodes have their templates' schedules (None: it
-    does not run with these).
+    network's cycles with these settings; `default`: its cycles if all nodes have their templates' schedules (None if
+    the network does not run with them).
     """
 
     settings: Settings
