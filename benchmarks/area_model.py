@@ -151,7 +151,7 @@ def _below(draws: range) -> range:
 
 
 def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
-    """How much of the judged machines (`held`) some training machine has, too.
+    """Overlap of the judged machines (`held`) with the training machines.
 
     `logic_share`: share of a machine's logic in modules that a training machine has with the same area (to 0.01 square
     micrometres); median, least and most over the judged machines. `longest_paths`: number of machines whose longest

@@ -56,31 +56,31 @@ other).
 LEAVABLE = ("post", "patch", "depthwise")
 """Extensions that a default machine has; each is missing in one random machine of eight."""
 HELD_OUTS = 30
-"""Number of held-out machines of the general kind: draws HELD_OUT to HELD_OUT + HELD_OUTS - 1, on which no model is
-fitted.
+"""Number of random machines ("draws") of the general kind on which no model is fitted: draws HELD_OUT to HELD_OUT +
+HELD_OUTS - 1.
 """
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""Machines with a chain memory (on-chip memory that keeps a layer's output for the next layer): number of the first
-draw, number of draws for fitting models, and number of draws for judging them (from HELD_OUT + CHAINED on).
+"""Random machines ("draws") with a chain memory (on-chip memory that keeps a layer's output for the next layer): number
+of the first draw, count of draws for fitting models, and count of draws for judging them (from HELD_OUT + CHAINED on).
 """
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""Machines with some of the extensions EXTRAS: number of the first draw, number of draws on which models are fitted,
-number of held-out draws.
+"""Random machines ("draws") with some of the extensions EXTRAS: number of the first draw, count of draws for fitting
+models, count of draws for judging them.
 """
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions for draws from EXTENDED on: half of the draws have each, if the machine can have it."""
+"""Extensions of random machines from number EXTENDED on: half of the machines have each, if the machine can have it."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""Machines with the extension `rows` (statistics of rows for softmax and normalizations): number of the first draw,
-number of draws on which models are fitted, number of held-out draws.
+"""Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations): number of
+the first draw, count of draws for fitting models, count of draws for judging them.
 """
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
-"""Machines with the extension `sweep` (array operations also multiply the input vectors of earlier ones) or
-`wide_loads` (several input vectors loaded a cycle): number of the first draw, number of draws on which models are
-fitted, number of held-out draws.
+"""Random machines ("draws") with the extension `sweep` (array operations also multiply the input vectors of earlier
+ones) or `wide_loads` (several input vectors loaded a cycle): number of the first draw, count of draws for fitting
+models, count of draws for judging them.
 """
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""Machines with the extension `fold` (the array's rows can work in groups): number of the first draw, number of draws
-on which models are fitted, number of held-out draws.
+"""Random machines ("draws") with the extension `fold` (the array's rows can work in groups): number of the first draw,
+count of draws for fitting models, count of draws for judging them.
 """
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products a cycle of small machines: those with a chain memory (on-chip memory between layers), with
@@ -348,8 +348,8 @@ def main(options: Given) -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of the results file at `path` that are still valid, by number of the draw: synthesized with the same
-    library, and drawing the number now gives the same machine with the same RTL.
+    """The valid rows of the results file at `path`, by number of the draw (random machine). A row is valid if it was
+    synthesized with the same library, and if drawing its number now gives the same machine with the same RTL.
     """
     if not path.exists():
         return {}

@@ -1,4 +1,4 @@
-"""The timing of DRAM beside LiteDRAM's RTL: random streams of AXI bursts, reads and writes, of one and two masters.
+"""The DRAM timing model compared with LiteDRAM's RTL, on random AXI bursts (reads and writes) of one and two masters.
 
     python benchmarks/dram_streams.py [--streams N] [--bursts N] [--seed N] [--write]
 

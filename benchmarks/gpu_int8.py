@@ -2,12 +2,12 @@
 
     python benchmarks/gpu_int8.py [--target "cuda ..."] [--only NAME ...] [--json] [--write]
 
-The kernels are emulated on this processor, for the GPU of `--target`. `steps`: the largest difference of an output from
-our processor's, in steps of the output's grid; `runtime_steps`: from ONNX Runtime's. `archive_ratio`: bytes of the file
-of `vdla compile` over the bytes of the model; `constants_ratio`: bytes of its constants. `tensor_cores`: kernels that
-multiply on tensor cores, of `launches`. Networks: shipped ones (QDQ, uint8), and originals at their own size, with
-seeded weights, quantized by ONNX Runtime. Exit code 1: `steps` of a network are not 0; then nothing is written.
-`--write`: to benchmarks/results/gpu_int8.json.
+The kernels are emulated on this processor, for the GPU of `--target`. `steps` is the largest difference of an output
+from our outputs on the processor, `runtime_steps` from ONNX Runtime's, both in quantization steps of the output.
+`archive_ratio` are the bytes of the file of `vdla compile` over the bytes of the model, `constants_ratio` the bytes of
+the file's constants over the same. Of `launches` kernels `tensor_cores` multiply on tensor cores. The networks are
+shipped ones (QDQ, uint8) and originals at their own size, with seeded weights, quantized by ONNX Runtime. Exit code 1:
+`steps` of a network are not 0; then nothing is written. `--write` writes benchmarks/results/gpu_int8.json.
 """
 
 from __future__ import annotations

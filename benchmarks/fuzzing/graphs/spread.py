@@ -38,8 +38,8 @@ ALLOWED = 4.0
 result may differ by the spread itself.
 """
 _JUMP = 1e-2
-"""A change of a result, relative to its largest element, counts as abrupt if it is larger than this and a few roundings
-of the inputs cause it.
+"""Least change of a result, relative to its largest element, that counts as abrupt if a few roundings of the inputs
+cause it.
 """
 
 
@@ -183,7 +183,7 @@ round the sum of each step; normalizations round the mean of equal elements, and
 the deviation of these elements.
 """
 SUMS = frozenset(("Mean", "Sum"))
-"""Operators that round a sum even if the result is equal to an element of the inputs."""
+"""Operators whose results always have a rounding error, even if each result equals an element of the inputs."""
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
     ("Sigmoid", "Scan", "Loop", "If", *RECURRENT, "DynamicQuantizeLSTM"), 2.0**-26
 )
