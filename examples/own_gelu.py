@@ -3,8 +3,8 @@
     pip install -e ".[rtl]" && python examples/own_gelu.py
 
 The unit computes I-BERT's polynomial (Kim et al., 2021, equations 7 and 8) on fixed-point numbers of 8 fractional bits:
-gelu(x) = x/2 (1 + L(x / sqrt 2)), L(v) = sign(v) (a (min(|v|, -b) + b)^2 + 1) with a = -0.2888, b = -1.769. Beside it
-stands the error against the exact GELU.
+gelu(x) = x/2 (1 + L(x / sqrt 2)), L(v) = sign(v) (a (min(|v|, -b) + b)^2 + 1) with a = -0.2888, b = -1.769. The script
+also prints the error against the exact GELU.
 """
 
 from math import erf

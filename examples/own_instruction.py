@@ -3,8 +3,8 @@
     pip install -e ".[rtl]" && python examples/own_instruction.py
 
 `vdla.extend` checks first that semantics, simulator, RTL and expression give the same results. Then a tensor
-expression with XOR is compiled for the new machine and simulated. The RTL of the whole machine, with its new lanes, is
-held to the simulator by
+expression with XOR is compiled for the new machine and simulated. This command compares the RTL of the whole machine,
+with its new lanes, with the simulator:
 
     vdla cosim --import examples/own_instruction.py --config examples/own_instruction.toml --programs 200
 """
