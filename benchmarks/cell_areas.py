@@ -366,7 +366,7 @@ def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def _is_current(row: Mapping[str, Any]) -> bool:
-    """Whether drawing the row's number now gives the row's machine, with unchanged RTL."""
+    """Whether the random machine with the row's number is still the machine of the row, with unchanged RTL."""
     config = draw(row["draw"])
     return config.to_dict() == row["config"] and rtl_digest(generate_verilog(config)) == row.get("rtl")
 

@@ -67,7 +67,7 @@ def main(options: Given) -> int:
 
 
 def measured(name: str, target: GpuTarget) -> dict[str, Any]:
-    """The row of a network. Its result is the same on any machine, but for `runtime_steps`."""
+    """Measures a network; returns its row of the results. Only `runtime_steps` depends on the computer."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         feeds = _made(name, path)

@@ -25,7 +25,7 @@ their workspaces.
 
 
 class PeerError(UserError):
-    """Raised if torch cannot be compared with: it finds no device, lacks an operator, or gives other outputs."""
+    """Raised if torch is no use as a comparison: it finds no device, lacks an operator, or gives other outputs."""
 
 
 def find_torch() -> ModuleType | None:

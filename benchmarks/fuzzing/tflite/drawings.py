@@ -404,11 +404,11 @@ def extreme(b: TfliteBuilder, kind: str) -> None:
 
 
 UNIT = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}
-"""Quantization of results from 0 to 1."""
+"""Scale and zero point of results from 0 to 1, by element type."""
 SYMMETRIC = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 32768, 0)}
-"""Quantization of results from -1 to 1."""
+"""Scale and zero point of results from -1 to 1, by element type."""
 LOGARITHMS = {"int8": (16 / 256, 127), "uint8": (16 / 256, 255)}
-"""Quantization of logarithms of numbers up to 1."""
+"""Scale and zero point of logarithms of numbers up to 1, by element type."""
 
 
 def soften(b: TfliteBuilder) -> None:
