@@ -58,7 +58,7 @@ def _dense(rng: np.random.Generator, name: str, data: str, inputs: int, outputs:
 
 
 def resnet18(seed: int) -> Network:
-    """ResNet-18 v1: 3x224x224 to 1000 classes, 20 convolutions and one dense layer."""
+    """ResNet-18 v1: maps 3x224x224 to scores of 1000 classes by 20 convolutions and one dense layer."""
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
         _convolution(rng, "conv1", INPUT, (3, 64), 7, stride=2),
@@ -87,7 +87,7 @@ def resnet18(seed: int) -> Network:
 
 
 def resnet50(seed: int) -> Network:
-    """ResNet-50: 3x224x224 to 1000 classes, 53 convolutions and one dense layer."""
+    """ResNet-50: maps 3x224x224 to scores of 1000 classes by 53 convolutions and one dense layer."""
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
         _convolution(rng, "conv1", INPUT, (3, 64), 7, stride=2),

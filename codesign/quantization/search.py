@@ -96,8 +96,8 @@ class Search:
     effects: dict[Move, _Effect] = field(default_factory=dict[Move, _Effect])
 
     def ask(self) -> Asking:
-        """The search as a generator: it yields sets of decisions to be evaluated, and each is answered with its
-        figures.
+        """The search as a generator: it yields sets of decisions to be evaluated; the caller sends the figures of
+        each set.
         """
         for start in self.starts:
             yield from self._run(start)
