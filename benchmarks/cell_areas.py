@@ -89,8 +89,8 @@ extensions of EXTRAS, or with the extension `rows`, `sweep`, `wide_loads` or `fo
 
 
 def draw(number: int) -> Config:
-    """Machine `number`: each field on which the RTL depends is drawn at random, from a space as a user would explore
-    it.
+    """The random machine with the number `number`: each field on which the RTL depends is drawn from a space like one
+    that a user would explore.
     """
     for attempt in range(1000):
         rng = np.random.default_rng((number, attempt, 22))

@@ -39,7 +39,7 @@ Arrays = Mapping[str, np.ndarray]
 SHIPPED = ("resnet18", "mobilenet")
 QUANTIZED = ("mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0")
 CALIBRATION = 2
-"""Inputs on which ONNX Runtime's quantizer is calibrated, all seeded."""
+"""Number of seeded inputs on which ONNX Runtime's quantizer is calibrated."""
 OPTIONS = (
     Option("--target", "the GPU that is emulated", default="cuda -arch=sm_90"),
     ONLY.but(choices=[*SHIPPED, *QUANTIZED], part=True),
@@ -114,7 +114,7 @@ def _made(name: str, path: Path) -> Arrays:
 
 
 def _steps(got: Arrays, wanted: Arrays, step: float) -> float:
-    """The largest difference of two results, in steps."""
+    """The largest difference of two results, in quantization steps of size `step`."""
     largest = max(float(np.abs(got[name].astype(np.float64) - wanted[name]).max()) for name in wanted)
     return round(largest / step, 3)
 

@@ -14,7 +14,7 @@ from typing import Any
 from vdla.isa.config import Config, Memory
 
 HELD_OUT = 1000
-"""Draws from this number on in `benchmarks/cell_areas.py` are reserved for evaluation: no model is fitted to them."""
+"""Random machines of `benchmarks/cell_areas.py` from this number on are for evaluation: no model is fitted to them."""
 _NUMBER = re.compile(r"_\d+(?=\.|$)")
 
 

@@ -40,7 +40,7 @@ Drawing = Callable[[TfliteBuilder], None]
 
 SAME, VALID = 0, 1
 ACTIVATIONS = (0, 0, 0, 1, 2, 3)
-"""Fused activations: none, RELU, RELU_N1_TO_1, RELU6."""
+"""Fused activation functions to draw from, by their codes in TFLite: 0 none, 1 RELU, 2 RELU_N1_TO_1, 3 RELU6."""
 BYTES = ("int8", "uint8", "float32")
 SIGNED = ("int8", "float32")
 SCALED = ("int8", "uint8", "int16", "float32")
