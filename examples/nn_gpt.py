@@ -17,7 +17,7 @@ LONGEST, WIDTH = 48, 64
 
 
 class Layer(nn.Module):
-    """Causal attention and two dense layers, each behind a normalization and with a sum around both."""
+    """Causal attention, then two dense layers; both parts have a normalization before and a residual connection."""
 
     def __init__(self, width: int, heads: int) -> None:
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
