@@ -10,8 +10,8 @@ XGBoost on its residuals. The draws from HELD_OUT on are predicted once, and no 
 share of them that is inside the interval is known to some 4% only; fit and interval are therefore also repeated on
 SPLITS random splits of the training machines.
 
-Machines share modules. `seen_in_training` has the share of the predicted machines' logic in modules that a training
-machine has too, and the number of predicted machines whose longest path a training machine has too.
+Machines share modules. `seen_in_training` says how much of the predicted machines also occurs in training machines: the
+share of logic in equal modules, and the number of machines with an equal longest path.
 benchmarks/results/flat_synthesis.json (`benchmarks/flat_synthesis.py`) compares synthesis module by module with
 synthesis of the whole machine. --write stores the figures in benchmarks/results/area_model.json and the coefficients
 in codesign/technology/cell_model.json.
@@ -51,8 +51,8 @@ KINDS = {
 small machines with one feature in common.
 """
 SPLITS, FITTED_OF = 10, 0.75
-"""Number of random splits of the training machines on which fit and interval are repeated, and the share of the
-machines of each kind on which the model is then fitted.
+"""Number of random splits of the training machines on which fit and interval are repeated, and the share of each kind
+of machine that a split uses for the fit; the rest judges the fit.
 """
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 
@@ -151,7 +151,7 @@ def _below(draws: range) -> range:
 
 
 def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
-    """How much of the judged machines (`held`) some training machine has, too.
+    """Overlap of the judged machines (`held`) with the training machines.
 
     `logic_share`: share of a machine's logic in modules that a training machine has with the same area (to 0.01 square
     micrometres); median, least and most over the judged machines. `longest_paths`: number of machines whose longest

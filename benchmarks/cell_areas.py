@@ -6,13 +6,17 @@ standard cells.
 Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module the number of
 instances, the area of one instance, its flip-flops and its memory macros; and the longest paths by their ends. The
 first line names the file's tool versions and library. Draws are numbered: draws below HELD_OUT are for fitting models,
-draws from HELD_OUT on only for judging them; the two alternate in the order of measuring. In both groups, machines from
-number CHAINED on have a chain memory (on-chip memory between layers), from EXTENDED on some of the extensions EXTRAS,
-from ROWED on the extension `rows`, from SWEEPING on `taps` with `sweep`, `wide_loads` or both, on arrays that need not
-be square, and from FOLDING on the extension `fold` (the array's rows can work in groups, as an array of another shape);
-all of these are small and come last. With `--write`, draws that the file already has are not measured again, as long as
-the number still gives the same machine and equal RTL (`rtl`, a hash of its modules); other rows are dropped. Modules
-that were mapped before come from the cache of synthesis.
+draws from HELD_OUT on only for judging them; the two alternate in the order of measuring. Both groups end with small
+machines of special kinds, each kind from a first number on:
+
+- CHAINED: a chain memory (on-chip memory between layers);
+- EXTENDED: some of the extensions EXTRAS; ROWED: the extension `rows`;
+- SWEEPING: `taps` with `sweep`, `wide_loads` or both, on arrays that need not be square;
+- FOLDING: `fold` (the array's rows can work in groups, as an array of another shape).
+
+With `--write`, a draw that the file already has is not measured again if its number still gives the same machine and
+equal RTL (`rtl`, a hash of its modules); other rows are dropped. Modules that were mapped before come from the cache of
+synthesis.
 """
 
 from __future__ import annotations
@@ -52,32 +56,31 @@ other).
 LEAVABLE = ("post", "patch", "depthwise")
 """Extensions that a default machine has; each is missing in one random machine of eight."""
 HELD_OUTS = 30
-"""Number of held-out machines of the general kind: draws HELD_OUT to HELD_OUT + HELD_OUTS - 1, on which no model is
-fitted.
+"""Number of random machines ("draws") of the general kind on which no model is fitted: draws HELD_OUT to HELD_OUT +
+HELD_OUTS - 1.
 """
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""Machines with a chain memory (on-chip memory that keeps a layer's output for the next layer): number of the first
-draw, number of draws on which models are fitted, and number of draws on which models are judged (from HELD_OUT +
-CHAINED on).
+"""Random machines ("draws") with a chain memory (on-chip memory that keeps a layer's output for the next layer): number
+of the first draw, count of draws for fitting models, and count of draws for judging them (from HELD_OUT + CHAINED on).
 """
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""Machines with some of the extensions EXTRAS: number of the first draw, number of draws on which models are fitted,
-number of held-out draws.
+"""Random machines ("draws") with some of the extensions EXTRAS: number of the first draw, count of draws for fitting
+models, count of draws for judging them.
 """
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions for draws from EXTENDED on: half of the draws have each, if the machine can have it."""
+"""Extensions of random machines from number EXTENDED on: half of the machines have each, if the machine can have it."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""Machines with the extension `rows` (statistics of rows for softmax and normalizations): number of the first draw,
-number of draws on which models are fitted, number of held-out draws.
+"""Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations): number of
+the first draw, count of draws for fitting models, count of draws for judging them.
 """
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
-"""Machines with the extension `sweep` (array operations also multiply the input vectors of earlier ones) or
-`wide_loads` (several input vectors loaded a cycle): number of the first draw, number of draws on which models are
-fitted, number of held-out draws.
+"""Random machines ("draws") with the extension `sweep` (array operations also multiply the input vectors of earlier
+ones) or `wide_loads` (several input vectors loaded a cycle): number of the first draw, count of draws for fitting
+models, count of draws for judging them.
 """
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""Machines with the extension `fold` (the array's rows can work in groups): number of the first draw, number of draws
-on which models are fitted, number of held-out draws.
+"""Random machines ("draws") with the extension `fold` (the array's rows can work in groups): number of the first draw,
+count of draws for fitting models, count of draws for judging them.
 """
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products a cycle of small machines: those with a chain memory (on-chip memory between layers), with
@@ -86,8 +89,8 @@ extensions of EXTRAS, or with the extension `rows`, `sweep`, `wide_loads` or `fo
 
 
 def draw(number: int) -> Config:
-    """Machine `number`: each field on which the RTL depends is drawn at random, from a space as a user would explore
-    it.
+    """The random machine with the number `number`: each field on which the RTL depends is drawn from a space like one
+    that a user would explore.
     """
     for attempt in range(1000):
         rng = np.random.default_rng((number, attempt, 22))
@@ -345,8 +348,8 @@ def main(options: Given) -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of the results file at `path` that are still valid, by number of the draw: synthesized with the same
-    library, and drawing the number now gives the same machine with the same RTL.
+    """The valid rows of the results file at `path`, by number of the draw (random machine). A row is valid if it was
+    synthesized with the same library, and if drawing its number now gives the same machine with the same RTL.
     """
     if not path.exists():
         return {}
@@ -363,7 +366,7 @@ def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def _is_current(row: Mapping[str, Any]) -> bool:
-    """Whether drawing the row's number now gives the row's machine, with unchanged RTL."""
+    """Whether the random machine with the row's number is still the machine of the row, with unchanged RTL."""
     config = draw(row["draw"])
     return config.to_dict() == row["config"] and rtl_digest(generate_verilog(config)) == row.get("rtl")
 

@@ -40,7 +40,7 @@ from vdla.codesign.models.transformers import build_transformer, token_inputs
 from vdla.codesign.timing import ratio
 
 TOLERANCE = 1e-5
-"""Largest difference between the outputs of both checkouts, relative to the largest value of an output."""
+"""Largest allowed difference between the outputs of both checkouts, relative to the largest value of an output."""
 ROUND_SECONDS = 0.02
 """Least seconds that a process runs its network in one turn; short networks are repeated."""
 WORKER = """

@@ -1,16 +1,17 @@
-"""Quality of cost models with different features: how well they rank held-out random legal points of schedule spaces.
+"""Quality of cost models with different features: how well they rank held-out random candidates of schedule spaces.
 
     python benchmarks/cost_model.py [--only NAME ...] [--points 256] [--splits 10] [--samples 16 32 64 128] [--seed 0]
                                     [--data FOLDER] [--json]
 
-For each space, `points` random legal points are measured: on the accelerator (`vta`) in simulated cycles, on processors
-in thread CPU time of one thread (medians). Each model is trained on `samples` of them and ranks all others; means over
-`splits` random splits are shown. `rank` is Spearman's correlation of scores and costs. `top` is the least cost among
-the eight points that the model ranks first, divided by the least cost of all held-out points: 1.00 is best. Features:
-`account`: computed from a point without lowering it (`search/point_features.py`); `program`: of the lowered loops, on
-the accelerator also of the instructions (`program_features`); `both`. All models are THOROUGH, except `quick`: the
-features of `account`, the model `CostModel()`. With --data, measurements are written to a folder; measurements that it
-already has are read from it.
+For each space, `points` random legal candidates ("points") are measured: on the accelerator (`vta`) in simulated
+cycles, on processors in thread CPU time of one thread (medians). Each model is trained on `samples` of them and ranks
+all others; means over `splits` random splits are shown. `rank` is Spearman's correlation of scores and costs. `top` is
+the least cost among the eight points that the model ranks first, divided by the least cost of all held-out points: 1.00
+is best. The model `account` has features that are computed from a point without lowering it
+(`search/point_features.py`), `program` features of the lowered loops, on the accelerator also of the instructions
+(`program_features`), and `both` all of them. These models are trained for long (`THOROUGH`); `quick` has the features
+of `account` and is trained as `CostModel()` is by default. With --data, measurements are written to a folder;
+measurements that it already has are read from it.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ def mean(rows: Sequence[Row]) -> Row:
 
 
 def subjects(only: list[str]) -> Iterator[tuple[str, Callable[[], Subject]]]:
-    """Functions that make a space of candidates with its measurement (`Subject`), by name: all, or those whose names
-    begin with one of `only`.
+    """Yields (name, function that makes the `Subject`) for each space of candidates whose name begins with one of
+    `only`; for all spaces if `only` is empty.
     """
     made: dict[str, Callable[[], Subject]] = {}
     for name in ACCELERATOR:

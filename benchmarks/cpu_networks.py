@@ -10,10 +10,10 @@ alternately; `peer_threads2` the same for the peer. `fusion` is our time without
 memory.
 
 With `--files` the networks come from ONNX files instead, and run on one thread only; benchmarks/outside_networks.py
-makes such files. With `--originals` they are those of codesign/models/originals (all, or those named) in float32 at
-their original size, which need no torch; with `--write` each row goes to benchmarks/results/cpu_originals.json as soon
-as it is there, and rows that the file has from this commit are not measured again without `--again`, so that an
-interrupted run continues. Exit code 1: outputs of a network differ from the peer's.
+makes such files. With `--originals` they are the networks of codesign/models/originals (all, or only NAMEs) in float32
+at their original size, which need no torch. With `--write` each row then goes to benchmarks/results/cpu_originals.json
+as soon as it is measured. An interrupted run continues: rows that the file has from this commit are measured again only
+with `--again`. Exit code 1: outputs of a network differ from the peer's.
 """
 
 from __future__ import annotations

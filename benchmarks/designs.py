@@ -45,7 +45,7 @@ LATENCIES = (30, 100, 200)
 
 
 def machines() -> list[Config]:
-    """The machines in shuffled order, as new objects."""
+    """The measured machines (accelerator configurations) in shuffled order; each call makes new objects."""
     vta = load_config("vta")
     found = [
         replace(

@@ -1,10 +1,10 @@
-"""The timing of DRAM beside LiteDRAM's RTL: random streams of AXI bursts, reads and writes, of one and two masters.
+"""The DRAM timing model compared with LiteDRAM's RTL, on random AXI bursts (reads and writes) of one and two masters.
 
     python benchmarks/dram_streams.py [--streams N] [--bursts N] [--seed N] [--write]
 
 Each stream runs on LiteDRAM's Verilog (in Verilator, with its checker of timings) and on the model. The cycles in which
-each burst's address is accepted, its first word arrives, and it ends must be equal. Ends with exit code 1 if one is
-not.
+each burst's address is accepted, its first word arrives, and the burst ends must be equal. The exit code is 1 if any of
+these cycles differ.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ FIELDS: dict[str, Any] = {
     "extensions": [["post", "patch"]],
 }
 SCRATCHPADS = ((32, 256, 128), (16, 128, 64), (8, 32, 16), (4, 16, 8))
-"""Sizes in KiB of the scratchpads for inputs, weights and accumulators of those machines on which the speedup by tuning
-is measured.
+"""Sizes in KiB of the scratchpads for inputs, weights and accumulators, one triple for each machine on which the
+speedup by tuning is measured.
 """
 GAINS = (4, 16, 64)
 

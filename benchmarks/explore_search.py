@@ -56,8 +56,8 @@ BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
 
 
 class Compared:
-    """The space with the figures of all its points. Computes the share of the space's hypervolume that a set of designs
-    has.
+    """All points of the space of machines with their figures. The methods compare the hypervolume of a set of designs
+    with that of the whole space.
     """
 
     def __init__(self, whole: Exploration) -> None:

@@ -58,8 +58,8 @@ KNOWN_WORKERS = (1, 4, 8)
 KNOWN_DESIGNS = 192
 REAL_DESIGNS = 60
 SEARCHES = (("random", BATCH), ("nsga2", 64), ("nsga2", BATCH))
-"""(strategy, batch size) of the searches. "random" needs no results, so that workers never wait; "nsga2" waits for all
-results of a batch, with two batch sizes.
+"""The searches as (strategy, batch size). "random" needs no results, so that workers never wait; "nsga2" waits for all
+results of a batch, and is measured with two batch sizes.
 """
 WARMING_SEED = 1000
 """Seed of the designs of the untimed first exploration, which starts the workers' processes; no measured

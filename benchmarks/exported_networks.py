@@ -121,9 +121,9 @@ def measure(path: Path, config: str) -> dict[str, Any]:
 
 
 def placed(path: Path, config: Config) -> dict[str, Any]:
-    """The row of one quantized network for the action `whole`: whether the network runs whole on a machine with the
-    extensions `NEEDED`, which of them it needs, the operators that the processor computes, and the reasons why the
-    accelerator refuses nodes.
+    """Compiles one quantized network for the action `whole`; returns its row: whether the network runs whole on a
+    machine with the extensions `NEEDED`, the extensions that it needs, the operators that the processor computes, and
+    the reasons why the accelerator refuses nodes.
     """
     label, model = prepare_model(path, least_opset=OLDEST_OPSET)
 

@@ -5,12 +5,12 @@ case.
     python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all its output
 
 Kinds float_graphs, qdq_graphs, attributes and tflite_graphs draw valid graphs over every operator of the importers'
-tables; for each operator, the number of its cases and the share of them that is refused because of it are printed and
-written as well. A case must be refused in one line, or run with right results (`vdla run` compares outputs with ONNX
-Runtime or the interpreter; tflite_graphs are compared with LiteRT; three of four cases of tflite are damaged).
-Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each is printed
-with the command that repeats it, and the exit code is 1. Without --count each kind has its own number of cases. With
---write the numbers of cases by verdict go to benchmarks/results/fuzz.json and replace those of the same kind.
+tables. For each operator they also print and write the number of cases with the operator, and the share of these cases
+that is refused because of it. A case must be refused in one line, or run with right results (`vdla run` compares
+outputs with ONNX Runtime or the interpreter; tflite_graphs are compared with LiteRT; three of four cases of tflite are
+damaged). Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each is
+printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own number of cases.
+With --write the numbers of cases by verdict go to benchmarks/results/fuzz.json and replace those of the same kind.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ COUNTS = {
     "interrupts": 20 * len(CALLS),
 }
 LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0, "tflite_graphs": 60.0}
-"""Time limits in seconds of one fuzzing case, for kinds of cases that start new commands, partly with empty caches
-(Yosys alone takes minutes), or that compile a graph up to four times and simulate an accelerator.
+"""Time limits in seconds of one fuzzing case, for kinds of cases that take long: they start new commands, partly with
+empty caches (Yosys alone takes minutes), or compile a graph up to four times and simulate an accelerator.
 """
 
 
@@ -125,8 +125,8 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 
 def _refusals(operators: dict[str, list[int]]) -> str:
-    """A text for kinds that draw graphs: the number of operators that occurred and, for each operator, the share of the
-    graphs with the operator that were rejected because of the operator.
+    """A text for kinds that draw graphs: the number of operators that occurred and, for each operator that caused
+    rejections, the share of graphs with this operator that were rejected because of it.
     """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]

@@ -5,11 +5,11 @@
 
 First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
 within the tolerances of `benchmarks/harness/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
-device's clock: ours in a CUDA graph, and torch (cuDNN, cuBLAS) in a CUDA graph, eager, and for networks by
-torch.compile at max-autotune, its module in a CUDA graph as well. Ours and each peer (a way to run torch) take turns; a
-row has the medians of the ratios peer's time / ours: above 1 ours is faster. A peer's outputs are compared with ours
-first; if they differ, nothing is written. Layers have equal pads on all sides, since torch would run one kernel more
-for unequal ones. Our weights are prepared ahead of the timed calls: packed, and for Winograd convolutions transformed.
+device's clock. Ours runs in a CUDA graph. The peers are ways to run torch (cuDNN, cuBLAS): in a CUDA graph, eager, and,
+for networks, compiled by torch.compile at max-autotune, also in a CUDA graph. Ours and each peer take turns; a row has
+the medians of the ratios peer's time / ours: above 1 ours is faster. A peer's outputs are compared with ours first; if
+they differ, nothing is written. Layers have equal pads on all sides, since torch would run one kernel more for unequal
+ones. Our weights are prepared ahead of the timed calls: packed, and for Winograd convolutions transformed.
 Repetitions of our graph overlap if the card supports it (programmatic dependent launch). TF32 is off on both sides,
 except in rows that say tf32.
 

@@ -1,13 +1,13 @@
-"""Quantized networks on GPUs: steps from the processor's results and from ONNX Runtime's, and the size of archives.
+"""Quantized networks on GPUs: differences from the processor's and from ONNX Runtime's results, and sizes of archives.
 
     python benchmarks/gpu_int8.py [--target "cuda ..."] [--only NAME ...] [--json] [--write]
 
-The kernels are emulated on this processor, for the GPU of `--target`. `steps`: the largest difference of an output from
-our processor's, in steps of the output's grid; `runtime_steps`: from ONNX Runtime's. `archive_ratio`: bytes of the file
-of `vdla compile` over the bytes of the model; `constants_ratio`: bytes of its constants. `tensor_cores`: kernels that
-multiply on tensor cores, of `launches`. Networks: shipped ones (QDQ, uint8), and originals at their own size, with
-seeded weights, quantized by ONNX Runtime. Exit code 1: `steps` of a network are not 0; then nothing is written.
-`--write`: to benchmarks/results/gpu_int8.json.
+The kernels are emulated on this processor, for the GPU of `--target`. `steps` is the largest difference of an output
+from our outputs on the processor, `runtime_steps` from ONNX Runtime's, both in quantization steps of the output.
+`archive_ratio` are the bytes of the file of `vdla compile` over the bytes of the model, `constants_ratio` the bytes of
+the file's constants over the same. Of `launches` kernels `tensor_cores` multiply on tensor cores. The networks are
+shipped ones (QDQ, uint8) and originals at their own size, with seeded weights, quantized by ONNX Runtime. Exit code 1:
+`steps` of a network are not 0; then nothing is written. `--write` writes benchmarks/results/gpu_int8.json.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Arrays = Mapping[str, np.ndarray]
 SHIPPED = ("resnet18", "mobilenet")
 QUANTIZED = ("mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0")
 CALIBRATION = 2
-"""Inputs on which ONNX Runtime's quantizer is calibrated, all seeded."""
+"""Number of seeded inputs on which ONNX Runtime's quantizer is calibrated."""
 OPTIONS = (
     Option("--target", "the GPU that is emulated", default="cuda -arch=sm_90"),
     ONLY.but(choices=[*SHIPPED, *QUANTIZED], part=True),
@@ -67,7 +67,7 @@ def main(options: Given) -> int:
 
 
 def measured(name: str, target: GpuTarget) -> dict[str, Any]:
-    """The row of a network. Its result is the same on any machine, but for `runtime_steps`."""
+    """Measures a network; returns its row of the results. Only `runtime_steps` depends on the computer."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         feeds = _made(name, path)
@@ -114,7 +114,7 @@ def _made(name: str, path: Path) -> Arrays:
 
 
 def _steps(got: Arrays, wanted: Arrays, step: float) -> float:
-    """The largest difference of two results, in steps."""
+    """The largest difference of two results, in quantization steps of size `step`."""
     largest = max(float(np.abs(got[name].astype(np.float64) - wanted[name]).max()) for name in wanted)
     return round(largest / step, 3)
 

@@ -6,16 +6,19 @@ ResNet-18 and ResNet-50.
     python benchmarks/grid.py --mobilenets [--extensions taps] [--write]
 
 Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFO sizes follow from the bus, and the
-number of outstanding reads covers the latency. Every cell is a machine for which nothing was tuned: the templates' own
-choices, no records; of 2, 3 or 4 virtual threads the number with the least simulated cycles. Utilization is roofline
-cycles over exact cycles (docs/measures.md). With `--write` the cells go to benchmarks/results/grid.json; the exit
-status is 0 whether or not cells are below a target. `--large`: ResNet-50 on an array of 128x128 with a bus of 64 bytes
-and a latency of 30 cycles, for one image and for eight that share each weight tile (batch 8), written to
-grid_large.json. `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with
-`--extensions` for depthwise layers (by default `taps`, `sweep` and `wide_loads`) and the changes of `for_mobilenets`,
-and on `vta` with two sizes of store FIFO, written to grid_mobilenets.json. Arrays of more rows than columns have the
-extension `fold` there: with the same number of multipliers, an output vector can be as long as an input vector, because
-the array's rows can work in groups; `unfolded` are the same machines without the extension.
+number of outstanding reads covers the latency. Every cell is a machine for which nothing was tuned: schedules are the
+templates' own choices, and the number of virtual threads (2, 3 or 4) is the one with the least simulated cycles.
+Utilization is roofline cycles over exact cycles (docs/measures.md). With `--write` the cells go to
+benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target.
+
+`--large` measures ResNet-50 on an array of 128x128 with a bus of 64 bytes and a latency of 30 cycles, for one image and
+for eight that share each weight tile (batch 8), and writes grid_large.json.
+
+`--mobilenets` measures MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime) and writes grid_mobilenets.json. The
+machines have `--extensions` for depthwise layers (by default `taps`, `sweep` and `wide_loads`) and the changes of
+`for_mobilenets`; `vta` with two sizes of store FIFO is measured, too. Arrays of more rows than columns have the
+extension `fold`: with the same number of multipliers, an output vector can be as long as an input vector, because the
+array's rows can work in groups. `unfolded` are the same machines without the extension.
 """
 
 from __future__ import annotations
@@ -49,10 +52,10 @@ NETWORKS = ("resnet18", "resnet50")
 MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
-"""Least number of channels in a block of activations for which machines get a chain memory (on-chip memory that keeps a
-layer's output for the next layer), and the memory's size in bytes. It holds the inputs of every layer of a ResNet-50
-residual block except the first. A machine with blocks of 128 channels gets memory for as many pixels as one with blocks
-of 64, since the channels of such layers fill only half of each block of 128.
+"""Machines with blocks of at least WIDE channels get a chain memory (on-chip memory that keeps a layer's output for the
+next layer) of CHAIN_BYTES. It holds the inputs of every layer of a ResNet-50 residual block except the first. A machine
+with blocks of 128 channels gets memory for as many pixels as one with blocks of 64, since the channels of these layers
+fill only half of each block of 128.
 """
 IMAGE = 224
 """Rows and columns of the images of published networks."""
@@ -147,7 +150,8 @@ def machines(
 ) -> Iterator[tuple[Config, bool]]:
     """The machines for (array, bus, latency) in `axes`; adapted to MobileNets if there are extensions `for_depthwise`.
 
-    A machine with the extension `fold` is followed by the same machine without it; the flag is true for the latter.
+    A machine with the extension `fold` is followed by the same machine without it. Yields (machine, whether it is such
+    a copy without `fold`).
     """
     for (block_in, block_out), bus, latency in axes:
         if not for_depthwise:

@@ -50,7 +50,7 @@ SYMBOL, LEAST_LENGTH, MOST = "sequence", 1, 512
 MEASURED = (1, 7, 16, 17, 33, 64, 100, 128, 129, 200, 255, 256, 300, 400, 511, 512)
 SEED = 100
 ALLOWED = 1e-5
-"""Largest difference between outputs of two float32 networks, relative to the greatest value of an output."""
+"""Largest allowed difference between outputs of two float32 networks, relative to the greatest value of an output."""
 _BERT = BertSizes(layers=2, width=384, heads=12, inner=1536, vocabulary=WORDS)
 _GPT2 = Gpt2Sizes(layers=2, vocabulary=WORDS)
 

@@ -47,7 +47,7 @@ from vdla.verify.faults.mutants import Verdict, expected_programs, run_mutants
 
 NAME = "mutations"
 TUNED_ON = ("tiny", 1)
-"""(machine, seed) of the campaign on whose mutations the co-simulation programs were improved."""
+"""The campaign whose mutations were used to improve the co-simulation programs, as (machine, seed)."""
 EIGHT = "8x8, all extensions"
 
 

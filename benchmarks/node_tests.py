@@ -36,8 +36,8 @@ from vdla.util.errors import UserError
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Verdicts on every node test that is run: on the unchanged test and, if that is rejected, on the test with its
-    parameters as constants; and the number of tests that are not run, by kind.
+    """Runs the node tests. Returns two verdicts on each: on the unchanged test and, if that is rejected, on the test
+    with its parameters as constants (else None). Also returns the number of tests that are not run, by kind.
     """
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(EXCLUDED_KINDS, 0))

@@ -5,15 +5,14 @@
 The mutants are drawn; then all tests run once in a clone of HEAD, with coverage by test of the mutants' files (twenty
 minutes on two cores; `--covering` stores the coverage in a file, or reads it from there). Then each mutant is written
 into a clone, and the tests that execute its line run until one fails: fast tests first, tests of the mutant's own
-folder earlier, up to a total of LIMIT seconds (measured without a mutant). A mutant whose tests take several times as
-long as without it counts as hung, and as noticed.
+folder earlier, up to a total of LIMIT seconds (measured without a mutant). A mutant counts as hung, and as noticed, if
+its tests take several times as long as without the mutant.
 
-A line that runs only once, when its module is imported, sets names. For such a line the tests that execute a line which
-reads one of these names run or, if there is no such line, the tests that execute any line of the file. Coverage does
-not record lines that numba compiles or another process executes: for them the tests of the mutant's own folder and
-those of networks run. Survivors are listed
-with their lines; only a reader can decide which of them are equivalent to the original. With `--write` the result goes
-to benchmarks/results/python_mutants.json.
+Some lines run only once, when their module is imported, and set names. The tests of a mutant in such a line are those
+that execute a line that reads one of the names; if no line reads them, those that execute any line of the file.
+Coverage does not record lines that numba compiles or another process executes: for these lines, the tests of the
+mutant's own folder and those of networks run. Survivors are listed with their lines; only a reader can decide which of
+them are equivalent to the original. With `--write` the result goes to benchmarks/results/python_mutants.json.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.torch_modules import NETWORKS
 
 FLOAT_ERROR, QUANTIZED_ERROR = 1e-4, 0.05
-"""Largest relative differences of right outputs."""
+"""Largest relative differences at which outputs count as right: of the float and of the quantized network."""
 LIMIT = 900
 """Time limit of one module in seconds."""
 
 
 def row(name: str, config: str) -> dict[str, Any]:
-    """The row of the module `name`."""
+    """Measures the module `name` in this process; returns its row of the results."""
     torch = import_module("torch")
     torch.manual_seed(WEIGHTS_SEED)
     module, arrays = NETWORKS[name]()
@@ -66,7 +66,9 @@ def row(name: str, config: str) -> dict[str, Any]:
 
 
 def measure(name: str, config: str) -> dict[str, Any]:
-    """The row of the module `name`, measured in a new process; with the last line of its errors if it fails."""
+    """Measures the module `name` in a new process; returns its row of the results. If the process fails, the row has
+    the last line of its errors.
+    """
     started = time.perf_counter()
     command = (sys.executable, "-m", "vdla.benchmarks.pytorch_modules", name, "--config", config, "--row")
     try:

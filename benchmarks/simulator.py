@@ -2,8 +2,8 @@
 
     python benchmarks/simulator.py [PROGRAM.vdla] [--repeat 5] [--json] [--write]
 
-Without a program it makes one the size of ResNet-18 on `vta`: 3x3 convolution tiles with 64 channels in,
-double-buffered loads, post-processing stores under the next tile's GEMM, about 7.1 M cycles.
+Without a program it makes one the size of ResNet-18 on `vta` (about 7.1 M cycles): 3x3 convolution tiles with 64 input
+channels, double-buffered loads, and stores with post-processing that overlap with the next tile's GEMM.
 The first run, which loads the compiled code, is not counted; nothing else is carried over between runs.
 """
 

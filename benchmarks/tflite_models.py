@@ -57,8 +57,8 @@ def changed(ours: Outputs, theirs: Outputs) -> float:
 
 
 def on_processor(model: Written, content: bytes) -> dict[str, Any]:
-    """The row's figures `steps`, `changed` and `litert_steps`: outputs on this processor compared with LiteRT's, and
-    outputs of LiteRT's reference kernels with those of its default kernels. `content`: the file of `model`.
+    """The figures `steps` and `changed`, which compare outputs on this processor with LiteRT's, and `litert_steps`,
+    which compares LiteRT's reference kernels with its default kernels. `content`: the file of `model`.
     """
     inputs = samples(model)
     theirs = litert(content, inputs)
@@ -100,7 +100,7 @@ def on_accelerator(model: Written, content: bytes) -> dict[str, Any]:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """The row of the network or of the model of one operator called `name`."""
+    """Measures the network, or the model of one operator, called `name`; returns its row of the results."""
     network = name in NETWORKS
     model = NETWORKS[name]() if network else dict(cases())[name]()
     content = model.content()
@@ -114,7 +114,7 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """The text of a row."""
+    """A model's row of results as a line of text."""
     text = f"{row['name']:40} {row['steps']:>8} steps  changed {row['changed']}  LiteRT's own {row['litert_steps']}"
     if row.get("whole"):
         text += f"  accelerator {row['accelerator_steps']}, {row['cycles']:,} cycles, {row['moves']} moves"

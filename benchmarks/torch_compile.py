@@ -89,7 +89,7 @@ MODELS: dict[str, Callable[[], Model]] = {
 
 
 def row(name: str, rounds: int) -> dict[str, Any]:
-    """The row of the model `name`, timed over `rounds` rounds."""
+    """Measures the model `name` over `rounds` rounds; returns its row of the results."""
     torch = import_module("torch")
     torch.set_num_threads(1)
     torch.manual_seed(WEIGHTS_SEED)
@@ -123,7 +123,7 @@ def row(name: str, rounds: int) -> dict[str, Any]:
 
 
 def line(figures: dict[str, Any]) -> str:
-    """The line of text of a row."""
+    """A model's row of results as a line of text."""
     return (
         f"{figures['name']:12} {figures['milliseconds']:9.2f} ms, inductor {figures['peer_milliseconds']:9.2f} ms, "
         f"ratio {figures['ratio']:.2f}, error {figures['error']:.1e} (inductor {figures['peer_error']:.1e})"

@@ -35,7 +35,7 @@ CASES = {
 }
 """The measured models as (model of `codesign.models`, number of tokens, number of layers), by the name of the row."""
 TOLERANCE = 1e-5
-"""Largest error, relative to the greatest value of an output."""
+"""Largest allowed error, relative to the greatest value of an output."""
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:

@@ -50,9 +50,7 @@ TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
 """Number of trials of each run, by name of the search; random searches need more to find good schedules."""
 TRANSFER_TRIALS = 128
 TRANSFER_TRIALS = 128
-"""Number of trials of each other layer from which the cost model learns before a transfer run (a run whose model has
-learned from other layers).
-"""
+"""Number of trials of each other layer from which the cost model learns before a transfer run."""
 
 Run = dict[str, Any]
 Key = tuple[str, str, bool, int]

@@ -51,9 +51,9 @@ class Count:
 
 
 def count(space: Space, seed: int) -> Count:
-    """Counts the legal points (candidate schedules) of a space, and its distinct programs. Points with equal programs
-    have the same `effective` knob values, and exactly one of them has these values itself; only such points are counted
-    as programs.
+    """Counts the legal points (candidate schedules) of a space, and its distinct programs. All points with the same
+    program have the same `effective` knob values. A program is counted at the one point whose own knobs have these
+    values.
     """
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS

@@ -31,7 +31,7 @@ from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.isa.config import load_config
 
 SHAPES = {"C2": (56, 64), "C9": (14, 256)}
-"""(height and width, channels and filters) of each measured 3x3 convolution."""
+"""The measured 3x3 convolutions as (height and width, number of channels and of filters), by name."""
 Batch = tuple[Mapping[str, Any], Sequence[Mapping[str, int]]]
 
 

@@ -1,5 +1,5 @@
-"""Runs a whole network on this processor, as a baseline for its run partitioned between accelerator and processor, and
-divides the measured time among the regions of the partition.
+"""Runs a whole network on this processor, as a baseline for a run that is partitioned between accelerator and
+processor, and divides the measured time among the regions of the partition.
 
 The network is compiled as by `vdla run --device cpu` and shares its cache. A second process compiles it into the cache
 in parallel, because compilation is mostly Python code, which uses only one core.
@@ -90,8 +90,8 @@ def run_cpu_alone(
     feeds: Mapping[str, np.ndarray],
     remark: Callable[[str], None],
 ) -> CpuAlone:
-    """Runs the whole network on the CPU, measures its time in the way in which regions on the CPU are measured, and
-    divides the time among `regions`.
+    """Runs the whole network on the CPU, measures its time as `timed` measures regions on the CPU (median of repeated
+    runs), and divides the time among `regions`.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
     """

@@ -222,7 +222,8 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
 
 
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
-    """(name of the reference that a run of `model` is checked against, reason why it is not `wanted`, or None).
+    """The name of the reference with which outputs of `model` are compared, and, if auto takes the interpreter, the
+    reason (else None).
 
     `wanted` is auto, onnxruntime or interpreter. Raises CheckError if ONNX Runtime is demanded and not installed.
     """

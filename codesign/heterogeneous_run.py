@@ -123,9 +123,9 @@ def check_division(
     """Compares every launch with a reference; in any case also compares the accelerator's regions with our own
     interpreter.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict (None if there was nothing to compare), and the
-    reason if ONNX Runtime is not the reference although the user did not choose another one. Raises RuntimeError if
-    simulator and interpreter differ, which is a defect of the toolkit.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict (None if there was nothing to compare), and, if
+    auto takes the interpreter as the reference, the reason (else None). Raises RuntimeError if simulator and
+    interpreter differ, which is a defect of the toolkit.
     """
     for result in results:
         for region in network.regions:
@@ -150,8 +150,8 @@ def check_division(
 
 
 def _equal_to_interpreter(network: HeterogeneousNetwork, verdict: DivisionCheck) -> DivisionCheck | None:
-    """`verdict` with a passed check for the accelerator's regions: they are equal to the interpreter, as
-    `_check_interpreter` has found. None if the accelerator has no region.
+    """Returns `verdict` with a passed check for every accelerator region, after `_check_interpreter` has found the
+    regions equal to the interpreter. None if the accelerator has no region.
     """
     regions = [
         RegionCheck(
@@ -187,9 +187,9 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with outputs `names`. If some of these are tensors of the partitioned model only (dequantized or
-    quantized tensors), integer operators are written as float operators between DequantizeLinear and QuantizeLinear
-    first.
+    """The model with the tensors `names` as outputs. Some of them may exist only in the partitioned model (dequantized
+    or quantized tensors): then integer operators are first written as float operators between DequantizeLinear and
+    QuantizeLinear.
     """
     content = read_model(model).whole()
     if not {name for node in content.graph.node for name in node.output}.issuperset(names):
@@ -211,8 +211,8 @@ def _compare(
     """The verdict extended by one more launch; `as_written` and `optimized` are ONNX Runtime's tensors without and with
     its optimization.
 
-    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then rounds float
-    operators between these layers in other ways than the model says.
+    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then does not round
+    float operators between these layers as the model specifies.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (
@@ -341,8 +341,8 @@ def account_division(
     alone: CpuAlone,
     check: DivisionCheck | None,
 ) -> DivisionAccount:
-    """The times of a partitioned run, region by region: `times` of each region where it ran, and `alone`, the times of
-    the regions if the CPU runs the whole network; with the result of the check.
+    """Combines, region by region, the measured `times` of a partitioned run, the times of the same regions when the CPU
+    runs the whole network (`alone`), and the result of the check.
     """
     regions = [
         RegionAccount(

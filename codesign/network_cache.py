@@ -81,7 +81,7 @@ Content = ModelFile | bytes
 def cached_archive(
     model: Path | bytes, key: Callable[[Content], str], save: Callable[[Path, Content], object]
 ) -> tuple[Path, bool]:
-    """(path of the archive that `save` writes for `model`, whether it was cached before).
+    """Returns the path of the archive that `save` writes for `model`, and whether it was in the cache before.
 
     The file of `model` is read once. `key` makes the entry's name from the file and everything else that the archive's
     bytes depend on; `save` compiles the file and writes the archive to the path that it gets. Raises UserError,

@@ -179,9 +179,9 @@ def check_run(
 ) -> tuple[CheckAccount, str | None]:
     """Compares the outputs of every launch with a reference; in any case also with our own interpreter.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and the reason if ONNX Runtime is not the
-    reference although the user did not choose another one. Raises RuntimeError if simulator and interpreter differ,
-    which is a defect of the toolkit.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and, if auto takes the interpreter as the
+    reference, the reason (else None). Raises RuntimeError if simulator and interpreter differ, which is a defect of the
+    toolkit.
     """
     against, remark = reference_to_use(wanted, model)
     graph, abilities = compiled.graph, Abilities.of(compiled.program.config)
@@ -234,7 +234,8 @@ def _layers_checked(
     """The verdict of a check of each step alone (`evaluate.compare_layers`), together with the end-to-end difference of
     the outputs. `against`: name of the reference, for messages.
 
-    `end_to_end` is that difference; if it is None, the difference from ONNX Runtime without optimization is computed.
+    `end_to_end` is the end-to-end difference if it is known; if it is None, the outputs are compared with those of ONNX
+    Runtime without optimization.
     """
     found = compare_layers(model, launches, abilities=abilities)
     if end_to_end is None:

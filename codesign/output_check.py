@@ -133,8 +133,8 @@ def _layers_alone(
     """Differences of each layer of our integer interpreter from ONNX Runtime, both with ONNX Runtime's integers as the
     layer's inputs: over a whole network one rounding can grow to many quantization steps.
 
-    None if `outputs` differ from the interpreter's, so that it says nothing about them, or if some layers are not
-    quantized.
+    None if `outputs` differ from the interpreter's, so that a check of the interpreter would not check them, or if some
+    layers are not quantized.
     """
     try:
         graph = import_model(model, abilities=EVERYTHING)

@@ -18,7 +18,7 @@ from vdla.isa.describe import c_header
 def rtl_files(
     machine: Config, report: Callable[[str], None] = lambda text: None
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """(texts of the files by name, the JSON object in vdla.json). `report` is called with a line of text
+    """Returns the texts of the files by name, and the JSON object in vdla.json. `report` is called with a line of text
     for each step.
     """
     module = generate_module(machine, report=report)

@@ -21,10 +21,10 @@ VIEWS = frozenset(
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """For each input whose elements index an axis of a Gather's data, the size of that axis; for several Gathers the
-    least size.
+    """Upper limits of the indices in inputs, by input name: if a Gather reads an input as indices, the size of the axis
+    that they index; for several Gathers the least size.
 
-    Inputs that are no indices, and indices of tables of unknown size, are left out. Raises ModelError like
+    Inputs that are no indices, and indices into tables of unknown size, are left out. Raises ModelError like
     `read_model`.
     """
     graph = read_model(path).bare.graph

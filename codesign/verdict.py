@@ -26,7 +26,7 @@ FLOAT_TOLERANCES: Mapping[str, float] = MappingProxyType(
 """Tolerance of max |a - b| / max |b| by the coarsest float type in which a model computes.
 
 For types of 16 bits it is eight units in the last place of the largest value (11 bits of float16, 8 of bfloat16),
-because each operator rounds, and references round after other operators.
+because each operator rounds, and a reference that fuses other operators rounds at other places.
 """
 TENSOR_FLOAT_TOLERANCE = 2e-2
 """Tolerance of max |a - b| / max |b| if products may use tensor cores in tf32, which has 11 bits for each factor."""

@@ -3,7 +3,7 @@
     pip install -e . && python examples/nn_cnn.py
 
 A block with full 3x3 convolutions is compared with one that splits each into a depthwise and a 1x1 convolution. Cycles
-do not depend on the weights, so that the weights that `export` draws are good enough for them.
+do not depend on the weights, so the random weights that `export` draws are good enough here.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ class Full(nn.Module):
         self.bn = nn.BatchNorm(channels)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        """x [batch, channels, rows, columns] to the same shape."""
+        """Maps `x` [batch, channels, rows, columns] to a tensor of the same shape."""
         return nn.functional.relu(self.bn(self.conv(x)))
 
 
@@ -33,12 +33,12 @@ class Separable(nn.Module):
         self.bn = nn.BatchNorm(channels)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        """x [batch, channels, rows, columns] to the same shape."""
+        """Maps `x` [batch, channels, rows, columns] to a tensor of the same shape."""
         return nn.functional.relu(self.bn(self.pointwise(self.depthwise(x))))
 
 
 class Cnn(nn.Module):
-    """A stem, two blocks with a sum around each, a mean and a classifier of ten classes."""
+    """A stem, two blocks, each with a residual connection, a mean and a classifier of ten classes."""
 
     def __init__(self, block: type[Full] | type[Separable], channels: int = 16) -> None:
         self.stem = nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
@@ -46,7 +46,7 @@ class Cnn(nn.Module):
         self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(channels, 10)
 
     def forward(self, image: nn.Tensor) -> nn.Tensor:
-        """image [batch, 3, rows, columns] to scores [batch, 10]."""
+        """Maps `image` [batch, 3, rows, columns] to scores [batch, 10]."""
         x = self.stem(image)
         for block in self.blocks:
             x = block(x) + x

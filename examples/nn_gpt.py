@@ -17,7 +17,7 @@ LONGEST, WIDTH = 48, 64
 
 
 class Layer(nn.Module):
-    """Causal attention and two dense layers, each behind a normalization and with a sum around both."""
+    """Causal attention, then two dense layers; both parts have a normalization before and a residual connection."""
 
     def __init__(self, width: int, heads: int) -> None:
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -25,13 +25,13 @@ class Layer(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        """x [batch, sequence, width] to the same shape."""
+        """Maps `x` [batch, sequence, width] to a tensor of the same shape."""
         x = x + self.attention(self.norm1(x), is_causal=True)
         return x + self.mlp(self.norm2(x))
 
 
 class Gpt(nn.Module):
-    """Letters to the scores of the next letters."""
+    """The whole network: it maps letters to the scores of the next letters."""
 
     def __init__(self, width: int = WIDTH, heads: int = 4, layers: int = 2) -> None:
         self.letters, self.positions = nn.Embedding(len(LETTERS), width), nn.Embedding(LONGEST, width)
@@ -39,19 +39,19 @@ class Gpt(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, len(LETTERS))
 
     def states(self, ids: nn.Tensor) -> nn.Tensor:
-        """ids, int64 [batch, sequence], to the states behind the last layer, [batch, sequence, width]."""
+        """Maps `ids`, int64 [batch, sequence], to the outputs of the last layer, [batch, sequence, width]."""
         x = self.letters(ids) + self.positions(nn.functional.arange(ids.shape[1], ids))
         for layer in self.layers:
             x = layer(x)
         return self.norm(x)
 
     def forward(self, ids: nn.Tensor) -> nn.Tensor:
-        """ids, int64 [batch, sequence], to scores [batch, sequence, letters]."""
+        """Maps `ids`, int64 [batch, sequence], to scores [batch, sequence, letters]."""
         return self.head(self.states(ids))
 
 
 def fitted() -> Gpt:
-    """A network whose last layer gives the next letter of the sentence."""
+    """A network whose last layer is fitted so that it predicts the next letter of `SENTENCE`."""
     network, ids = Gpt(), np.array([[LETTERS.index(letter) for letter in SENTENCE]])
     spec = {"states": {"ids": nn.spec.Tensor(ids[:, :-1].shape, "int64")}}
     with vdla.compile(network.export(spec), target="llvm") as reader:
@@ -63,7 +63,7 @@ def fitted() -> Gpt:
 
 
 def main() -> None:
-    """Print what the network makes of a prompt, and the cycles of one layer on the accelerator."""
+    """Print how the network continues a prompt, and the cycles of one layer on the accelerator."""
     network = fitted()
     model = network.export(spec={"forward": {"ids": nn.spec.Tensor((1, "sequence"), "int64")}})
     text = SENTENCE[:7]

@@ -23,12 +23,12 @@ class Recurrent(nn.Module):
         self.classifier = nn.Linear(UNITS, len(FREQUENCIES))
 
     def states(self, wave: nn.Tensor) -> nn.Tensor:
-        """wave [batch, steps, 1] to the squares of the LSTM's outputs, [batch, steps, UNITS]."""
+        """Maps `wave` [batch, steps, 1] to the squares of the LSTM's outputs, [batch, steps, UNITS]."""
         outputs, _ = self.lstm(wave)
         return outputs * outputs
 
     def forward(self, wave: nn.Tensor) -> nn.Tensor:
-        """wave [batch, steps, 1] to scores of each step, [batch, steps, 3]."""
+        """Maps `wave` [batch, steps, 1] to scores of each step, [batch, steps, 3]."""
         return self.classifier(self.states(wave))
 
 

@@ -3,8 +3,8 @@
     pip install -e ".[rtl]" && python examples/own_gelu.py
 
 The unit computes I-BERT's polynomial (Kim et al., 2021, equations 7 and 8) on fixed-point numbers of 8 fractional bits:
-gelu(x) = x/2 (1 + L(x / sqrt 2)), L(v) = sign(v) (a (min(|v|, -b) + b)^2 + 1) with a = -0.2888, b = -1.769. Beside it
-stands the error against the exact GELU.
+gelu(x) = x/2 (1 + L(x / sqrt 2)), L(v) = sign(v) (a (min(|v|, -b) + b)^2 + 1) with a = -0.2888, b = -1.769. The script
+also prints the error against the exact GELU.
 """
 
 from math import erf
@@ -18,16 +18,16 @@ import vdla
 
 FRACTION = 8
 LARGEST = (1 << 15) - 1
-"""Inputs beyond +-LARGEST / 2^FRACTION = +-128 are taken for these: gelu(x) is x or 0 there."""
+"""Inputs are clipped to +-LARGEST / 2^FRACTION = +-128; beyond, gelu(x) is x or 0."""
 EDGE = round(1.769 * 2**0.5 * (1 << FRACTION))
-"""-b, for a polynomial of x instead of x / sqrt 2."""
+"""The constant -b times sqrt 2, since the polynomial here reads x instead of x / sqrt 2; FRACTION fractional bits."""
 CURVE = round(0.2888 / 2 * (1 << 12))
-"""-a / 2 with 12 fractional bits."""
+"""The constant -a / 2 of the polynomial, with 12 fractional bits."""
 ONE = 1 << 15
 
 
 def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """GELU of `left`, for arrays; `right` is ignored."""
+    """GELU of each number of the array `left`; `right` is ignored."""
     x = np.clip(left, -LARGEST, LARGEST)
     below = np.minimum(np.abs(x), EDGE) - EDGE
     curve = ONE - ((below * below * CURVE) >> 13)
@@ -35,7 +35,7 @@ def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def simulate(left: int, right: int) -> int:
-    """The same for one number."""
+    """GELU of the number `left`; `right` is ignored."""
     x = min(max(left, -LARGEST), LARGEST)
     distance = abs(x) if abs(x) < EDGE else EDGE
     curve = ONE - (((EDGE - distance) * (EDGE - distance) * CURVE) >> 13)
@@ -51,7 +51,7 @@ class GeluLane(wiring.Component):
     result: Out(signed(32))
 
     def elaborate(self, platform: object) -> Module:
-        """Three stages of registers; a new operation begins when the result of the last one is taken."""
+        """Returns the circuit: three stages of registers, which one operation at a time passes through."""
         m = Module()
         clipped, x = Signal(signed(16)), Signal(signed(16))
         size, below = Signal(16), Signal(range(EDGE + 1))
@@ -79,7 +79,7 @@ class GeluLane(wiring.Component):
 
 
 def expression(left, right):
-    """GELU for `tensorize`: the loops that it computes."""
+    """GELU as an expression of the loop IR, with which `tensorize` matches loops."""
     x = vdla.minimum(vdla.maximum(left, -LARGEST), LARGEST)
     size = vdla.maximum(x, x * -1)
     below = vdla.minimum(size, EDGE) - EDGE

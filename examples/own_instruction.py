@@ -3,8 +3,8 @@
     pip install -e ".[rtl]" && python examples/own_instruction.py
 
 `vdla.extend` checks first that semantics, simulator, RTL and expression give the same results. Then a tensor
-expression with XOR is compiled for the new machine and simulated. The RTL of the whole machine, with its new lanes, is
-held to the simulator by
+expression with XOR is compiled for the new machine and simulated. This command compares the RTL of the whole machine,
+with its new lanes, with the simulator:
 
     vdla cosim --import examples/own_instruction.py --config examples/own_instruction.toml --programs 200
 """
@@ -26,7 +26,7 @@ class XorLane(wiring.Component):
     result: Out(signed(32))
 
     def elaborate(self, platform: object) -> Module:
-        """The gates."""
+        """Returns the circuit: XOR gates between the operands and the result."""
         m = Module()
         m.d.comb += self.result.eq(self.left ^ self.right)
         return m

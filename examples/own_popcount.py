@@ -18,7 +18,7 @@ WORD = 32
 
 
 def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The dot products of words, for arrays."""
+    """The dot product of each pair of words in the arrays `left` and `right`."""
     differ = (left ^ right).astype(np.uint32)
     return WORD - 2 * np.unpackbits(differ.view(np.uint8)).reshape(-1, WORD).sum(1, dtype=np.int64).reshape(
         left.shape
@@ -26,7 +26,7 @@ def compute(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def simulate(left: int, right: int) -> int:
-    """The same for one pair of words."""
+    """The dot product of the words `left` and `right`."""
     differ, ones = (left ^ right) & 0xFFFFFFFF, 0
     while differ:
         differ &= differ - 1
@@ -43,7 +43,7 @@ class BinaryLane(wiring.Component):
     result: Out(signed(32))
 
     def elaborate(self, platform: object) -> Module:
-        """Eight counts of four bits, a register each, and their sum."""
+        """Returns the circuit: eight counts of four bits, a register for each count, and their sum."""
         m = Module()
         differ = Signal(WORD)
         counts = [Signal(3, name=f"count_{k}") for k in range(WORD // 4)]
@@ -55,7 +55,9 @@ class BinaryLane(wiring.Component):
 
 
 def expression(left, right):
-    """The dot product of two words for `tensorize`: neighbouring counts are added, 1, 2, 4, 8 and 16 bits wide."""
+    """The dot product of two words as an expression, with which `tensorize` matches loops. The ones of the XOR are
+    counted by adding neighbouring counts of 1, 2, 4, 8 and 16 bits.
+    """
     v = left ^ right
     v = v - ((v >> 1) & 0x55555555)
     v = (v & 0x33333333) + ((v >> 2) & 0x33333333)
@@ -114,7 +116,7 @@ def binary_layer(machine: vdla.Config, outputs: int, words: int) -> vdla.Schedul
 
 
 def int8_layer(machine: vdla.Config, outputs: int, inputs: int) -> vdla.Schedule:
-    """A schedule of the same layer for the array, with an int8 for each number."""
+    """A schedule of the layer of `binary_layer` for the array, with an int8 for each number."""
     n = machine.block_in
     blocks, depth = outputs // machine.block_out, inputs // n
     x = vdla.placeholder("X", (1, depth, 1, n), "int8")
@@ -158,7 +160,7 @@ def main() -> None:
     p = np.stack([np.zeros(scale.shape, np.int32), scale.view(np.int32)], 1)
 
     def words(signs: np.ndarray) -> np.ndarray:
-        """The int32 words of the signs along the last axis."""
+        """Packs the signs of 32 numbers along the last axis into each int32 word."""
         return np.packbits(signs < 0, axis=-1, bitorder="little").view(np.int32)
 
     by_word = words(weights).reshape(outputs // lanes, lanes, -1, 1).transpose(0, 2, 3, 1)

@@ -155,8 +155,8 @@ def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str |
 def _called(
     words: list[str], folder: Path, faults: dict[str, str], disks: Sequence[str], size: int
 ) -> Called:
-    """Runs the command `words` in a new process whose standard streams have the faults `faults` (by stream name), and
-    that sees the folders `disks` as separate file systems of `size` bytes.
+    """Runs the command `words` in a new process. Its standard streams have the faults `faults` (by stream name); it
+    sees each folder of `disks` as a separate file system of `size` bytes.
     """
     command = [*ENTRY, *words]
     if disks:

@@ -14,7 +14,7 @@ from typing import Any
 from vdla.isa.config import Config, Memory
 
 HELD_OUT = 1000
-"""Draws from this number on in `benchmarks/cell_areas.py` are reserved for evaluation: no model is fitted to them."""
+"""Random machines of `benchmarks/cell_areas.py` from this number on are for evaluation: no model is fitted to them."""
 _NUMBER = re.compile(r"_\d+(?=\.|$)")
 
 
@@ -22,9 +22,9 @@ _NUMBER = re.compile(r"_\d+(?=\.|$)")
 class Synthesized:
     """Results of synthesizing one machine. Equal instances are counted together, as one module.
 
-    By module name: `modules`: number of instances, and their total area (square micrometres, without memory macros);
-    `flip_flops`: number in all instances; `macros`: (number of memories, words, bits of a word) of the module's memory
-    macros. `ends`: for the end point of each longest path, its nanoseconds and its start point.
+    Three mappings have module names as keys. `modules`: number of instances, and their total area (square micrometres,
+    without memory macros); `flip_flops`: number in all instances; `macros`: (number of memories, words, bits of a word)
+    of the module's memory macros. `ends`: for the end point of each longest path, its nanoseconds and its start point.
     """
 
     draw: int

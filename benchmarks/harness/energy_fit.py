@@ -203,7 +203,7 @@ def spread_of(judged: Sequence[Judged]) -> Spread:
 
 
 def ends_of(one: Judged, spread: Spread) -> tuple[float, float]:
-    """(least, most) picojoules of the predicted interval of a program's total energy."""
+    """The lower and the upper end, in picojoules, of the predicted interval of a program's total energy."""
     ours = one.predicted
     off = spread.reach * spread.deviation(ours.data, ours.clock, ours.memories)
     return ours.whole - off, ours.whole + off

@@ -48,8 +48,8 @@ def _changed(name: str, bus_bytes: int = 8, **fields: Any) -> Config:
 
 
 def fitted_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) whose replays are used for the fit: `tiny`, a wide array, a larger one, one
-    with the extension `fold`, a batch of two, buses of 16 and 32 bytes; every extension is in some machine.
+    """Machines (accelerator configurations) to whose replays the energy model is fitted: `tiny`, a wide array, a larger
+    one, one with the extension `fold`, a batch of two, buses of 16 and 32 bytes; every extension is in some machine.
     """
     found = (
         load_config("tiny"),
@@ -86,8 +86,8 @@ def fitted_machines() -> dict[str, Config]:
 
 
 def judged_machines() -> dict[str, Config]:
-    """Machines (accelerator configurations) on which models are evaluated: other arrays, including 16x16, buses of 8,
-    16 and 32 bytes, other buffers; every extension is in some machine.
+    """Machines (accelerator configurations) on which the energy model is evaluated: other arrays than those of the fit,
+    including 16x16, buses of 8, 16 and 32 bytes, other buffers; every extension is in some machine.
     """
     found = (
         _changed(
@@ -119,7 +119,7 @@ def judged_machines() -> dict[str, Config]:
 
 
 def machines() -> dict[str, Config]:
-    """All machines (accelerator configurations) used for the fit or for its evaluation, by name."""
+    """All machines (accelerator configurations) on which the energy model is fitted or evaluated, by name."""
     return fitted_machines() | judged_machines()
 
 

@@ -25,7 +25,7 @@ their workspaces.
 
 
 class PeerError(UserError):
-    """torch cannot serve as the peer: it finds no device, lacks an operator, or gives other outputs."""
+    """Raised if torch is no use as a comparison: it finds no device, lacks an operator, or gives other outputs."""
 
 
 def find_torch() -> ModuleType | None:
@@ -284,8 +284,8 @@ def _pool(functional: Any, at: Mapping[str, Any], *, largest: bool) -> Callable[
 
 
 def _around(pads: Sequence[int]) -> list[int]:
-    """ONNX's pads (first those before each dimension, then those after) in torch's order: from the last dimension on,
-    before and after.
+    """Converts pads from ONNX's order (the pads before each dimension, then the pads after each dimension) to torch's
+    order: the pads before and after the last dimension, then those of the dimension in front of it, and so on.
     """
     rank = len(pads) // 2
     return [pad for d in reversed(range(rank)) for pad in (pads[d], pads[d + rank])]

@@ -50,9 +50,9 @@ turns.
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A language model. `build`: makes the model that starts at token ids. The part after the embeddings is also
-    measured alone: `embedded` names the tensors at which this part starts. `float_ends`: for an output that no
-    quantizer rounds, the tensor before it at which this part ends instead.
+    """A language model. `build` makes the whole model, which starts at token ids. The part after the embeddings is also
+    measured alone: it starts at the tensors `embedded` and ends at the model's outputs. `float_ends` maps an output
+    that no quantizer rounds to an earlier tensor, at which the part ends instead.
     """
 
     build: Callable[[], onnx.ModelProto]

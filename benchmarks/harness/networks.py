@@ -21,8 +21,8 @@ NETWORKS = {
     "mobilenet_int8": ("mobilenet", "u8"),
     "dqn_int8": ("dqn", "u8"),
 }
-"""(shipped model, form of the model) by the name of the row: the TVM paper's five networks, some of them also quantized
-(QDQ, uint8 activations, which is the form that ONNX Runtime runs fastest).
+"""The measured networks as (shipped model, form of the model), by the name of the row: the TVM paper's five networks,
+some of them also quantized in the form that ONNX Runtime runs fastest (QDQ, uint8 activations).
 """
 
 

@@ -154,8 +154,8 @@ def judge_fixed(case: NodeCase) -> Judged | None:
 
 
 def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Names of the inputs of a model that parametrize an operator (axes, shapes ...): some node reads them as an input
-    that the operator's schema calls by a name in `PARAMETERS`.
+    """Names of the inputs of a model that parametrize an operator (axes, shapes ...): the schema of an operator that
+    reads such an input has a name in `PARAMETERS` for it.
     """
     names = {info.name for info in model.graph.input}
     opset = {entry.domain: entry.version for entry in model.opset_import}

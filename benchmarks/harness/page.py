@@ -93,7 +93,7 @@ class Row:
         return not self.optional or all(figure.is_in(files) for figure in self.figures)
 
     def cells(self, files: Mapping[str, Document]) -> tuple[str, str]:
-        """(measured quantity, value as text)."""
+        """The two cells of the row: the measured quantity, and its value as text."""
         try:
             return self.measure, self.template.format(*[figure.value(files) for figure in self.figures])
         except (ValueError, IndexError, TypeError) as error:

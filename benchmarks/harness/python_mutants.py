@@ -66,9 +66,9 @@ class Mutant:
 def mutants_of(path: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines.
 
-    Annotations, docstrings and imports have no mutants; neither have code that only other tools read (`if
-    TYPE_CHECKING`), checks of assumptions (`assert`, `strict=True` of `zip`), and the 1 of `reshape(-1)`, since any
-    negative number works.
+    There are no mutants of annotations, docstrings and imports, of code that only other tools read (`if
+    TYPE_CHECKING`), of checks of assumptions (`assert`, `strict=True` of `zip`), and of the 1 of `reshape(-1)`, since
+    any negative number works.
     """
     lines = source.splitlines()
     found: list[Mutant] = []

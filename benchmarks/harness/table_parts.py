@@ -15,7 +15,7 @@ def geomean(values: Iterable[float]) -> float:
 
 
 def chosen(key: str, names: Iterable[str] | None = None) -> Callable[[Sequence[Document]], list[Any]]:
-    """A function that returns the values of `key` in those objects of a list whose names are in `names` (None: all)."""
+    """A function that selects the objects of a list by name (`names`; None: all) and returns their values of `key`."""
     wanted = None if names is None else set(names)
     return lambda rows: [row[key] for row in rows if wanted is None or row["name"] in wanted]
 
@@ -23,8 +23,8 @@ def chosen(key: str, names: Iterable[str] | None = None) -> Callable[[Sequence[D
 def mean_of(
     key: str, names: Iterable[str] | None = None, pick: Callable[[Iterable[float]], float] = geomean
 ) -> Callable[[Sequence[Document]], float]:
-    """A function that takes a list of objects and returns the geometric mean (or the result of `pick`) of `key` over
-    the objects whose names are in `names` (None: all).
+    """A function that selects the objects of a list by name (`names`; None: all) and returns the geometric mean of
+    their values of `key`, or the result of `pick` in place of the mean.
     """
     values = chosen(key, names)
     return lambda rows: pick(values(rows))

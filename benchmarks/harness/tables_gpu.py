@@ -95,7 +95,7 @@ GPU = Table(
 
 
 def int8_text(document: Document) -> str:
-    """A table of quantized networks on GPUs: steps from other results, and sizes of archives."""
+    """A table of quantized networks on GPUs: differences of outputs in quantization steps, and sizes of archives."""
     lines = [
         "| quantized network | steps from the processor's result | from ONNX Runtime's | archive over model, bytes | "
         "kernels on tensor cores |",

@@ -38,8 +38,8 @@ def _gain(found: Document, name: str) -> str:
 
 
 def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
-    """A function that lists as text, for each layer, the number of trials of each run of `strategy` on a processor
-    until its kernel has 0.85 of ONNX Runtime's speed; "never" if no run reaches that.
+    """A function that makes a text from the rows of tuning_cpu.json: for each layer, the number of trials that each run
+    of `strategy` needs until its kernel has 0.85 of ONNX Runtime's speed; "never" if no run reaches that.
     """
 
     def text(rows: Sequence[Document]) -> str:

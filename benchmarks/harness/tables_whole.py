@@ -62,7 +62,7 @@ def exported_text(document: Document) -> str:
 
 
 def exported_whole_text(document: Document) -> str:
-    """A table of the networks exported from PyTorch with the extensions with which the accelerator runs them whole."""
+    """A table of the networks exported from PyTorch, with the extensions that the accelerator needs for each."""
     lines = [
         f"{document['whole']} of {len(document['rows'])} whole on `{document['config']}` with the extensions that each "
         "row names. The processor looks up rows by ids.",

@@ -145,8 +145,8 @@ def connected(form, shape=(2, 24), outputs=10, act=0, bias=True, keep=False, per
 
 
 def flattened(form) -> Written:
-    """A convolution, a RESHAPE to a row, and a FULLY_CONNECTED: the compiler must bring the columns of the product's
-    weights into the order in which it stores the convolution's result (planes).
+    """A model of a convolution, a RESHAPE to a row, and a FULLY_CONNECTED: the compiler must bring the columns of the
+    product's weights into the order in which it stores the convolution's result (planes).
     """
     model = convolution(form, plane=(4, 3), co=6)
     flat = model.like(model.last, (1, 72))
@@ -195,7 +195,7 @@ def paired(
 
 
 def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fields) -> Written:
-    """An element-wise function of one tensor. `scale`, `zero`: of the output; `wide`: scale of the input."""
+    """A model of one operator on each element of a tensor. `scale`, `zero`: of the output; `wide`: input scale."""
     model, x = begin(form, 1, 5, 4, 8, scale=wide)
     if form == "float" and kind in ("LOG", "SQRT", "RSQRT"):
         positive = model.tensor(model.shape(x), np.float32)
@@ -209,8 +209,8 @@ def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fi
 
 
 def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) -> Written:
-    """An operator that moves elements of an input of `shape`. `after`: shape of the output, or a list of shapes;
-    `extra`: constant operands, after the data (before them for SPLIT).
+    """A model of one operator that moves elements of an input of `shape`. `after`: shape of the output, or a list of
+    shapes, one for each output; `extra`: constant operands after the data (for SPLIT in front of the data).
     """
     model, x = begin(form, *shape)
     more = [model.constant(np.asarray(array)) for array in extra]
@@ -234,8 +234,8 @@ def behind_planes(make: Written, kind, after, extra=(), options="", **fields) ->
 
 
 def concatenated(form, axis=3, planes=False, scales=None) -> Written:
-    """A CONCATENATION of two tensors, the first one the result of a convolution with `planes`. `scales`: of the second
-    tensor and of the result; None: both equal the first tensor's scale, as int8 files require.
+    """A model of a CONCATENATION of two tensors; with `planes` the first one is the result of a convolution. `scales`:
+    of the second tensor and of the result; None: both equal the first tensor's scale, as int8 files require.
     """
     shape = (1, 4, 5, 6)
     if planes:
@@ -309,7 +309,7 @@ def requantized(source, target, scale=0.0213746, after=0.0357121) -> Written:
 
 
 def halves() -> Written:
-    """A float convolution whose weights are stored as float16."""
+    """A model of a float convolution whose weights are stored as float16."""
     model, x = begin("float", 1, 6, 6, 4)
     stored = model.constant(model.rng.normal(0, 0.3, (5, 3, 3, 4)).astype(np.float16))
     w = model.tensor((5, 3, 3, 4), np.float32)
@@ -357,7 +357,7 @@ def embedded() -> Written:
 
 
 def padded(form) -> Written:
-    """A PADV2, which pads with the constant 40."""
+    """A model of a PADV2 that pads with the constant 40."""
     model, x = begin(form, 1, 3, 4)
     ends = model.constant(np.array([[0, 0], [1, 1], [0, 2]], np.int32))
     source = model.tensors[x]
@@ -368,8 +368,8 @@ def padded(form) -> Written:
 
 
 def several(kind, count, before, after, options, **fields) -> Written:
-    """An operator on `count` inputs of equal shape, none quantized. `before`, `after`: element types of the inputs and
-    of the output.
+    """A model of one operator on `count` inputs of equal shape, none quantized. `before`, `after`: element types of the
+    inputs and of the output.
     """
     model = Written()
     inputs = [model.input((1, 4, 5, 6), before) for _ in range(count)]
@@ -379,7 +379,7 @@ def several(kind, count, before, after, options, **fields) -> Written:
 
 
 def shaped() -> Written:
-    """A SHAPE of the input, which an ABS reads too."""
+    """A model of two operators on the same input: ABS, and SHAPE."""
     model, x = begin("float", 1, 5, 6)
     y, numbers = model.tensor((1, 5, 6), np.float32), model.tensor((3,), np.int32)
     model.add("ABS", [x], y, "Abs")

@@ -16,7 +16,7 @@ PADS = (np.array([[0, 0], [1, 2], [0, 2], [0, 0]], np.int32),)
 
 
 def cases() -> Iterator[tuple[str, Callable[[], Written]]]:
-    """(name, a function that makes the model) of each case; the name begins with the operator."""
+    """Yields each case as (name, a function that makes the model); the name begins with the operator."""
 
     def case(name: str, function, *args, **fields):
         return name, lambda: function(*args, **fields)

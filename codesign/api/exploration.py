@@ -141,8 +141,8 @@ def explore(
     "block_out": "block_in"}}. `networks` is a model (a path, the bytes of a file, or a ModelProto), several models
     (each with or without a weight, as in ("a.onnx", 2.0)), or weights by file. Objectives are `latency`, `energy`,
     `area`, `edp`, `cycles`, `dram` and `utilization`, constraints such as "area<2mm2". Strategies are "model" (our own,
-    guided by models of the figures), Optuna's "nsga2" and "tpe", "random" and "exhaustive"; the first three need the
-    extra `explore`.
+    guided by learned models of the metrics), Optuna's "nsga2" and "tpe", "random" and "exhaustive"; the first three
+    need the extra `explore`.
 
     Hardware and schedules are searched together with `trials` above 0: on every machine, for each distinct layer, the
     `trials` schedules that the layer's template estimates as fastest are simulated, and the network runs with the best

@@ -1,4 +1,4 @@
-"""Intrinsics for `Schedule.tensorize`: the accelerator's, and those of a user's own."""
+"""Intrinsics for `Schedule.tensorize`: those of the accelerator, and new ones that a user declares."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Model = str | Path | bytes | onnx.ModelProto
 
 @contextmanager
 def model_file(model: Model) -> Iterator[Path]:
-    """The path of a model's file. A model in memory is in a file, named after its graph, while the block runs."""
+    """A context with the path of a model's file. A model in memory is in a temporary file, named after its graph."""
     if isinstance(model, str | Path):
         yield Path(model)
         return

@@ -123,8 +123,8 @@ def quantize(
     arguments of each sample: a tensor or an array, or a tuple of them. PyTorch modules and JAX functions need such a
     list, since their shapes follow from the arguments.
 
-    Products with weights and their epilogues compute on integers; with `whole` also functions, softmax, normalizations
-    and products of activations, which need extensions of the accelerator.
+    Products with weights and their epilogues compute on integers. With `whole`, element-wise functions, softmax,
+    normalizations and products of activations do so, too; they need extensions of the accelerator.
 
     Without a `budget` all layers have the same `activations` and scales, except single layers listed in `layers`, as in
     {"conv1": "float", "fc": "s8,per-tensor"}. With a budget, `budget` sets of decisions are evaluated on the machine

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
-    """The results of one launch (run of a program): `cycles`, their breakdown and, with inputs, the data (`outputs` by
-    name, `memory` bytes).
+    """The results of one launch (run of a program): `cycles`, their breakdown and, if the run had inputs, its data
+    (`outputs` by name, `memory` bytes).
 
-    `program` is the simulated program; `simulation` has every counter of the run. `account` computes `network`; it is
-    None for a kernel or a raw program. Clock and energy follow from `technology`.
+    `program` is the simulated program; `simulation` has every counter of the run. `account` is the function that
+    computes the property `network`, None for a kernel or a raw program. Clock and energy follow from `technology`.
     """
 
     program: Program

@@ -32,9 +32,9 @@ _LAST: ContextVar[Report] = ContextVar("report of the last simulated run")
 
 
 def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | None = None) -> TracedGraph:
-    """The function that PyTorch calls in place of `graph`, a torch.fx.GraphModule; see `dynamo.TracedGraph`.
+    """Returns the function that PyTorch calls in place of `graph`, a torch.fx.GraphModule; see `dynamo.TracedGraph`.
 
-    `examples`: arguments of the graph, which are not used: a graph is compiled for the arguments of its calls. Raises
+    `examples` (arguments of the graph) are not used: the graph is compiled for the arguments of each call. Raises
     UserError for an unknown option.
     """
     given = dict(options or {})

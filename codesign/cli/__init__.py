@@ -1,3 +1,3 @@
-"""The command line `vdla`: one file for each group of commands; `main` turns mistakes into one line and an
+"""The command line `vdla`: one file for each group of commands; `main` turns a user's mistake into one line and an
 exit code.
 """

@@ -140,9 +140,9 @@ def explore(
     verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Searches a space of machines: exact cycles, and area, clock and energy by models of syntheses and of switching.
+    """Searches a space of machines. Cycles are exact; area, clock and energy come from models fitted to syntheses.
 
-    Every design is a record; a study that was interrupted goes on where it ended when the command is given again.
+    Every design is recorded; a study that was interrupted goes on where it ended when the command is given again.
     """
     from ..api.exploration import explore as search
     from ..explore.report.write import write_page

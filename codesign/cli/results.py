@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def network_inputs(
     network: Executable, path: Path | None, model: Path | None = None
 ) -> Mapping[str, np.ndarray]:
-    """The input arrays of a network: from the file `path` or, if `path` is None, seeded samples. Samples of an input
-    that holds indices are valid for the tables of `model` in which the network looks the indices up.
+    """The input arrays of a network: from the file `path` or, if `path` is None, seeded samples. If an input holds
+    indices into look-up tables of `model`, its samples are valid indices.
     """
     if path is not None:
         from vdla.compiler.codegen.cpu.errors import KernelArgumentError

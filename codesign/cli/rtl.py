@@ -37,7 +37,7 @@ def rtl(
 ) -> None:
     """Writes the RTL of a configuration: vdla.v, vdla.h, vdla.json (parameters, ports, registers, counters).
 
-    And vdla.vlt, with which `verilator --lint-only -Wall --top-module vdla vdla.vlt vdla.v` reports nothing.
+    Also writes vdla.vlt, with which `verilator --lint-only -Wall --top-module vdla vdla.vlt vdla.v` reports nothing.
     """
     machine = load_config(config)
     check_directory(output, parents=True)

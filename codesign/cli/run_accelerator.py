@@ -137,8 +137,8 @@ def run_on_accelerator(
 def _trial(
     model: Path, run: RunAccount, machine: Config, technology: Components, *, everything: bool
 ) -> Trial:
-    """A `Trial` that evaluates changed machines on the network of this run, and knows the figures of `machine` from
-    `run`. Without `everything`, only for machines with the same `Abilities` as `machine`, which run the same graph.
+    """Returns a `Trial`, which evaluates changed machines on the network of this run; the figures of `machine` itself
+    are taken from `run`. Without `everything`, it can evaluate only machines that support the same operators.
     """
     from vdla.compiler.graph.abilities import Abilities
     from vdla.compiler.pipeline import accelerator_graph
@@ -164,7 +164,7 @@ def _trial(
 
 
 def _advice(trial: Trial, machine: Config) -> Advice:
-    """The single changes of the machine of which each saves at least 3% of the network's time."""
+    """All single changes of the machine that save at least 3% of the network's time."""
     from ..explore.advice import advise
 
     with steps() as progress:
@@ -173,8 +173,8 @@ def _advice(trial: Trial, machine: Config) -> Advice:
 
 
 def _advice_lines(trial: Trial, machine: Config, *, everything: bool) -> list[str]:
-    """The lines of advice below the report. With `everything` (--advise): each change that saves 3% of the time. Else
-    only a bus of twice the width is tried, which takes least time because kernels do not depend on the bus.
+    """The lines of advice below the report. With `everything` (--advise), a line for each change that saves 3% of the
+    time. Otherwise only a bus of twice the width is tried, which is fast: kernels do not depend on the bus.
     """
     from ..explore.advice import helpful, wider_bus
 

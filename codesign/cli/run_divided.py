@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class Partition(StrEnum):
-    """Rules by which `vdla run` decides whether a region (part of the network) that the accelerator supports runs on
-    the accelerator or on the processor.
+    """Rules for the regions (parts of the network) that the accelerator supports: whether `vdla run` places them on the
+    accelerator or on the processor.
     """
 
     support = "support"

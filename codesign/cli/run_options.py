@@ -90,8 +90,8 @@ FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "cons
 
 
 def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
-    """(kind of device, name of the GPU such as "cuda:0" or "cuda:emulated", or None for other kinds) that --device and
-    --target select.
+    """The kind of device that --device (`text`) and --target select, and the GPU's name, such as "cuda:0" or
+    "cuda:emulated" (None if the device is no GPU).
 
     Raises UserError.
     """

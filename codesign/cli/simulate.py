@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vdla.sim import SimulationResult
 
 NEVER_ENDS = ("token", "deadlock")
-"""Kinds of findings of the program checker that mean that a program would wait for ever."""
+"""Kinds of errors that the program checker reports for programs that would wait for ever."""
 
 
 class Engine(StrEnum):
@@ -144,10 +144,10 @@ def sim(
 
 
 def _launch(insns: Path, memory: Path | None, config: str | None) -> tuple[Config, np.ndarray, np.ndarray]:
-    """(configuration, instructions, memory image) of a program.
+    """Reads a program; returns its configuration, instructions and memory image.
 
     A binary program file contains all three, an assembler text only instructions and image, a `.hex` file only
-    instructions. The arguments `config` and `memory` supply the missing ones. Raises UserError, also if `config` is
+    instructions. The arguments `config` and `memory` supply the missing parts. Raises UserError, also if `config` is
     given for a program that has its own configuration.
     """
     if memory is not None:

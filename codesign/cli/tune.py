@@ -157,8 +157,8 @@ def tune(
 
     On processors and GPUs candidates are timed one after the other, and their results are checked.
 
-    `vdla run --records RECORDS.jsonl` and `vdla compile --records RECORDS.jsonl` apply the best. An interrupted run
-    loses nothing: go on with --resume.
+    `vdla run --records RECORDS.jsonl` and `vdla compile --records RECORDS.jsonl` apply the best records. An interrupted
+    run loses nothing: go on with --resume.
     """
     if (model is None) == (not workload):
         raise UserError("name what to tune: either MODEL.onnx or --workload NAME")
@@ -251,7 +251,9 @@ def _print(document: Mapping[str, Any]) -> None:
 
 
 def _noting_skipped(read: tuple[list[Record], Any]) -> list[Record]:
-    """The records of `read`, a pair of records and a description of skipped lines; prints a note on skipped lines."""
+    """Returns the records of `read`, a pair (records, description of the lines that were skipped), and prints a warning
+    if lines were skipped.
+    """
     records, skipped = read
     if skipped.warning is not None:
         note(f"warning: {skipped.warning}")

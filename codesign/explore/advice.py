@@ -148,7 +148,7 @@ def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_ste
     than nothing.
 
     `with_steps`: whether `Advice.steps` are searched too; each step compiles the network again for every change of the
-    machine before. Raises UserError if the machine cannot run the whole network with any extensions.
+    previous step's machine. Raises UserError if the machine cannot run the whole network with any extensions.
     """
     network, components = trial.network, trial.components
     needed = needed_extensions(config, trial)
@@ -172,8 +172,8 @@ def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_ste
 def advised_machine(
     config: Config, networks: Sequence[Network], components: Components
 ) -> tuple[Config, tuple[str, ...]]:
-    """(machine, names of its changes): `config` after the extensions and steps that `advise` names for the first
-    network, then those that `advise` names for the second network on the resulting machine, and so on.
+    """Applies the extensions and steps that `advise` finds for the first network to `config`, then those that it finds
+    for the second network on the resulting machine, and so on. Returns the last machine and the names of its changes.
 
     Raises UserError if the machine cannot run a whole network with any extensions.
     """
@@ -214,7 +214,7 @@ class Trial:
 
 
 def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
-    """(description, machine) for every legal machine that a single change makes from `config`."""
+    """Yields (description of the change, machine) for every legal machine that differs from `config` by one change."""
     for name in EXTENSIONS:
         if name not in config.extensions:
             added = [item for item in _with_needs(name) if item not in config.extensions]
@@ -234,7 +234,7 @@ def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
 
 
 def wider_bus(config: Config) -> Iterator[tuple[str, Config]]:
-    """(description, machine) for the bus at twice its width, if it is legal."""
+    """Yields the machine with a bus of twice the width, if it is legal, as (description of the change, machine)."""
     width = config.memory.bus_bytes
     try:
         memory = replace(config.memory, bus_bytes=2 * width)

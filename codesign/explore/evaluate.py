@@ -66,9 +66,9 @@ class Figures:
     """Figures of a machine: `area` in square millimetres by unit, the clock (None only if nothing could be evaluated),
     and the figures of its networks by name. `failed`: the reason why there are no figures, or None.
 
-    The keys of two mappings are names of metrics (`metrics.METRICS`). `intervals`: 90% intervals of area and latency,
-    if a model gives them, as factors of the value; `metrics.intervals_of` adds the interval of energy, which depends
-    on the networks' weights. `rungs`: the figure's source as text, for metrics whose source differs between machines.
+    `intervals` and `rungs` have names of metrics (`metrics.METRICS`) as keys. `intervals`: 90% intervals of area and
+    latency, if a model gives them, as factors of the value; `metrics.intervals_of` adds the interval of energy, which
+    depends on the networks' weights. `rungs`: texts that name the source of metrics whose source differs by machine.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -233,9 +233,9 @@ def sources_of_figures() -> str:
 
 
 def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
-    """Hash, 16 hexadecimal digits, of everything on which figures depend, except the machine: networks (without the
-    weights by which metrics sum over networks), the table of components, versions of the compiler and of the models of
-    area and energy, and the effort spent on schedules.
+    """Hash, 16 hexadecimal digits, of everything on which figures depend, except the machine: the networks, the table
+    of components, versions of the compiler and of the models of area and energy, and the effort spent on schedules. The
+    networks' weights in sums over networks are not included.
     """
     versions = (compiler_identity("vdla"), sources_of_figures())
     text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key

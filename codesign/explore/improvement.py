@@ -1,4 +1,4 @@
-"""Expected growth of a front's hypervolume if designs are added whose objectives are predicted with an uncertainty.
+"""Expected growth of a Pareto front's hypervolume by a new design whose objectives are only predicted.
 
 The region that no member of the front dominates is divided into boxes (by slices along the last objective). With
 independent normal predictions, the expected volume that a design dominates in a box is a product over the objectives
@@ -18,9 +18,9 @@ from .front import pareto
 
 Floats = NDArray[np.float64]
 MOST_FRONT = {1: 1, 2: 1000, 3: 100}
-"""Largest number of members of a Pareto front for which the region that no member dominates is divided into boxes, by
-number of objectives. The number of boxes is about the number of members to the power of (objectives - 1). A larger
-front is thinned out evenly along its first objective.
+"""Largest number of members of a Pareto front, by number of objectives; a larger front is thinned out evenly along its
+first objective. The limit bounds the number of boxes into which the undominated region is divided: about the number
+of members to the power of (objectives - 1).
 """
 _FRONT_OF_MANY = 16
 _CHUNK = 2_000_000
@@ -28,8 +28,8 @@ _CHUNK = 2_000_000
 
 
 def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Floats]:
-    """Lower and upper corners, each [boxes, objectives], of boxes that fill the part of the region below `reference`
-    that `front` [n, objectives] does not dominate.
+    """Divides the region below `reference` that `front` [n, objectives] does not dominate into boxes; returns their
+    lower and their upper corners, each [boxes, objectives].
 
     Lower corners may be -inf.
     """

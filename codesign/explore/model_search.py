@@ -35,8 +35,8 @@ from .surrogate import FEWEST, NORMAL, fit
 
 Floats = NDArray[np.float64]
 POOL = 4096
-"""Number of points of the space from which the next batch of machines to evaluate is chosen. In a smaller space these
-are all points, else random points and neighbours of the Pareto front.
+"""Number of points of the space from which the next batch of machines to evaluate is chosen: random points and
+neighbours of the Pareto front. In a smaller space, all points are considered.
 """
 MOST_MISSED = 8192
 """Number of consecutive random points without a valid new machine after which the search assumes that the space has no
@@ -151,9 +151,9 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """If every machine breaks a constraint that is known without evaluation (a limit of area, for example): the
-        `count` points with the least excess over the limit. The report states this excess. An empty list if a point was
-        proposed before.
+        """The `count` points with the least excess over a limit, for spaces in which every machine breaks a constraint
+        that is known without evaluation (such as a limit of area). The report states this excess. An empty list if a
+        point was proposed before.
         """
         if self._named:
             return []
@@ -290,8 +290,8 @@ class ModelSearch:
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """(means, standard deviations) of the base-2 logarithm of the objective `metric`, for each machine of `pool`;
-        the logarithm is negated if the metric is maximized. `place`: index of `metric` among the objectives.
+        """Predicts the base-2 logarithm of the objective `metric` for each machine of `pool`, negated if the metric is
+        maximized; returns means and standard deviations. `place`: index of `metric` among the objectives.
         """
         problem = self._problem
         if metric.from_machine:

@@ -30,8 +30,8 @@ MOST_GRAPHS = 8
 class Network:
     """A network on which an exploration evaluates machines: its fused graph for a machine with all extensions, the
     bytes of its model, and its weight in sums over all networks. `file` is the path of the model, empty if it was no
-    file. `schedule_cache` caches kernels that were lowered for one machine, for use on other machines; `graphs`, the
-    latest graphs of `graph_for`.
+    file. `schedule_cache` caches kernels that were lowered for one machine, for use on other machines; `graphs` caches
+    the latest results of `graph_for`.
     """
 
     name: str

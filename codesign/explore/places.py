@@ -1,5 +1,5 @@
-"""Where machines (accelerator configurations) are evaluated: in this process, in processes of this computer, or on the
-workers of a dask scheduler.
+"""Places that evaluate machines (accelerator configurations): this process, processes of this computer, or the workers
+of a dask scheduler.
 
 The code that runs worker processes and talks to schedulers is the tuner's (`compiler/tune/measure`): if a process dies
 or takes too long, the machine that it evaluates counts as failed, and the exploration continues.
@@ -39,7 +39,7 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where machines are evaluated: on the workers of the dask scheduler at the address `scheduler`, else in `workers`
+    """A place that evaluates machines: the workers of the dask scheduler at the address `scheduler`, else `workers`
     processes of this computer. With one worker, this process itself evaluates, without `timeout`. `notify` is called
     with a line of text when no evaluation has finished for a while.
     """
@@ -51,7 +51,7 @@ class Place:
 
 
 HERE = Place()
-"""The `Place` (where machines are evaluated) for evaluation in this process."""
+"""The `Place` that evaluates machines in this process."""
 
 
 class Evaluator(Protocol):
@@ -62,8 +62,8 @@ class Evaluator(Protocol):
     def __call__(
         self, machines: Sequence[Config], effort: Effort
     ) -> Generator[tuple[int, Figures], None, None]:
-        """(index of the machine, its figures) for each machine, in order of completion. Raises BackendError if
-        evaluation cannot continue.
+        """Yields (index of the machine, its figures) for each machine, in order of completion. Raises BackendError
+        if evaluation cannot continue.
         """
         ...
 

@@ -297,8 +297,8 @@ def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
 def _figures(
     study: Study, points: Sequence[Point], records: Known, run: Evaluator
 ) -> Iterator[tuple[Point, Config | None, Figures]]:
-    """Yields each point of the space with its machine (None if invalid) and its figures, in the order of `points`, each
-    as soon as all earlier points are done.
+    """Yields (point, machine or None if the point is invalid, figures) in the order of `points`. A point is yielded as
+    soon as it and all earlier points are done.
     """
     machines = [study.machine(point) for point in points]
     there = [machine for machine in machines if isinstance(machine, Config)]
@@ -313,8 +313,8 @@ def _figures(
 def _evaluated(
     key: str, machines: Sequence[Config], effort: Effort, records: Known, run: Evaluator
 ) -> Iterator[Figures]:
-    """Yields the figures of each machine, in order, each as soon as all earlier machines are done: from the records
-    under `key`, or by evaluation.
+    """Yields the figures of each machine in order, from the records under `key` or by evaluation. A machine's figures
+    are yielded as soon as it and all earlier machines are done.
     """
     missing = {machine.digest: machine for machine in machines if (key, machine.digest) not in records}
     ordered = list(missing.values())

@@ -53,8 +53,8 @@ class Surrogate:
     error: float
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """(means [n], standard deviations [n]) of the figure's base-2 logarithm for n machines; `features` is [n,
-        number of features].
+        """Predicts the figure's base-2 logarithm for n machines; returns means [n] and standard deviations [n].
+        `features` is [n, number of features].
         """
         straight = _design((features - self.shift) / self.scale) @ self.line
         corrections = np.array([tree.inplace_predict(features) for tree in self.trees], float)
@@ -63,8 +63,8 @@ class Surrogate:
 
 
 def fit(features: Floats, values: Floats, seed: int) -> Surrogate:
-    """A model trained on `values` [n], base-2 logarithms of a figure, of n machines with `features` [n, number of
-    features]. Raises MissingTunerError without xgboost.
+    """Trains a model on n machines: from their `features` [n, number of features] it predicts their `values` [n],
+    base-2 logarithms of a figure. Raises MissingTunerError without xgboost.
     """
     library = load_xgboost()
     shift, scale = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)

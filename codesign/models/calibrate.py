@@ -4,8 +4,8 @@ Random weights alone give dead or saturated layers. Each convolution and hidden 
 normalized per output channel, as a trained batch normalization would, and the result folded into its weights
 and bias; the last layer gets no random shift, so that no class wins on every input.
 
-Everything is computed in float64, and stored results are rounded to `KEPT_BITS` significant bits, eleven orders above
-the noise of summation order, so a model file does not depend on the machine or its matrix library.
+Everything is computed in float64, and stored results are rounded to `KEPT_BITS` significant bits, eleven orders of
+magnitude above the rounding errors of sums, so a model file does not depend on the machine or its matrix library.
 """
 
 from dataclasses import dataclass, replace
@@ -146,8 +146,9 @@ def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[
 def _normalization(
     values: Float64Array, rng: np.random.Generator, centre: float, is_last: bool
 ) -> tuple[Float64Array, Float64Array]:
-    """(factors, addends), float64 [channels] each: `values` times factor plus addend has the mean `centre` and a
-    deviation near 1 in each channel, varied at random by channel. In the last layer (`is_last`) every mean is 0.
+    """Returns a factor and an addend for each channel, float64 [channels] each: `values` times factor plus addend has
+    about the mean `centre` and the deviation 1, varied at random by channel. In the last layer (`is_last`) every mean
+    is 0.
     """
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     mean = values.mean(axis=axes)

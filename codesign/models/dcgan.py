@@ -1,4 +1,4 @@
-"""The generator of DCGAN, float32 only: 100 numbers to a 3x64x64 image.
+"""The generator of DCGAN, float32 only: it maps 100 numbers to a 3x64x64 image.
 
 After Radford et al., "Unsupervised Representation Learning with Deep Convolutional Generative Adversarial Networks"
 (2015), figure 1, with kernels of 4x4 as commonly shipped: a dense layer to 1024x4x4, then transposed convolutions

@@ -64,8 +64,8 @@ def quantize(calibrated: Calibrated, unsigned: bool) -> Quantized:
 
 
 def _round_up(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round up to `KEPT_BITS` significant bits, so few that float32 represents the result, and the product of two such
-    scales, exactly.
+    """Round up to `KEPT_BITS` significant bits. Float32 then represents each scale and the product of any two scales
+    exactly.
     """
     fraction, exponent = np.frexp(values)
     kept = np.ldexp(np.ceil(np.ldexp(fraction, KEPT_BITS)), exponent - KEPT_BITS)

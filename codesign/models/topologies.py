@@ -58,7 +58,7 @@ def _dense(rng: np.random.Generator, name: str, data: str, inputs: int, outputs:
 
 
 def resnet18(seed: int) -> Network:
-    """ResNet-18 v1: 3x224x224 to 1000 classes, 20 convolutions and one dense layer."""
+    """ResNet-18 v1: maps 3x224x224 to scores of 1000 classes by 20 convolutions and one dense layer."""
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
         _convolution(rng, "conv1", INPUT, (3, 64), 7, stride=2),
@@ -87,7 +87,7 @@ def resnet18(seed: int) -> Network:
 
 
 def resnet50(seed: int) -> Network:
-    """ResNet-50: 3x224x224 to 1000 classes, 53 convolutions and one dense layer."""
+    """ResNet-50: maps 3x224x224 to scores of 1000 classes by 53 convolutions and one dense layer."""
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
         _convolution(rng, "conv1", INPUT, (3, 64), 7, stride=2),
@@ -119,9 +119,9 @@ def resnet50(seed: int) -> Network:
 def mobilenet(seed: int) -> Network:
     """MobileNet-v1 of width 1: 3x224x224 to 1000 classes, one convolution, then 13 depthwise-separable blocks.
 
-    Without shortcuts, centred channels would make rounding errors grow by a fifth in each layer (a ReLU halves the
-    values but not their differences), and no two libraries would agree to 1e-5; a shift of one standard deviation lets
-    most values pass the ReLU.
+    Channels have a mean of one standard deviation (`shift`), so that most values pass the ReLU. With a mean of 0,
+    rounding errors would grow by a fifth in each layer, since the network has no shortcuts and a ReLU halves the
+    values but not their differences; no two libraries would then agree to 1e-5.
     """
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [_convolution(rng, "conv1", INPUT, (3, 32), 3, stride=2)]
@@ -152,7 +152,7 @@ def mobilenet(seed: int) -> Network:
 
 
 def dqn(seed: int) -> Network:
-    """DQN: the last 4 frames of 84x84 to the values of 18 actions, no padding anywhere."""
+    """DQN: maps the last 4 frames of 84x84 to the values of 18 actions; no layer has padding."""
     rng = np.random.default_rng(seed)
     layers: tuple[Layer, ...] = (
         replace(_convolution(rng, "conv1", INPUT, (4, 32), 8, stride=4), padding=0),

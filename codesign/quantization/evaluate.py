@@ -47,10 +47,11 @@ REPEAT = 5
 class Figures:
     """The error, latency and energy of a set of decisions.
 
-    `sqnr` is the SQNR of the worst output, in dB; `top1` the least share, over outputs, of rows whose largest value has
-    the same index as in the float network (None without such outputs). `accelerator_seconds` are `cycles` at the
-    accelerator's clock, `border_seconds` the time of conversions between int8 and float32 at the accelerator's borders;
-    `regions` is the number of the accelerator's regions. If there are no figures, `failed` is the reason.
+    `sqnr` is the SQNR of the worst output, in dB; `top1` the top-1 agreement of the worst output: the share of rows
+    whose largest value has the same index as in the float network (None if no output is a vector).
+    `accelerator_seconds` are `cycles` at the accelerator's clock, `border_seconds` the time of conversions between int8
+    and float32 at the accelerator's borders; `regions` is the number of the accelerator's regions. If there are no
+    figures, `failed` is the reason.
     """
 
     sqnr: float = 0.0
@@ -263,8 +264,8 @@ def _fields(region: Region) -> dict[str, Any]:
 
 
 def _least(got: Sequence[Arrays], expected: Sequence[Arrays]) -> tuple[float, float | None]:
-    """(SQNR of the worst output in dB, inf if all outputs are equal; least share, over outputs, of rows whose largest
-    value has the same index, None without such outputs).
+    """SQNR of the worst output in dB (inf if all outputs are equal), and the top-1 agreement of the worst output: the
+    share of rows whose largest value has the same index in `got` and `expected` (None if no output is a vector).
     """
     errors = {name: Error() for name in expected[0]}
     for values, real in zip(got, expected, strict=True):

@@ -96,8 +96,8 @@ def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> f
 
 
 def border_seconds(processor: Processor, elements: int) -> float:
-    """Seconds to convert `elements` elements between int8 and float32: one operation each, and both forms are moved
-    once.
+    """Seconds to convert `elements` elements between int8 and float32: one operation for each element, while the int8
+    and the float32 array pass the memory once.
     """
     return processor.seconds(elements, (FLOAT_BYTES + INT8_BYTES) * elements)
 

@@ -18,7 +18,7 @@ from .evaluate import Figures, from_json, to_json
 
 FORMAT = 1
 Known = dict[tuple[str, Decisions], Figures]
-"""Known figures by (key of the search's settings `study_key`, set of decisions)."""
+"""Known figures by (key, set of decisions). The key (`study.study_key`) is a hash of the search's settings."""
 
 
 def read_records(path: Path) -> Known:

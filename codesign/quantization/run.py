@@ -54,8 +54,8 @@ class Outcome:
 
 
 def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arrays]]:
-    """(samples for calibration, held-out samples): the first three quarters and the last quarter of `samples`. Raises
-    UserError for a single sample; its message calls the samples `where`.
+    """Splits `samples` into samples for calibration (the first three quarters) and held-out samples. Raises UserError
+    for a single sample; its message calls the samples `where`.
     """
     if len(samples) < 2:
         raise UserError(

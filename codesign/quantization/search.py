@@ -35,8 +35,8 @@ CHAIN = 0.7
 per cost.
 """
 DRAWN = 24
-"""Number of random changes that are drawn for each change that is evaluated; the changes are made to sets of decisions
-on the Pareto front.
+"""Number of random changes, of sets of decisions on the Pareto front, that are drawn at a time; only the most promising
+of these changes is evaluated.
 """
 EQUAL_DB, EQUAL_COST = 0.05, 1.001
 """Two sets of decisions count as equal up to this difference of SQNR in dB and this ratio of costs; other held-out
@@ -96,8 +96,8 @@ class Search:
     effects: dict[Move, _Effect] = field(default_factory=dict[Move, _Effect])
 
     def ask(self) -> Asking:
-        """The search as a generator: it yields sets of decisions to be evaluated, and each is answered with its
-        figures.
+        """The search as a generator: it yields sets of decisions to be evaluated; the caller sends the figures of
+        each set.
         """
         for start in self.starts:
             yield from self._run(start)
@@ -155,9 +155,9 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether decisions of `kind` can gain something: among the evaluated decisions that are equal for all layers,
-        more symmetric types ("type") or more tensors with a single scale (other kinds), and no other change, lowered
-        the cost or the error.
+        """Whether decisions of `kind` can gain something. They can if, of two evaluated starts (sets of decisions equal
+        for all layers) that differ only in this kind, the start with more symmetric types ("type") or with more tensors
+        with a single scale (other kinds) has a lower cost or a lower error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:
@@ -244,8 +244,8 @@ def front_of(known: Mapping[Decisions, Figures], cost: Cost) -> list[Decisions]:
     """The Pareto front of `known`: sets of decisions that no other set beats in both noise and cost; the least cost
     comes first.
 
-    Differences up to `EQUAL_DB` and `EQUAL_COST` do not count: of sets that are equal in this sense, the result has
-    those that differ least from uint8 with a scale for each channel.
+    Differences up to `EQUAL_DB` and `EQUAL_COST` do not count: of several sets that are equal in this sense, the front
+    has the set that differs least from uint8 with a scale for each channel.
     """
     kept: list[Decisions] = []
     running = [decisions for decisions, figures in known.items() if figures.failed is None]

@@ -161,7 +161,7 @@ class Found:
         return tuple(by_decisions[decisions] for decisions in front_of(known, self.study.value))
 
     def choose(self, *, sqnr: float | None = None, latency: float | None = None) -> tuple[Member, str]:
-        """(chosen member of the Pareto front, reason).
+        """Chooses a member of the Pareto front; returns it and the reason.
 
         Only members of at most `latency` milliseconds are considered. With `sqnr`, the cheapest of these with at least
         `sqnr` dB is chosen; with `latency` alone, the one with the least error; with neither, the knee of the front.

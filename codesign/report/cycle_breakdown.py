@@ -22,7 +22,7 @@ class LayerAccount:
     `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram` splits the traffic by
     kind; `compulsory_bytes` (without tensors between the members of the group, which never move) plus the values of
     `excess` is exactly `dram_bytes`. `bound` is "compute" or "memory", whichever determines `roofline_cycles` (of the
-    convolution or matrix product alone, without what is fused into it).
+    convolution or matrix product alone, without fused operators).
     """
 
     name: str

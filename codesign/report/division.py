@@ -118,15 +118,15 @@ def amount(value: float, unit: str) -> str:
 class DivisionCheck:
     """Comparison of a partitioned network with ONNX Runtime; a field is None if there is nothing to compare.
 
-    `accelerator_lsb`, `cpu_relative`: with ONNX Runtime's own tensors as inputs of every region, the largest difference
-    of an accelerator region in quantization steps (of a layer if activations are symmetric int8), and of a CPU region
-    as max |a - b| / max |b|. `output_relative`, `output_relative_optimized`: end to end, the largest difference of the
-    outputs from ONNX Runtime without its optimization and, for uint8 activations, with it. `top1_equal`: the largest
-    value of each image has the same index as in one of these two. (The accelerator's regions are always compared with
-    the interpreter; a difference ends the run.) `failed` describes each region that differs by more than is allowed.
-    `regions` are the compared regions, `outputs` the number of compared outputs, `output_tolerance` their allowed
-    difference, and `output_because` the reason if more than usual is allowed. If nothing was compared, the check has
-    not passed.
+    Regions are compared with ONNX Runtime's own tensors as their inputs. `accelerator_lsb` is the largest difference of
+    an accelerator region (or, if activations are symmetric int8, of a layer) in quantization steps, `cpu_relative` that
+    of a CPU region as max |a - b| / max |b|. `output_relative` is the largest difference of the network's outputs from
+    ONNX Runtime without its optimization; `output_relative_optimized`, for uint8 activations, from ONNX Runtime with
+    it. `top1_equal`: the largest value of each image has the same index as in one of these two runs. `failed` describes
+    each region that differs by more than is allowed. `regions` are the compared regions, `outputs` the number of
+    compared outputs, `output_tolerance` their allowed difference, and `output_because` the reason if more than usual is
+    allowed. If nothing was compared, the check has not passed. (The accelerator's regions are always compared with the
+    interpreter, too; a difference ends the run.)
     """
 
     against: str

@@ -226,8 +226,8 @@ def shares_png(
     columns: int = 2,
     over: str = "best known",
 ) -> bytes:
-    """One panel for each layer: the share of the layer's random legal points (candidate schedules) whose cost is at
-    most x times the cost in `known`, against x. `over` is the name of the cost in `known` on the axis.
+    """One panel for each layer, with the cumulative distribution of cost over the layer's random legal points
+    (candidate schedules). The axis is cost / cost in `known`; `over` is the name of the cost in `known`.
 
     `costs` are float64 [points] by layer, inf for failed points; `marks` name, by layer, costs that get lines.
     """

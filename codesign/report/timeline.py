@@ -21,7 +21,7 @@ from .split import layer_boundaries
 from .traffic import KINDS, find_runs
 
 COUNTER_SAMPLES = 2000
-"""Number of intervals of the run for each of which the timeline has the mean memory traffic."""
+"""Number of intervals into which a run is divided; the timeline has the mean memory traffic of each interval."""
 
 
 def timeline(program: Program, simulation: SimulationResult) -> bytes:

@@ -144,8 +144,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """The bytes of a tensor whose elements no window reads: `mask`, bool (bytes,), for the tensor that begins at byte
-    address `start`.
+    """Marks the bytes of those elements of a tensor that no window (of a convolution or pool) reads: `mask` is bool
+    (bytes,), one for each byte of the tensor, which begins at byte address `start`.
     """
 
     start: int
@@ -153,8 +153,8 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """(key, begin, end) of the pieces of DRAM [start, start + length). Consecutive entries with the same key are merged
-    if one piece begins where the other ends.
+    """Keys, begins and ends of the pieces of DRAM [start, start + length). Consecutive pieces with the same key are
+    merged if the second begins where the first ends.
     """
     end = start + length
     first = np.ones(len(key), bool)
@@ -188,9 +188,9 @@ def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
 
 
 def owners(program: Program) -> Integers:
-    """Index of the group (layer) that each instruction belongs to, int64 (n,): its own group or, if it has none, the
-    group of the nearest earlier instruction that has one (at the beginning, the first group), so that layers contain
-    every byte.
+    """Index of the group (layer) to which each instruction's bytes are attributed, int64 (n,). An instruction without a
+    group belongs to the group of the nearest earlier instruction with one, or, at the beginning, to the first group; so
+    every byte belongs to a layer.
     """
     group = program.group_of.astype(np.int64)
     last = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))
@@ -249,8 +249,8 @@ EXPLANATIONS = {
     "uop": "micro-ops",
     "par": "scales and padded channels",
 }
-"""By kind of bytes, the reason why bytes beyond the compulsory ones are moved, for kinds that have only one reason; the
-excess of other kinds is divided into repeated reads and padding.
+"""Kinds of bytes whose excess over the compulsory bytes has a single reason, with the text of this reason. The excess
+of other kinds is divided into repeated reads and padding.
 """
 
 

@@ -65,9 +65,7 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:
-    """The operator's name of a workload, alone in a list, if the workload's template supports several operators; else
-    an empty list.
-    """
+    """[name of the workload's operator] if the workload's template supports several operators, else an empty list."""
     named = workload.get("rows") or workload
     return [named["operator"]] if "operator" in named else []
 

@@ -239,8 +239,8 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
     }
 )
-"""Candidates for a machine's longest path, by the module in which the path ends: (name of a number in `counts_of` that
-is 0 on machines without the path, names of the features that predict its delay).
+"""Candidates for a machine's longest path, by the module in which the path ends. Each is (name of a number in
+`counts_of`, names of the features that predict the path's delay); the number is 0 on machines without the path.
 """
 
 
@@ -255,8 +255,8 @@ def _extensions(config: Config) -> dict[str, float]:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """Number of instances of the RTL's modules on a machine, by the name that is the first entry of a module's row in
-    MODULES; 0 for hardware that the machine lacks.
+    """Numbers of instances of the RTL's modules on a machine, 0 for hardware that the machine lacks. The keys are the
+    names with which the rows of MODULES begin.
     """
     lanes, there = config.batch * config.block_out, _extensions(config)
     passed = lanes / config.post_passes
@@ -456,7 +456,7 @@ _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 
 def access_features(access: Mapping[str, float]) -> dict[str, float]:
-    """Features from access times (address to data, in ns) of the memories in which paths begin; 0 without a macro.
+    """Features of timing paths that begin in a memory: access times (address to data, in ns), 0 without a macro.
     `access`: access time of the slowest macro of each module (`cell_model.access_by_module`).
     """
 

@@ -1,8 +1,8 @@
 """Energy of DRAM transfers, from the currents of a data sheet: one DDR3L device of 4 Gbit, 16 bits wide, 1.35 V.
 
 Currents and times (DDR3-1600) are the vendor's, from configs/DDR3_4Gb_x16_1600.ini of DRAMsim3 (commit 0eb6360).
-Energies are computed as in the vendor's power notes: an activation (with its precharge) is the charge of IDD0 above
-standby in a row cycle, a burst of eight that of IDD4R or IDD4W above active standby. Left out: standby, refresh,
+Energies are computed as in the vendor's power notes, from currents above standby: an activation (with its precharge)
+takes IDD0 for a row cycle, a burst of eight takes IDD4R or IDD4W for its duration. Left out: standby, refresh,
 termination and the interface on the accelerator's side.
 """
 

@@ -38,20 +38,19 @@ def _none() -> dict[str, int]:
 class Events:
     """Counts of events in one launch (run of a program). An operation processes whole vectors.
 
-    - Array operations: `gemm`, `depthwise`, `taps` (four neighbouring input vectors in one operation): numbers by mode;
-      `swept`: operations of `taps` in sweeps (they also multiply the input vectors of the operations before them);
-      `overwriting`: operations that read no accumulator; `kept_lanes`: accumulator lanes that an array with the
-      extension `fold` leaves unchanged.
-    - ALU operations: `alu`: all; `slow`: shifts and multiplications; `two`: operations that read two accumulators.
-    - Vectors: `window_reads`: accumulator vectors that the store unit reads; `stored`: vectors that it stores;
-      `chained`: stored vectors that go to the chain memory (on-chip memory between layers); `combined`: stored vectors
-      with an operand.
-    - Instructions: `issued`: number by unit; `settings`: CONFIG instructions of the store unit; `posts`: STORE.POST
-      instructions.
-    - Bus: `read` (by kind) and `written`: bytes; `runs`: contiguous pieces of DRAM by kind of transfer (`MOVERS`).
-    - `busy`: cycles in which the load unit, and the store unit, are busy.
-    - `held`: reads of micro-ops, input vectors and weight tiles from the same address as in the previous operation;
-      only instructions with a single micro-op are counted.
+    - Operations of the array: `gemm`, `depthwise` and `taps` (four neighbouring input vectors in one operation) count
+      the operations of each mode; `swept` counts `taps` operations in sweeps, which also multiply the input vectors of
+      the operations before them; `overwriting` counts operations that read no accumulator; `kept_lanes` counts
+      accumulator lanes that an array with the extension `fold` leaves unchanged.
+    - Operations of the ALU: `alu` counts all, `slow` shifts and multiplications, `two` those with two accumulators.
+    - Vectors of the store unit: `window_reads` counts accumulator vectors that it reads, `stored` vectors that it
+      stores, `chained` stored vectors that go to the chain memory (on-chip memory between layers), `combined` stored
+      vectors with an operand.
+    - Instructions: `issued` counts them by unit, `settings` CONFIG of the store unit, `posts` STORE.POST.
+    - Bus: `read` (by kind) and `written` count bytes, `runs` contiguous pieces of DRAM by kind of transfer (`MOVERS`).
+    - `busy` counts the busy cycles of the load unit and of the store unit.
+    - `held` counts reads of micro-ops, input vectors and weight tiles from the same address as in the previous
+      operation; only instructions with a single micro-op are considered.
     """
 
     cycles: int

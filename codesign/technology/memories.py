@@ -42,8 +42,8 @@ class Memory:
 
 
 def memories_of(config: Config) -> list[Memory]:
-    """The memories of a machine, except kinds that are too small for a macro in every configuration, such as the table
-    that notes which client a burst belongs to.
+    """The memories of a machine, without kinds that are too small for a macro in every configuration (such as the table
+    with the client of each burst).
     """
     return [
         Memory(module=module, count=count, words=words, width=width)

@@ -20,7 +20,7 @@ from .events import Events
 from .memories import Memory, memories_of
 
 Accesses = Mapping[str, tuple[float, float]]
-"""(number of reads, number of writes) by module, summed over the module's memories of equal width."""
+"""Numbers of accesses as (reads, writes) by module, summed over the module's memories of equal width."""
 
 UNITS: Mapping[str, str] = {
     "compute": "uop scratchpad",

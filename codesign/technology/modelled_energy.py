@@ -1,8 +1,8 @@
 """Energy of a launch by the model of switching: logic by event, clock pins, leakage, memories and DRAM.
 
-Figures of logic are from the library of the netlists to whose simulations the model is fitted, figures of memories from
-the SRAM table scaled to that library's node, figures of DRAM from a device with another node. A timing-only simulation
-has no operands: the numbers of changed bits are then estimated with the rates of `operand_rates.py`.
+The model is fitted to simulations of netlists; figures of logic are for the cell library of these netlists. Figures of
+memories are from the SRAM table scaled to that library's node, figures of DRAM from a device with another node. A
+timing-only simulation has no operands: the numbers of changed bits are then estimated (`operand_rates.py`).
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""By module of the RTL, names of the features that predict the number of registers of one instance. Only modules are
-listed whose registers need other features than their area.
+"""By module of the RTL, names of the features that predict the number of registers of one instance. Modules whose
+registers are predicted by the features of their area are not listed.
 """
 
 

@@ -50,8 +50,8 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
     """State of an interrupted tuning run inside a network. `start`: the settings (schedule of each node) with which the
-    run began; `trials`: its trials by number; `improvements`: by number of a trial, the better settings that it had
-    found.
+    run began; `trials`: its trials by number; `improvements`: the better settings found by a trial, by the trial's
+    number.
     """
 
     start: Settings | None

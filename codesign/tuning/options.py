@@ -21,8 +21,8 @@ For such spaces, features of programs and longer training of the cost model are 
 """
 
 FeatureSet = Literal["account", "program"]
-"""Features from which cost models learn. "account": those computed from a candidate's knobs without lowering it;
-"program": also those of the lowered programs of a short list of candidates.
+"""Features from which cost models learn. "account": features of a candidate's knobs, computed without lowering it;
+"program": in addition, features of the lowered programs of a short list of candidates.
 """
 
 

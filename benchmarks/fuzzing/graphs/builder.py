@@ -76,7 +76,7 @@ class Builder:
         self.inputs: list[str] = []
         self.reads: set[str] = set()
         self.scales: dict[str, str] = {}
-        """By name of a dequantized tensor, the name of its scale."""
+        """Name of the scale of each dequantized tensor, by the tensor's name."""
         self.grids: list[tuple[str, str, str]] = []
         """Quantized tensors of the graph, each as three tensor names: integers, scale, zero point."""
 

@@ -47,8 +47,8 @@ def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **op
 
 
 def own_half_steps(network: vdla.Executable, model: onnx.ModelProto) -> dict[str, float]:
-    """Half a step of the grid of each float output that the model never quantizes, on the accelerator: such an output
-    gets the grid that spans its bounds (`onnx_own_grids`), which changes a value by half a step at most.
+    """On the accelerator, the rounding error of float outputs that the model itself does not quantize: half a
+    quantization step, by output. The compiler chooses the scale of such an output from its bounds (`onnx_own_grids`).
     """
     if not isinstance(network, AcceleratorExecutable):
         return {}

@@ -33,7 +33,7 @@ OF_TYPE = frozenset(("BitCast", "QuantizeLinear", "DequantizeLinear"))
 
 @dataclass(slots=True)
 class NodeRun:
-    """A function from arrays, by tensor name, to the outputs of one node; `engine` computes the outputs."""
+    """A function that computes the outputs of one node, by `engine`, from arrays by tensor name."""
 
     node: onnx.NodeProto
     opsets: Sequence[onnx.OperatorSetIdProto]

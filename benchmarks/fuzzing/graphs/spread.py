@@ -38,8 +38,8 @@ ALLOWED = 4.0
 result may differ by the spread itself.
 """
 _JUMP = 1e-2
-"""A change of a result, relative to its largest element, counts as abrupt if it is larger than this and a few roundings
-of the inputs cause it.
+"""Least change of a result, relative to its largest element, that counts as abrupt if a few roundings of the inputs
+cause it.
 """
 
 
@@ -183,7 +183,7 @@ round the sum of each step; normalizations round the mean of equal elements, and
 the deviation of these elements.
 """
 SUMS = frozenset(("Mean", "Sum"))
-"""Operators that round a sum even if the result is equal to an element of the inputs."""
+"""Operators whose results always have a rounding error, even if each result equals an element of the inputs."""
 SIGMOIDS: Mapping[str, float] = dict.fromkeys(
     ("Sigmoid", "Scan", "Loop", "If", *RECURRENT, "DynamicQuantizeLSTM"), 2.0**-26
 )
@@ -275,8 +275,8 @@ def _largest(array: np.ndarray) -> float:
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
     """The difference between a result and the wanted result, as text; None if they agree.
 
-    They differ in shape, in type, or in a value outside the spread. Integers may differ by `steps`, floats by the
-    smallest normal number, because processors may treat smaller numbers as 0.
+    A difference is another shape, another type, or a value outside the spread. In addition, integers may differ by
+    `steps`, floats by the smallest normal number, because processors may treat smaller numbers as 0.
     """
     if got.shape != wanted.shape:
         return f"has shape {got.shape}, not {wanted.shape}"

@@ -267,7 +267,7 @@ class TfliteBuilder:
 
     def close(self) -> bool:
         """Finishes the graph: all results that no operator reads, and a few other random ones, become outputs; inputs
-        that no operator reads are removed. Returns whether LiteRT runs the whole model: XNNPACK refuses some.
+        that no operator reads are removed. Returns whether LiteRT runs the whole model (XNNPACK refuses some models).
         """
         read = {index for _, inputs, *_ in self.model.operators for index in inputs}
         made = [index for _, _, outputs, *_ in self.model.operators for index in outputs]

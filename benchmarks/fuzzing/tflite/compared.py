@@ -24,7 +24,7 @@ from ..outcome import Outcome
 from .builder import TfliteBuilder, one_operator
 
 RELATIVE = 4e-6
-"""Largest difference of a float result, relative to the largest value of the result and of its float operands."""
+"""Largest allowed difference of a float result, relative to the largest value of the result and its float operands."""
 KERNEL_SETS_DIFFER = (
     "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LEAKY_RELU", "MEAN", "MUL", "QUANTIZE",
     "RESIZE_BILINEAR", "TRANSPOSE_CONV",

@@ -40,7 +40,7 @@ Drawing = Callable[[TfliteBuilder], None]
 
 SAME, VALID = 0, 1
 ACTIVATIONS = (0, 0, 0, 1, 2, 3)
-"""Fused activations: none, RELU, RELU_N1_TO_1, RELU6."""
+"""Fused activation functions to draw from, by their codes in TFLite: 0 none, 1 RELU, 2 RELU_N1_TO_1, 3 RELU6."""
 BYTES = ("int8", "uint8", "float32")
 SIGNED = ("int8", "float32")
 SCALED = ("int8", "uint8", "int16", "float32")
@@ -100,7 +100,7 @@ def _bias(b: TfliteBuilder, data: int, weights: int, count: int, *, needed: bool
 
 
 def convolution(b: TfliteBuilder) -> None:
-    """CONV_2D."""
+    """Adds a random CONV_2D to the graph."""
     data = b.activation((4,), kinds=SCALED)
     _, height, width, channels = b.shape(data)
     window = _window(b, (height, width), dilated=True)
@@ -113,7 +113,7 @@ def convolution(b: TfliteBuilder) -> None:
 
 
 def depthwise(b: TfliteBuilder) -> None:
-    """DEPTHWISE_CONV_2D."""
+    """Adds a random DEPTHWISE_CONV_2D to the graph."""
     data = b.activation((4,), kinds=SCALED)
     _, height, width, channels = b.shape(data)
     window = _window(b, (height, width), dilated=True)
@@ -136,7 +136,7 @@ def _convolved(
 
 
 def transposed(b: TfliteBuilder) -> None:
-    """TRANSPOSE_CONV."""
+    """Adds a random TRANSPOSE_CONV to the graph."""
     data = b.activation((4,), kinds=SCALED if b.form != "hybrid" else ("int8",))
     batch, height, width, channels = b.shape(data)
     kernel, padding = [1 + b.draw.below(4) for _ in range(2)], b.draw.of((SAME, VALID))
@@ -157,7 +157,7 @@ def transposed(b: TfliteBuilder) -> None:
 
 
 def pool(b: TfliteBuilder, kind: str) -> None:
-    """AVERAGE_POOL_2D and MAX_POOL_2D."""
+    """Adds a random AVERAGE_POOL_2D or MAX_POOL_2D, as `kind` says, to the graph."""
     data = b.activation((4,), kinds=SCALED)
     window = _window(b, b.shape(data)[1:3], greatest=9)
     (rows, columns), (height, width) = window["strides"], window["kernel"]
@@ -168,7 +168,7 @@ def pool(b: TfliteBuilder, kind: str) -> None:
 
 
 def resize(b: TfliteBuilder, kind: str) -> None:
-    """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR."""
+    """Adds a random RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR, as `kind` says, to the graph."""
     data = b.activation((4,), kinds=SCALED)
     options = "ResizeBilinear" if kind == "RESIZE_BILINEAR" else "ResizeNearestNeighbor"
     align, half = b.draw.of(((False, False), (False, True), (True, False)))
@@ -179,7 +179,7 @@ def resize(b: TfliteBuilder, kind: str) -> None:
 
 
 def connected(b: TfliteBuilder) -> None:
-    """FULLY_CONNECTED of a matrix or of a tensor of three or four dimensions, which are flattened or kept."""
+    """Adds a random FULLY_CONNECTED of a matrix, or of a tensor of three or four dimensions, flattened or not."""
     data = b.activation((2, 2, 3, 4), kinds=SCALED)
     shape, outputs = b.shape(data), 1 + b.draw.below(9)
     columns = int(np.prod(shape[1:])) if len(shape) == 4 and b.draw.chance(0.4) else shape[-1]
@@ -191,7 +191,7 @@ def connected(b: TfliteBuilder) -> None:
 
 
 def matrix_product(b: TfliteBuilder) -> None:
-    """BATCH_MATMUL of two activations."""
+    """Adds a random BATCH_MATMUL of two activations."""
     data = b.activation((2, 3, 3, 4), kinds=("int8", "int16", "float32"))
     shape, left, right = b.shape(data), b.draw.chance(0.25), b.draw.chance(0.4)
     inner, columns = shape[-2] if left else shape[-1], 1 + b.draw.below(7)
@@ -202,7 +202,7 @@ def matrix_product(b: TfliteBuilder) -> None:
 
 
 def pair(b: TfliteBuilder, kind: str) -> None:
-    """ADD, SUB or MUL of an activation and a tensor that broadcasts with it, an activation or a constant."""
+    """Adds a random ADD, SUB or MUL of an activation and of another activation or a constant; the shapes broadcast."""
     first = b.activation(kinds=SCALED)
     operands = [first, _partner(b, first)]
     if b.draw.chance(0.3):
@@ -211,7 +211,7 @@ def pair(b: TfliteBuilder, kind: str) -> None:
 
 
 def squared_difference(b: TfliteBuilder) -> None:
-    """SQUARED_DIFFERENCE."""
+    """Adds a random SQUARED_DIFFERENCE to the graph."""
     first = b.activation(kinds=SIGNED)
     second = _partner(b, first)
     scales = [b.model.tensors[index]["scale"] for index in (first, second)]
@@ -262,40 +262,40 @@ def _part(b: TfliteBuilder, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def extreme_pair(b: TfliteBuilder, kind: str) -> None:
-    """MAXIMUM and MINIMUM; the operands and the result have the same grid."""
+    """Adds a random MAXIMUM or MINIMUM; the operands and the result have the same grid."""
     first = b.activation(kinds=SCALED)
     b.node(kind, [first, _partner(b, first, same=True)], "MaximumMinimum", grid="same")
 
 
 def divided(b: TfliteBuilder) -> None:
-    """DIV by numbers from 0.5 to 2."""
+    """Adds a random DIV by numbers from 0.5 to 2."""
     first = b.activation(kinds=FLOATS)
     divisor = b.draw.rng.uniform(0.5, 2, _part(b, b.shape(first))).astype(np.float32)
     b.node("DIV", [first, b.model.constant(divisor)], "Div", FusedActivationFunction=b.draw.of(ACTIVATIONS))
 
 
 def powered(b: TfliteBuilder) -> None:
-    """POW with a constant exponent; the base is the square of an activation, so that it is not negative."""
+    """Adds a random POW with a constant exponent; the base is the square of an activation and so is not negative."""
     (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
     b.node("POW", [square, b.model.constant(np.float32(b.draw.of((0.5, 1.5, 2.0, 1.7))))], "Pow")
 
 
 def positive(b: TfliteBuilder, kind: str) -> None:
-    """LOG, SQRT and RSQRT of the square of an activation plus 0.1, so that the operand is positive."""
+    """Adds a random LOG, SQRT or RSQRT of the square of an activation plus 0.1, so that the operand is positive."""
     (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
     (more,) = b.node("ADD", [square, b.model.constant(np.float32(0.1))], "Add")
     b.node(kind, [more])
 
 
 def summed(b: TfliteBuilder) -> None:
-    """ADD_N of tensors of one shape."""
+    """Adds a random ADD_N of tensors of one shape."""
     first = b.activation(kinds=FLOATS)
     same = [i for i in b.arrays if b.shape(i) == b.shape(first) and b.dtype(i) == np.float32]
     b.node("ADD_N", [first, *(b.draw.of(same) for _ in range(1 + b.draw.below(3)))], "AddN")
 
 
 def rectified(b: TfliteBuilder) -> None:
-    """PRELU with a constant slope for each channel."""
+    """Adds a random PRELU with a constant slope for each channel."""
     data = b.activation((3, 4), kinds=BYTES)
     shape = (*(1 for _ in b.shape(data)[1:-1]), b.shape(data)[-1])
     b.node("PRELU", [data, b.like(data, shape)])
@@ -305,8 +305,8 @@ def single(
     b: TfliteBuilder, kind: str, kinds: Sequence[str], options: str = "", grid: Any = "free",
     **fields: Callable[[TfliteBuilder], Any],
 ) -> None:  # fmt: skip
-    """The element-wise operator `kind` of one tensor. `grid`: as for `TfliteBuilder.node`, or by element type;
-    `fields`: for each option of the operator, a function that draws its value.
+    """Adds the element-wise operator `kind` of one random tensor. `grid`: quantization of the result, as in
+    `TfliteBuilder.node` or by element type; `fields`: for each option of the operator, a function that draws its value.
     """
     data = b.activation(kinds=kinds)
     own = grid.get(b.dtype(data).name, "free") if isinstance(grid, Mapping) else grid
@@ -314,7 +314,7 @@ def single(
 
 
 def compared(b: TfliteBuilder, kind: str) -> None:
-    """A comparison of two float or quantized tensors. Scales are below 1, because LiteRT's kernel requires it."""
+    """Adds a random comparison of two float or quantized tensors. LiteRT's kernel requires scales below 1."""
     first = b.activation(kinds=("float32", "float32", "int8"))
     second = _partner(b, first)
     if b.quantized(first) and max(b.model.tensors[index]["scale"][0] for index in (first, second)) >= 1:
@@ -324,14 +324,14 @@ def compared(b: TfliteBuilder, kind: str) -> None:
 
 
 def logical(b: TfliteBuilder, kind: str, count: int) -> None:
-    """The logical operator `kind` of `count` boolean tensors."""
+    """Adds the logical operator `kind` of `count` random boolean tensors."""
     first = b.activation(kinds=("bool",))
     others = [_partner(b, first, constant=0) for _ in range(count - 1)]
     b.node(kind, [first, *others], "".join(part.title() for part in kind.split("_")))
 
 
 def selected(b: TfliteBuilder, kind: str) -> None:
-    """SELECT, whose operands have equal shapes, or SELECT_V2, whose operands broadcast."""
+    """Adds a random SELECT, whose operands have equal shapes, or SELECT_V2, whose operands broadcast."""
     first = b.activation(kinds=SCALED)
     shape, same = b.shape(first), b.same_grid(first)
     others = [i for i in b.arrays if same(i) and (kind == "SELECT_V2" or b.shape(i) == shape)]
@@ -352,7 +352,7 @@ def _grid_of(b: TfliteBuilder, index: int) -> Any:
 
 
 def requantized(b: TfliteBuilder) -> None:
-    """QUANTIZE of floats, or of integers to another grid or type."""
+    """Adds a random QUANTIZE of floats, or of integers to another grid or type."""
     data = b.activation(kinds=SCALED)
     targets = {
         "float32": (np.int8, np.uint8, np.int16), "int8": (np.int8, np.uint8, np.int16), "uint8": (np.int8, np.uint8),
@@ -362,12 +362,12 @@ def requantized(b: TfliteBuilder) -> None:
 
 
 def dequantized(b: TfliteBuilder) -> None:
-    """DEQUANTIZE."""
+    """Adds a random DEQUANTIZE to the graph."""
     b.node("DEQUANTIZE", [b.activation(kinds=("int8", "uint8", "int16"))], "Dequantize", dtype=np.float32)
 
 
 def cast(b: TfliteBuilder) -> None:
-    """CAST between float32, int32 and bool."""
+    """Adds a random CAST between float32, int32 and bool."""
     data = b.activation(kinds=("float32", "int32", "bool"))
     numbers = {
         "float32": tflite.TensorType.FLOAT32,
@@ -383,7 +383,7 @@ def cast(b: TfliteBuilder) -> None:
 
 
 def reduce(b: TfliteBuilder, kind: str, kinds: Sequence[str] = SCALED, grid: str = "free") -> None:
-    """A reduction along some axes."""
+    """Adds the reduction `kind` along random axes of a tensor of one of the types `kinds`."""
     data = b.activation((1, 2, 3, 4, 4), kinds=kinds)
     rank = len(b.shape(data))
     axes = [int(axis) for axis in b.draw.rng.permutation(rank)[: 1 + b.draw.below(rank)]]
@@ -395,7 +395,7 @@ def reduce(b: TfliteBuilder, kind: str, kinds: Sequence[str] = SCALED, grid: str
 
 
 def extreme(b: TfliteBuilder, kind: str) -> None:
-    """ARG_MAX and ARG_MIN."""
+    """Adds a random ARG_MAX or ARG_MIN, as `kind` says, to the graph."""
     data = b.activation((1, 2, 3, 4), kinds=BYTES)
     rank = len(b.shape(data))
     axis = b.integers(b.draw.below(2 * rank) - rank)
@@ -404,28 +404,28 @@ def extreme(b: TfliteBuilder, kind: str) -> None:
 
 
 UNIT = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}
-"""Quantization of results from 0 to 1."""
+"""Scale and zero point of results from 0 to 1, by element type."""
 SYMMETRIC = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 32768, 0)}
-"""Quantization of results from -1 to 1."""
+"""Scale and zero point of results from -1 to 1, by element type."""
 LOGARITHMS = {"int8": (16 / 256, 127), "uint8": (16 / 256, 255)}
-"""Quantization of logarithms of numbers up to 1."""
+"""Scale and zero point of logarithms of numbers up to 1, by element type."""
 
 
 def soften(b: TfliteBuilder) -> None:
-    """SOFTMAX."""
+    """Adds a random SOFTMAX to the graph."""
     data = b.activation((1, 2, 3, 4), kinds=SCALED)
     beta = b.draw.of((1.0, 1.0, 1.0, 0.5, 2.0))
     b.node("SOFTMAX", [data], "Softmax", grid=UNIT.get(b.dtype(data).name, "free"), Beta=beta)
 
 
 def soften_logarithm(b: TfliteBuilder) -> None:
-    """LOG_SOFTMAX."""
+    """Adds a random LOG_SOFTMAX to the graph."""
     data = b.activation((2, 3, 4), kinds=BYTES)
     b.node("LOG_SOFTMAX", [data], "LogSoftmax", grid=LOGARITHMS.get(b.dtype(data).name, "free"))
 
 
 def normalized(b: TfliteBuilder) -> None:
-    """L2_NORMALIZATION."""
+    """Adds a random L2_NORMALIZATION to the graph."""
     data = b.activation((2, 3, 4), kinds=BYTES)
     b.node("L2_NORMALIZATION", [data], "L2Norm", grid=SYMMETRIC.get(b.dtype(data).name, "free"))
 

@@ -9,7 +9,7 @@ from .builder import TfliteBuilder
 
 
 def reshape(b: TfliteBuilder) -> None:
-    """RESHAPE to rows, to a flat tensor, or to other ranks."""
+    """Adds a random RESHAPE to rows, to a flat tensor, or to other ranks."""
     data = b.activation((1, 2, 3, 4, 4))
     shape = b.shape(data)
     size, batch = int(np.prod(shape)), shape[0]
@@ -23,7 +23,7 @@ def reshape(b: TfliteBuilder) -> None:
 
 
 def squeezed(b: TfliteBuilder) -> None:
-    """SQUEEZE of some axes of size 1, or of all."""
+    """Adds a random SQUEEZE of some axes of size 1, or of all."""
     data = b.activation((1, 2, 3, 4), lambda index: 1 in b.shape(index) and max(b.shape(index)) > 1)
     ones = [axis for axis, size in enumerate(b.shape(data)) if size == 1]
     chosen = [axis for axis in ones if b.draw.chance(0.6)]
@@ -32,26 +32,26 @@ def squeezed(b: TfliteBuilder) -> None:
 
 
 def expanded(b: TfliteBuilder) -> None:
-    """EXPAND_DIMS."""
+    """Adds a random EXPAND_DIMS to the graph."""
     data = b.activation((1, 2, 3))
     rank = len(b.shape(data)) + 1
     b.node("EXPAND_DIMS", [data, b.integers(b.draw.below(2 * rank) - rank)], "ExpandDims", grid="same")
 
 
 def transpose(b: TfliteBuilder) -> None:
-    """TRANSPOSE."""
+    """Adds a random TRANSPOSE to the graph."""
     data = b.activation((2, 3, 4))
     order = b.draw.rng.permutation(len(b.shape(data)))
     b.node("TRANSPOSE", [data, b.integers(order)], "Transpose", grid="same")
 
 
 def shaped(b: TfliteBuilder) -> None:
-    """SHAPE."""
+    """Adds a random SHAPE to the graph."""
     b.node("SHAPE", [b.activation()], "Shape", dtype=np.int32, OutType=tflite.TensorType.INT32)
 
 
 def blocks(b: TfliteBuilder, kind: str) -> None:
-    """DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
+    """Adds a random DEPTH_TO_SPACE or SPACE_TO_DEPTH, as `kind` says, to the graph."""
     size = b.draw.of((2, 2, 3))
     deep = kind == "DEPTH_TO_SPACE"
 
@@ -64,7 +64,7 @@ def blocks(b: TfliteBuilder, kind: str) -> None:
 
 
 def space_to_batch(b: TfliteBuilder) -> None:
-    """SPACE_TO_BATCH_ND of images."""
+    """Adds a random SPACE_TO_BATCH_ND of images."""
     data = b.activation((4,))
     block, pads = [1 + b.draw.below(3) for _ in range(2)], []
     for size, extent in zip(b.shape(data)[1:3], block, strict=True):
@@ -74,7 +74,7 @@ def space_to_batch(b: TfliteBuilder) -> None:
 
 
 def batch_to_space(b: TfliteBuilder) -> None:
-    """BATCH_TO_SPACE_ND of images."""
+    """Adds a random BATCH_TO_SPACE_ND of images."""
     data = b.activation((4,), lambda index: b.shape(index)[0] > 1)
     batch = b.shape(data)[0]
     block = b.draw.of([(r, c) for r in (1, 2, 3) for c in (1, 2, 3) if batch % (r * c) == 0])
@@ -83,7 +83,7 @@ def batch_to_space(b: TfliteBuilder) -> None:
 
 
 def concatenated(b: TfliteBuilder) -> None:
-    """CONCATENATION of tensors with the same grid or, for uint8, sometimes with different grids."""
+    """Adds a random CONCATENATION of tensors with the same grid or, for uint8, sometimes with different grids."""
     first = b.activation((1, 2, 3, 4))
     shape = b.shape(first)
     axis = b.draw.below(len(shape))
@@ -113,7 +113,7 @@ def concatenated(b: TfliteBuilder) -> None:
 
 
 def packed(b: TfliteBuilder) -> None:
-    """PACK."""
+    """Adds a random PACK to the graph."""
     first = b.activation((1, 2, 3))
     same = b.same_grid(first)
     found = [index for index in b.arrays if same(index) and b.shape(index) == b.shape(first)]
@@ -124,7 +124,7 @@ def packed(b: TfliteBuilder) -> None:
 
 
 def unpacked(b: TfliteBuilder) -> None:
-    """UNPACK."""
+    """Adds a random UNPACK to the graph."""
     data = b.activation((2, 3, 4))
     rank = len(b.shape(data))
     axis = b.draw.below(rank)
@@ -134,7 +134,7 @@ def unpacked(b: TfliteBuilder) -> None:
 
 
 def pad(b: TfliteBuilder, kind: str) -> None:
-    """PAD, PADV2 and MIRROR_PAD."""
+    """Adds a random PAD, PADV2 or MIRROR_PAD, as `kind` says, to the graph."""
     data = b.activation((2, 3, 4))
     shape = b.shape(data)
     mode = b.draw.below(2)
@@ -153,7 +153,7 @@ def pad(b: TfliteBuilder, kind: str) -> None:
 
 
 def cut(b: TfliteBuilder) -> None:
-    """SLICE."""
+    """Adds a random SLICE to the graph."""
     data = b.activation((1, 2, 3, 4))
     begins = [b.draw.below(size) for size in b.shape(data)]
     sizes = [1 + b.draw.below(size - at) for size, at in zip(b.shape(data), begins, strict=True)]
@@ -166,8 +166,8 @@ def cut(b: TfliteBuilder) -> None:
 
 
 def strided(b: TfliteBuilder) -> None:
-    """STRIDED_SLICE with positive and negative steps, and with the masks BeginMask, EndMask and ShrinkAxisMask; an axis
-    in the last mask has a single index.
+    """Adds a random STRIDED_SLICE with positive and negative steps, and with the masks BeginMask, EndMask and
+    ShrinkAxisMask; an axis in the last mask has a single index.
     """
     data = b.activation((1, 2, 3, 4))
     shape, draw = b.shape(data), b.draw
@@ -196,7 +196,7 @@ def strided(b: TfliteBuilder) -> None:
 
 
 def split(b: TfliteBuilder) -> None:
-    """SPLIT."""
+    """Adds a random SPLIT to the graph."""
     data = b.activation((1, 2, 3, 4), lambda index: max(b.shape(index)) > 1)
     rank = len(b.shape(data))
     axis = b.draw.below(rank)
@@ -207,7 +207,7 @@ def split(b: TfliteBuilder) -> None:
 
 
 def split_by_sizes(b: TfliteBuilder) -> None:
-    """SPLIT_V; one of the sizes may be -1 (the rest of the axis)."""
+    """Adds a random SPLIT_V; one of the sizes may be -1 (the rest of the axis)."""
     data = b.activation((1, 2, 3, 4), lambda index: max(b.shape(index)) > 1)
     rank = len(b.shape(data))
     axis = b.draw.below(rank)
@@ -222,7 +222,7 @@ def split_by_sizes(b: TfliteBuilder) -> None:
 
 
 def gather(b: TfliteBuilder) -> None:
-    """GATHER by constant indices, or by an input of the model."""
+    """Adds a random GATHER by constant indices, or by an input of the model."""
     data = b.activation((1, 2, 3, 4))
     rank = len(b.shape(data))
     axis = b.draw.below(rank)
@@ -237,14 +237,14 @@ def gather(b: TfliteBuilder) -> None:
 
 
 def tiled(b: TfliteBuilder) -> None:
-    """TILE."""
+    """Adds a random TILE to the graph."""
     data = b.activation((1, 2, 3, 4))
     numbers = [b.draw.of((1, 1, 2, 3)) for _ in b.shape(data)]
     b.node("TILE", [data, b.integers(numbers)], "Tile", grid="same")
 
 
 def broadcast(b: TfliteBuilder) -> None:
-    """BROADCAST_TO."""
+    """Adds a random BROADCAST_TO to the graph."""
     data = b.activation((1, 2, 3, 4), lambda index: 1 in b.shape(index))
     after = [b.draw.of((1, 2, 4)) if size == 1 else size for size in b.shape(data)]
     more = [2] if len(after) < 4 and b.draw.chance(0.3) else []
@@ -252,7 +252,7 @@ def broadcast(b: TfliteBuilder) -> None:
 
 
 def reverse(b: TfliteBuilder) -> None:
-    """REVERSE_V2 along one axis or two neighbours."""
+    """Adds a random REVERSE_V2 along one axis or two neighbours."""
     data = b.activation((1, 2, 3, 4))
     rank = len(b.shape(data))
     b.node("REVERSE_V2", [data, b.integers([b.draw.below(rank)])], "ReverseV2", grid="same")

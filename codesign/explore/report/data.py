@@ -352,8 +352,8 @@ def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
     the design with the least product of the objectives (a maximized objective is inverted). "b": the base
     configuration. If there is no such design, another design takes its place. None if no design ran.
 
-    Distances within the front's range would rank a design of three times the latency and nine tenths of the area high;
-    the product ranks it low.
+    The product is used since it ranks a design of three times the latency and nine tenths of the area low; a distance
+    within the front's range would rank it high.
     """
     ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]
     front = [place for place in ran if entries[place].state == "front"]

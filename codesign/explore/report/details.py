@@ -52,8 +52,8 @@ def details_of(
     verified: Mapping[int, Verified] | None = None,
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> Details:
-    """Layers and figures that the report needs in addition (`Details`); those stored in the file in `folder` are not
-    computed again. `told` is called with (machines done, machines to do).
+    """Layers and figures that the report needs in addition (`Details`); they are read from the file in `folder` if an
+    earlier call stored them there. `told` is called with (machines done, machines to do).
 
     KeyboardInterrupt ends the computation and returns the details so far. `most` = 0: only stored details.
     """

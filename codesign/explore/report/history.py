@@ -13,8 +13,8 @@ from ..study import Exploration
 
 MOST_POINTS = 120
 MOST_OBJECTIVES = 3
-"""Largest number of objectives in the hypervolume, whose computation takes too long for more. If a search has more
-objectives, only the first ones are used.
+"""Largest number of objectives in the hypervolume: its computation takes too long in more dimensions. If a search has
+more objectives, only the first `MOST_OBJECTIVES` are used.
 """
 REFERENCE = 1.1
 HOW = (

@@ -69,7 +69,7 @@ def _states(data: Data) -> list[str]:
 
 
 def _figures(data: Data, name: str) -> NDArray[np.float64]:
-    """One figure (metric) `name` of all designs, float64 [designs]; NaN where it is missing."""
+    """The metric `name` of every design, float64 [designs]; NaN for a design without it."""
     return np.array(
         [np.nan if v is None else v for v in unpacked(data, data["figures"][name])], dtype=np.float64
     )

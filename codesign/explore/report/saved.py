@@ -189,8 +189,8 @@ def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) ->
 
 
 def _recorded_points(path: Path, study: Study, key: str) -> list[Point]:
-    """For an exploration that was killed: the points of the space whose designs have a record under `key` in the file
-    of records, in the order of the records.
+    """The evaluated points of an exploration that was killed: all points of the space whose designs have a record under
+    `key` in the file of records, in the order of the records.
     """
     found: dict[Point, None] = {}
     for line in read_file(path).splitlines() if path.exists() else ():

@@ -98,8 +98,8 @@ def sensitivity(
 def _together(
     fields: Mapping[str, Sequence[Value]], following: Mapping[str, Sequence[Value]]
 ) -> dict[str, list[Sequence[Value]]]:
-    """The columns of the `fields` that change, by name. Fields that always change together are one entry, whose name
-    lists their names and whose value has all their columns. A field of `following` is included only if it always
+    """The columns of the `fields` that change, by name. Fields that always change together are one entry, named
+    "block_in, block_out" for example, with the columns of all. A field of `following` is included only if it always
     changes together with one of `fields`.
     """
     members: dict[tuple[int, ...], list[str]] = {}
@@ -114,8 +114,8 @@ def _together(
 
 
 def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """(labels of the common levels of fields that change together, for each design the index of its level). A label
-    lists the values of all fields, or their common value.
+    """Labels of the common levels of fields that change together, and the index of each design's level. A label lists
+    the values of all fields, or their common value.
     """
     lead = next((column for column in columns if all(isinstance(v, int) for v in column)), columns[0])
     labels, codes = _levels(lead)
@@ -126,8 +126,8 @@ def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDA
 
 
 def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """(labels of a field's levels, for each design the index of its level). A level is a value of the field, or several
-    neighbouring ones if there are many.
+    """Labels of a field's levels, and the index of each design's level. A level is one value of the field or, if the
+    field has many values, several neighbouring ones.
     """
     texts = [shown(value) for value in column]
     numbers = sorted({text for text in texts if isinstance(text, int)})
@@ -143,8 +143,8 @@ def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]
 
 
 def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Columns of a linear model, float64 [designs, `count`]: column k is 1 for designs of level k (their entry of
-    `codes`), else 0, minus the column's mean.
+    """Indicator columns of a linear model, float64 [designs, `count`]: column k is 1 for each design whose entry of
+    `codes` is k, else 0; then the column's mean is subtracted.
     """
     block = (codes[:, None] == np.arange(count)).astype(float)
     return block - block.mean(axis=0)
@@ -153,8 +153,8 @@ def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
 def _fit(
     blocks: Sequence[NDArray[np.float64]], target: NDArray[np.float64]
 ) -> tuple[float, list[NDArray[np.float64]]]:
-    """Least-squares fit of `target` by all `blocks` of columns: (sum of squared residuals, contribution of each block
-    to each design).
+    """Fits `target` by all `blocks` of columns (least squares); returns the sum of squared residuals, and the
+    contribution of each block to each design.
     """
     matrix = np.hstack(blocks)
     normal = matrix.T @ matrix

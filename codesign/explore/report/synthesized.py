@@ -13,8 +13,8 @@ from .layers import rounded
 
 
 def beside_predicted(machine: Config, synthesis: Synthesis, components: Components) -> dict[str, Any]:
-    """Predicted and measured values, in this order: total area, area of each unit, and the clock (None: not measured).
-    Intervals are those of the predictions.
+    """Pairs (predicted, measured) of the total area, the area of each unit, and the clock (None: not measured), and the
+    intervals of the predictions.
     """
     predicted = figures_of_machine(machine, components)
     clock = predicted.clock_mhz

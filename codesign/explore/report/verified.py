@@ -29,8 +29,8 @@ def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dic
 
 
 def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, str] | None:
-    """(co-simulation in the folder `place`, digest of the simulated Verilog); None if the file is missing or belongs to
-    another design.
+    """Reads the result of a co-simulation and the digest of the simulated Verilog from the folder `place`; None if the
+    file is missing or belongs to another design.
     """
     try:
         value: Any = json.loads(read_file(place / FILE))

@@ -69,8 +69,8 @@ class Effort:
 
     @property
     def key(self) -> str:
-        """Text of all settings on which the chosen schedules depend, except machine and network (part of cache keys);
-        empty without trials.
+        """Part of a cache key: a text of all settings on which the chosen schedules depend, except machine and network.
+        Empty without trials.
         """
         if not self.trials:
             return ""
@@ -84,8 +84,8 @@ NO_TRIALS = Effort()
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
     """Chosen schedules. `settings`: knobs by node, without nodes that have their template's own schedule; `cycles`: the
-    network's cycles with these settings; `default`: its cycles if all nodes have their templates' schedules (None: it
-    does not run with these).
+    network's cycles with these settings; `default`: its cycles if all nodes have their templates' schedules (None if
+    the network does not run with them).
     """
 
     settings: Settings

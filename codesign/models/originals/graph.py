@@ -1,4 +1,4 @@
-"""A graph under construction: nodes in order, shapes of all tensors, and weights that are not drawn yet."""
+"""A graph under construction: nodes in order, shapes of all tensors, and weights without their random values."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def conv(
     """Adds Conv2d with `out` filters to the graph; a number as `window` means a square window with stride 1 and without
     padding.
 
-    With `norm`, a batch normalization follows that is folded into the convolution, as by the exporter in evaluation
-    mode.
+    With `norm`, the weights and bias include a batch normalization, which the exporter folds into the convolution in
+    evaluation mode.
     """
     window = Window(window) if isinstance(window, int) else window
     (height, width), (top, left) = _pair(window.kernel), _pair(window.padding)

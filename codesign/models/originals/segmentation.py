@@ -14,7 +14,7 @@ CLASSES = 21
 """Number of classes of Pascal VOC, including the background."""
 DILATED = (*LARGE[:12], *(replace(row, dilation=2) for row in LARGE[12:]))
 EIGHTH = 4
-"""Index of the feature map, among those of `mobilenet_v3_features`, whose size is an eighth of the image's."""
+"""Index of a feature map in the result of `mobilenet_v3_features`: it has an eighth of the image's rows and columns."""
 
 
 def lraspp(g: Graph, x: Value) -> Value:

@@ -116,8 +116,8 @@ def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
 
 
 def _mask(rows: int, columns: int, shifts: tuple[int, ...]) -> np.ndarray:
-    """Numbers added to the attention scores of each window, [windows, 49, 49], of an image of `rows` x `columns` that
-    was rolled by `shifts`: 0 between two positions that were in the same region before the roll, else FORBIDDEN.
+    """The mask of attention scores, [windows, 49, 49], for an image of `rows` x `columns` that was rolled by `shifts`.
+    It is 0 for two positions of a window that were in the same region before the roll, else FORBIDDEN.
     """
     regions = np.zeros((rows, columns), np.int64)
     for axis, (extent, shift) in enumerate(zip((rows, columns), shifts, strict=True)):

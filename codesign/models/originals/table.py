@@ -88,7 +88,7 @@ def original(name: str) -> Original:
 def describe(
     name: str, *, batch: int = 1, size: int | None = None, width: float = 1.0, depth: float = 1.0
 ) -> Graph:
-    """The network's graph, whose weights are not drawn yet: float32 ``x`` [batch, 3, size, size] to float32 ``y``.
+    """The network's graph, without random weights. Input: float32 ``x`` [batch, 3, size, size]; output: float32 ``y``.
 
     `size` is the original's size by default; `width` and `depth` below 1 make copies with fewer channels and blocks.
     Raises UserError for an unknown name and for sizes that the network does not accept.

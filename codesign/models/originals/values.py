@@ -1,4 +1,4 @@
-"""Tensors of a network under construction, and weights that are not drawn yet."""
+"""Tensors of a network under construction, and weights whose random values are not drawn yet."""
 
 from __future__ import annotations
 

@@ -49,9 +49,9 @@ class MobileBertSizes:
 
 
 def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
-    """BERT: ``input_ids``, ``attention_mask``, ``token_type_ids``, int64 [batch, sequence], to ``last_hidden_state``,
-    float32 [batch, sequence, width], and ``pooler_output`` [batch, width]. With `sequence` None the number of tokens is
-    a symbol, so that any number is possible.
+    """BERT. Inputs: ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64 [batch, sequence]. Outputs:
+    ``last_hidden_state``, float32 [batch, sequence, width], and ``pooler_output`` [batch, width]. With `sequence` None
+    the number of tokens is a symbol, so that any number is possible.
     """
     w = Writer(rng=np.random.default_rng(seed))
     rows, width = (batch, sequence), sizes.width
@@ -68,8 +68,8 @@ def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) 
 
 
 def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
-    """The layers of `bert` alone, for sequences without masked tokens: ``embeddings``, float32 [batch, sequence,
-    width], to ``last_hidden_state`` of the same shape.
+    """The layers of `bert` alone, for sequences without masked tokens. The input ``embeddings`` is float32 [batch,
+    sequence, width]; the output ``last_hidden_state`` has the same shape.
     """
     w, rows = Writer(rng=np.random.default_rng(seed)), (batch, sequence)
     data = "embeddings"

@@ -29,9 +29,9 @@ class Gpt2Sizes:
 
 
 def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
-    """GPT-2 for a prompt: ``input_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence, vocabulary] and, for
-    each layer i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]. With `sequence`
-    None the number of tokens is a symbol.
+    """GPT-2 for a prompt. Input: ``input_ids``, int64 [batch, sequence]. Outputs: ``logits`` [batch, sequence,
+    vocabulary] and, for each layer i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width /
+    heads]. With `sequence` None the number of tokens is a symbol.
     """
     return _gpt2(seed, batch, sequence, 0, sizes)
 

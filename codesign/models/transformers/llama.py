@@ -36,9 +36,9 @@ class LlamaSizes:
 
 
 def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
-    """Llama for a prompt: ``input_ids`` and ``position_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence,
-    vocabulary] and, for each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups, sequence, width /
-    heads]. With `sequence` None the number of tokens is a symbol.
+    """Llama for a prompt. Inputs: ``input_ids`` and ``position_ids``, int64 [batch, sequence]. Outputs: ``logits``
+    [batch, sequence, vocabulary] and, for each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups,
+    sequence, width / heads]. With `sequence` None the number of tokens is a symbol.
     """
     return _llama(seed, batch, sequence, 0, sizes)
 

@@ -86,7 +86,7 @@ def loop(b: Builder, operator: Operator) -> None:
 
 
 def scan(b: Builder, operator: Operator) -> None:
-    """A Scan over the elements of one or two tensors, along any axis in any direction."""
+    """Adds a random Scan over the elements of one or two tensors, along any axis in any direction."""
     data = b.tensor(["float32"], ranks=(2, 3))
     shape = list(b.array(data).shape)
     axis = b.draw.below(len(shape)) if b.opset >= 9 else 0

@@ -20,7 +20,7 @@ def _any(b: Builder, operator: Operator, ranks: tuple[int, ...] = (1, 2, 3, 4)) 
 
 
 def reshape(b: Builder, operator: Operator) -> None:
-    """A Reshape to any shape of the same size, also written with 0 and -1."""
+    """Adds a random Reshape to any shape of the same size, also written with 0 and -1."""
     data = _any(b, operator, (0, 1, 2, 3, 4))
     shape = b.array(data).shape
     size = int(np.prod(shape))
@@ -45,7 +45,7 @@ def reshape(b: Builder, operator: Operator) -> None:
 
 
 def squeeze(b: Builder, operator: Operator) -> None:
-    """A Squeeze of all or some dimensions of size 1, or an Unsqueeze."""
+    """Adds a random Squeeze of all or some dimensions of size 1, or a random Unsqueeze."""
     data = _any(b, operator, (0, 1, 2, 3, 4))
     shape = b.array(data).shape
     if operator.name == "Squeeze":
@@ -59,14 +59,14 @@ def squeeze(b: Builder, operator: Operator) -> None:
 
 
 def transpose(b: Builder, operator: Operator) -> None:
-    """A Transpose in a random or the reversed order of axes."""
+    """Adds a random Transpose in a random or the reversed order of axes."""
     data = _any(b, operator)
     order = [int(i) for i in b.draw.rng.permutation(b.array(data).ndim)]
     b.apply(operator, {"data": data}, perm=order if b.draw.chance(0.85) else None)
 
 
 def concat(b: Builder, operator: Operator) -> None:
-    """A Concat of one to four tensors; one tensor may occur several times."""
+    """Adds a random Concat of one to four tensors; one tensor may occur several times."""
     data = _any(b, operator)
     array = b.array(data)
     along = axis(b.draw, array.ndim)
@@ -81,7 +81,7 @@ def concat(b: Builder, operator: Operator) -> None:
 
 
 def split(b: Builder, operator: Operator) -> None:
-    """A Split into equal parts, or into parts of given sizes."""
+    """Adds a random Split into equal parts, or into parts of given sizes."""
     data = _any(b, operator)
     array = b.array(data)
     along = axis(b.draw, array.ndim)
@@ -103,7 +103,7 @@ def split(b: Builder, operator: Operator) -> None:
 
 
 def cut(b: Builder, operator: Operator) -> None:
-    """A Slice forwards or backwards, whose bounds may be beyond the ends."""
+    """Adds a random Slice forwards or backwards, whose bounds may be beyond the ends."""
     data = _any(b, operator)
     array = b.array(data)
     along = axes(b.draw, array.ndim) if b.draw.chance(0.85) else list(range(1 + b.draw.below(array.ndim)))
@@ -136,7 +136,7 @@ def cut(b: Builder, operator: Operator) -> None:
 
 
 def gather(b: Builder, operator: Operator) -> None:
-    """A Gather, GatherElements or GatherND. Indices are constants or not, and may be negative."""
+    """Adds a random Gather, GatherElements or GatherND. Indices are constants or not, and may be negative."""
     data = _any(b, operator)
     array = b.array(data)
     attributes: dict[str, Any] = {}
@@ -163,7 +163,7 @@ def gather(b: Builder, operator: Operator) -> None:
 
 
 def scatter(b: Builder, operator: Operator) -> None:
-    """A ScatterElements or ScatterND with any reduction; without a reduction no element is written twice."""
+    """Adds a random ScatterElements or ScatterND with any reduction; with none, no element is written twice."""
     data = _any(b, operator)
     array = b.array(data)
     attributes = random_attributes(b, operator, array.ndim, "axis")
@@ -199,7 +199,7 @@ def scatter(b: Builder, operator: Operator) -> None:
 
 
 def expand(b: Builder, operator: Operator) -> None:
-    """An Expand; sizes of 1 may be in the tensor's shape or in the requested shape, which broadcast."""
+    """Adds a random Expand; sizes of 1 may be in the tensor's shape or in the requested shape, which broadcast."""
     data = _any(b, operator, (0, 1, 2, 3))
     shape = b.array(data).shape
     target = [b.draw.of((2, 3)) if size == 1 else size for size in shape]
@@ -209,14 +209,14 @@ def expand(b: Builder, operator: Operator) -> None:
 
 
 def tile(b: Builder, operator: Operator) -> None:
-    """A Tile that repeats axes one to three times."""
+    """Adds a random Tile that repeats axes one to three times."""
     data = _any(b, operator)
     repeats = np.array([b.draw.of((1, 1, 2, 3)) for _ in b.array(data).shape], np.int64)
     b.apply(operator, {"input": data, "repeats": repeats})
 
 
 def pad(b: Builder, operator: Operator) -> None:
-    """A Pad in any mode; negative pads crop."""
+    """Adds a random Pad in any mode; negative pads crop."""
     data = _any(b, operator) if b.opset >= 11 else b.tensor(["float32"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     modes = ["constant", "constant", "reflect", "edge"] + (["wrap"] if b.opset >= 19 else [])
@@ -246,7 +246,7 @@ def pad(b: Builder, operator: Operator) -> None:
 
 
 def blocks(b: Builder, operator: Operator) -> None:
-    """A DepthToSpace or SpaceToDepth."""
+    """Adds a random DepthToSpace or SpaceToDepth to the graph."""
     size = b.draw.of((2, 2, 3, 1))
     if operator.name == "DepthToSpace":
         shape = (
@@ -272,14 +272,14 @@ def blocks(b: Builder, operator: Operator) -> None:
 
 
 def trilu(b: Builder, operator: Operator) -> None:
-    """A Trilu: the upper or lower part, from a random diagonal on."""
+    """Adds a random Trilu: the upper or lower part, from a random diagonal on."""
     data = _any(b, operator, (2, 3, 4))
     k = np.asarray(b.draw.below(9) - 4, np.int64) if b.draw.chance(0.6) else None
     b.apply(operator, {"input": data, "k": k}, **random_attributes(b, operator, 2))
 
 
 def reverse_sequence(b: Builder, operator: Operator) -> None:
-    """A ReverseSequence with a length for each sequence."""
+    """Adds a random ReverseSequence with a length for each sequence."""
     data = _any(b, operator, (2, 3))
     time = b.draw.below(2)
     shape = b.array(data).shape
@@ -294,12 +294,12 @@ def reverse_sequence(b: Builder, operator: Operator) -> None:
 
 
 def shape(b: Builder, operator: Operator) -> None:
-    """A Shape that returns all sizes of a tensor, or some consecutive ones."""
+    """Adds a random Shape that returns all sizes of a tensor, or some consecutive ones."""
     b.apply(operator, {"data": _any(b, operator, (0, 1, 2, 3, 4))}, **random_attributes(b, operator, 3))
 
 
 def eye(b: Builder, operator: Operator) -> None:
-    """An EyeLike: ones on a diagonal, in the shape of a tensor."""
+    """Adds a random EyeLike: ones on a diagonal, in the shape of a tensor."""
     data = _any(b, operator, (2,))
     attributes = random_attributes(b, operator, 2)
     if b.draw.chance(0.5):
@@ -308,7 +308,7 @@ def eye(b: Builder, operator: Operator) -> None:
 
 
 def counted(b: Builder, operator: Operator) -> None:
-    """A Range or ConstantOfShape with constant inputs; the result is combined with a tensor."""
+    """Adds a random Range or ConstantOfShape with constant inputs; the result is combined with a tensor."""
     kind = b.draw.of(("float32", "int64", "int32"))
     count = 1 + b.draw.below(6)
     if operator.name == "Range":

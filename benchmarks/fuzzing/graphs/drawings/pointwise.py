@@ -20,8 +20,8 @@ MOST_RANK = 4
 
 
 def pointwise(b: Builder, operator: Operator) -> None:
-    """A node with the inputs of its schema: of equal shapes or shapes that broadcast, of types that the
-    schema allows.
+    """Adds a random node of `operator`. Its inputs have types that the operator's schema allows, and shapes that are
+    equal or broadcast.
     """
     schema = b.schema(operator.name)
     constraints = {entry.type_param_str: list(entry.allowed_type_strs) for entry in schema.type_constraints}
@@ -104,7 +104,7 @@ def with_operands(*more: str):
 
 
 def cast(b: Builder, operator: Operator) -> None:
-    """A Cast, CastLike or BitCast between two types that the schema allows."""
+    """Adds a random Cast, CastLike or BitCast between two types that the schema allows."""
     held = 0.15
     exact = [name for name in b.types(operator.name, 0) if name in np.sctypeDict or b.draw.chance(held)]
     data = b.tensor([weighted(b.draw, exact)], ranks=range(5), constant=0.1)
@@ -138,7 +138,7 @@ def cast(b: Builder, operator: Operator) -> None:
 
 
 def clip(b: Builder, operator: Operator) -> None:
-    """A Clip with either bound, both, or none."""
+    """Adds a random Clip with either bound, both, or none."""
     dtype = weighted(b.draw, b.types("Clip", 0))
     data = b.tensor([dtype], ranks=range(5))
     array = b.array(data)
@@ -153,7 +153,7 @@ def clip(b: Builder, operator: Operator) -> None:
 
 
 def dropout(b: Builder, operator: Operator) -> None:
-    """A Dropout in inference form, which changes nothing."""
+    """Adds a random Dropout in inference form, which changes nothing."""
     data = b.tensor([weighted(b.draw, b.types("Dropout", 0))])
     ratio = np.float32(b.draw.of((0.0, 0.5)))
     as_input = b.opset >= 12 and b.array(data).dtype == np.float32 and b.draw.chance(0.5)
@@ -162,8 +162,8 @@ def dropout(b: Builder, operator: Operator) -> None:
 
 
 def power(b: Builder, operator: Operator) -> None:
-    """A Pow of any two types that the schema allows; the exponent is one that networks often use, or a random
-    tensor.
+    """Adds a random Pow of any two types that the schema allows. The exponent is a number that networks often use, or a
+    random tensor.
     """
     base = b.tensor([weighted(b.draw, b.types("Pow", 0))], ranks=range(5))
     array = b.array(base)

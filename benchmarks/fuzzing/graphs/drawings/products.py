@@ -45,7 +45,7 @@ def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def matmul(b: Builder, operator: Operator) -> None:
-    """A MatMul of vectors, matrices or batches of matrices."""
+    """Adds a random MatMul of vectors, matrices or batches of matrices."""
     dtype = b.draw.of(FLOATS)
     a = b.tensor([dtype], ranks=(1, 2, 3, 4, 2, 3), constant=0.1)
     other = b.tensor([dtype], shape=_matrices(b, b.array(a).shape), constant=0.6, old=0.3)
@@ -53,7 +53,7 @@ def matmul(b: Builder, operator: Operator) -> None:
 
 
 def gemm(b: Builder, operator: Operator) -> None:
-    """A Gemm; each factor is transposed or not, and the bias has any shape that broadcasts."""
+    """Adds a random Gemm; each factor is transposed or not, and the bias has any shape that broadcasts."""
     dtype = b.draw.of(FLOATS[:6])
     a = b.tensor([dtype], ranks=(2,))
     transposed, turned = b.draw.below(2), b.draw.below(2)
@@ -73,7 +73,7 @@ def gemm(b: Builder, operator: Operator) -> None:
 
 
 def integer_product(b: Builder, operator: Operator) -> None:
-    """A MatMulInteger; zero points are a single number, or one for each row or column."""
+    """Adds a random MatMulInteger; zero points are a single number, or one for each row or column."""
     a = b.tensor(["uint8", "int8"], ranks=(2, 3))
     array = b.array(a)
     other = b.tensor(
@@ -89,14 +89,14 @@ def integer_product(b: Builder, operator: Operator) -> None:
 
 
 def einsum(b: Builder, operator: Operator) -> None:
-    """An Einsum: a contraction, diagonal, sum or permutation."""
+    """Adds a random Einsum: a contraction, diagonal, sum or permutation."""
     equation, shapes = b.draw.of(EQUATIONS)
     names = [b.tensor(["float32"], shape=shape, constant=0.3) for shape in shapes]
     b.apply(operator, {"Inputs": names}, equation=equation)
 
 
 def fourier(b: Builder, operator: Operator) -> None:
-    """A DFT of real or complex signals, or its inverse."""
+    """Adds a random DFT of real or complex signals, or an inverse DFT."""
     parts = b.draw.of((1, 2))
     data = b.tensor(["float32"], shape=(*b.draw.of(((1, 8), (2, 5), (1, 4, 6))), parts))
     rank = b.array(data).ndim
@@ -118,7 +118,7 @@ def fourier(b: Builder, operator: Operator) -> None:
 
 
 def short_fourier(b: Builder, operator: Operator) -> None:
-    """An STFT with or without a window."""
+    """Adds a random STFT with or without a window."""
     length = b.draw.of((4, 6, 8))
     data = b.tensor(["float32"], shape=(b.draw.of((1, 2)), 16, 1))
     formals: dict[str, Any] = {"signal": data, "frame_step": np.asarray(b.draw.of((2, 3, 4)), np.int64)}
@@ -131,7 +131,7 @@ def short_fourier(b: Builder, operator: Operator) -> None:
 
 
 def dynamic_product(b: Builder, operator: Operator) -> None:
-    """A DynamicQuantizeMatMul or MatMulIntegerToFloat of the domain com.microsoft."""
+    """Adds a random DynamicQuantizeMatMul or MatMulIntegerToFloat of the domain com.microsoft."""
     floats = operator.name == "DynamicQuantizeMatMul"
     a = b.tensor(["float32"] if floats else ["uint8", "int8"], ranks=(2, 3))
     depth, columns = b.array(a).shape[-1], b.draw.of((1, 4, 9))
@@ -151,7 +151,7 @@ def dynamic_product(b: Builder, operator: Operator) -> None:
 
 
 def narrow_product(b: Builder, operator: Operator) -> None:
-    """A MatMulNBits of the domain com.microsoft: weights of 2, 4 or 8 bits, quantized in blocks."""
+    """Adds a random MatMulNBits of the domain com.microsoft: weights of 2, 4 or 8 bits, quantized in blocks."""
     bits, block = b.draw.of((4, 4, 4, 8, 2)), b.draw.of((16, 32))
     depth, columns = b.draw.of((16, 32, 40, 64)), b.draw.of((1, 4, 8))
     blocks = -(-depth // block)
@@ -169,7 +169,7 @@ def narrow_product(b: Builder, operator: Operator) -> None:
 
 
 def mel_weights(b: Builder, operator: Operator) -> None:
-    """A MelWeightMatrix; its result is added to another tensor."""
+    """Adds a random MelWeightMatrix; its result is added to another tensor."""
     if b.draw.chance(0.5):
         raise UnfitError("of constants alone")
     formals = {

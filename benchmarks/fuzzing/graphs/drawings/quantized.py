@@ -89,7 +89,7 @@ def _largest(b: Builder, g: Grid) -> float:
 
 
 def quantize(b: Builder, operator: Operator) -> None:
-    """A QuantizeLinear to any type: per tensor, per channel or in blocks."""
+    """Adds a random QuantizeLinear to any type: per tensor, per channel or in blocks."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     kind = b.draw.of(
@@ -133,7 +133,7 @@ def _zero_points(b: Builder, shape: Sequence[int], kind: str) -> np.ndarray:
 
 
 def dequantize(b: Builder, operator: Operator) -> None:
-    """A DequantizeLinear of any integer type of the opset."""
+    """Adds a random DequantizeLinear of any integer type of the opset."""
     kinds = ["uint8", "int8", "int32"] + (["int16", "uint16", "int4", "uint4"] if b.opset >= 21 else [])
     data = b.tensor([b.draw.of(kinds)], ranks=(1, 2, 3, 4), constant=0.2)
     array = b.array(data)
@@ -160,7 +160,7 @@ def _result(b: Builder, kind: str, largest: float) -> tuple[str, str]:
 
 
 def qlinear_convolution(b: Builder, operator: Operator) -> None:
-    """A QLinearConv of ONNX, or ONNX Runtime's variant with channels last."""
+    """Adds a random QLinearConv of ONNX, or ONNX Runtime's variant with channels last."""
     x = any_grid(b, (4,) if b.draw.chance(0.85) else (3,))
     array = b.array(x.tensor)
     last = operator.domain == CONTRIBUTED and b.draw.chance(0.6)
@@ -184,7 +184,7 @@ def qlinear_convolution(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_product(b: Builder, operator: Operator) -> None:
-    """A QLinearMatMul or QGemm."""
+    """Adds a random QLinearMatMul or QGemm to the graph."""
     gemm = operator.name == "QGemm"
     a = any_grid(b, (2,) if gemm else (2, 3))
     array = b.array(a.tensor)
@@ -218,7 +218,7 @@ def qlinear_product(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_pair(b: Builder, operator: Operator) -> None:
-    """A QLinearAdd or QLinearMul of two tensors, or of one tensor with itself."""
+    """Adds a random QLinearAdd or QLinearMul of two tensors, or of one tensor with itself."""
     a = any_grid(b, (1, 2, 3, 4))
     array = b.array(a.tensor)
     shape = (
@@ -234,7 +234,7 @@ def qlinear_pair(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_single(b: Builder, operator: Operator) -> None:
-    """An operator on one quantized tensor: an element-wise function, a softmax, a mean or a pool."""
+    """Adds a random operator on one quantized tensor: an element-wise function, a softmax, a mean or a pool."""
     name = operator.name
     a = any_grid(b, (4, 3) if "Pool" in name else (1, 2, 3, 4))
     array = b.array(a.tensor)
@@ -270,7 +270,7 @@ def qlinear_single(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_concat(b: Builder, operator: Operator) -> None:
-    """A QLinearConcat of one to three tensors of one type."""
+    """Adds a random QLinearConcat of one to three tensors of one type."""
     a = any_grid(b, (2, 3, 4))
     array = b.array(a.tensor)
     along = axis(b.draw, array.ndim)
@@ -285,7 +285,7 @@ def qlinear_concat(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_where(b: Builder, operator: Operator) -> None:
-    """A QLinearWhere that selects between two tensors by a boolean tensor."""
+    """Adds a random QLinearWhere that selects between two tensors by a boolean tensor."""
     a = any_grid(b, (1, 2, 3, 4))
     array = b.array(a.tensor)
     other = grid(b, array.shape, kind=array.dtype.name, constant=0.4)
@@ -296,7 +296,7 @@ def qlinear_where(b: Builder, operator: Operator) -> None:
 
 
 def channels_last_pool(b: Builder, operator: Operator) -> None:
-    """An NhwcMaxPool: a max pool with channels last."""
+    """Adds a random NhwcMaxPool: a max pool with channels last."""
     a = any_grid(b, (4,))
     planes = np.moveaxis(b.array(a.tensor), -1, 1)
     kernel = tuple([min(k, n) for k, n in zip(_kernel(b, planes), planes.shape[2:], strict=True)])

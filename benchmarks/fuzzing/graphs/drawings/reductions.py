@@ -13,7 +13,7 @@ from ..values import weighted
 
 
 def reduction(b: Builder, operator: Operator) -> None:
-    """A reduction over some axes, over all axes, or over none."""
+    """Adds a random reduction over some axes, over all axes, or over none."""
     data = b.tensor(
         [weighted(b.draw, b.types(operator.name, 0))], ranks=range(5) if b.draw.chance(0.3) else (2, 3, 4)
     )
@@ -25,7 +25,7 @@ def reduction(b: Builder, operator: Operator) -> None:
 
 
 def top_k(b: Builder, operator: Operator) -> None:
-    """A TopK with both outputs, values and indices."""
+    """Adds a random TopK with both outputs, values and indices."""
     data = b.tensor([weighted(b.draw, b.types("TopK", 0))], ranks=(1, 2, 3))
     array = b.array(data)
     along = axis(b.draw, array.ndim)
@@ -35,7 +35,7 @@ def top_k(b: Builder, operator: Operator) -> None:
 
 
 def one_hot(b: Builder, operator: Operator) -> None:
-    """A OneHot of indices inside and outside of the depth."""
+    """Adds a random OneHot of indices inside and outside of the depth."""
     depth = 2 + b.draw.below(6)
     kind = b.draw.of(("int64", "int64", "int32", "float32"))
     indices = b.draw.rng.integers(-depth - 1, depth + 1, b.draw.of(((3,), (2, 3), (1,), (2, 1, 2))))
@@ -50,7 +50,7 @@ def one_hot(b: Builder, operator: Operator) -> None:
 
 
 def batch_normalization(b: Builder, operator: Operator) -> None:
-    """Batch normalization in inference form: stored mean and variance."""
+    """Adds a random BatchNormalization in inference form, with stored mean and variance."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16", "float64"], ranks=(2, 3, 4, 5))
     array = b.array(data)
     size = (array.shape[1],)
@@ -62,7 +62,7 @@ def batch_normalization(b: Builder, operator: Operator) -> None:
 
 
 def layer_normalization(b: Builder, operator: Operator) -> None:
-    """A LayerNormalization with or without bias, or an RMSNormalization."""
+    """Adds a random LayerNormalization with or without bias, or an RMSNormalization."""
     data = b.tensor(["float32"] if b.draw.chance(0.8) else ["float16", "bfloat16"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     along = axis(b.draw, array.ndim) if b.draw.chance(0.6) else -1
@@ -80,7 +80,7 @@ def layer_normalization(b: Builder, operator: Operator) -> None:
 
 
 def instance_normalization(b: Builder, operator: Operator) -> None:
-    """An InstanceNormalization of tensors with one, two or three spatial dimensions."""
+    """Adds a random InstanceNormalization of tensors with one, two or three spatial dimensions."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16"], ranks=(3, 4, 5))
     array = b.array(data)
     parts = {
@@ -90,7 +90,7 @@ def instance_normalization(b: Builder, operator: Operator) -> None:
 
 
 def local_response(b: Builder, operator: Operator) -> None:
-    """An LRN (local response normalization) over one to five channels."""
+    """Adds a random LRN (local response normalization) over one to five channels."""
     data = b.tensor(["float32"], ranks=(3, 4))
     attributes: dict[str, Any] = {
         name: value
@@ -105,7 +105,7 @@ def local_response(b: Builder, operator: Operator) -> None:
 
 
 def group_normalization(b: Builder, operator: Operator) -> None:
-    """A GroupNormalization with groups of any size; scale and bias are constants or inputs."""
+    """Adds a random GroupNormalization with groups of any size; scale and bias are constants or inputs."""
     data = b.tensor(["float32"] if b.draw.chance(0.85) else ["float16"], ranks=(3, 4), constant=0.05)
     array = b.array(data)
     channels = array.shape[1]
@@ -117,7 +117,7 @@ def group_normalization(b: Builder, operator: Operator) -> None:
 
 
 def mean_variance(b: Builder, operator: Operator) -> None:
-    """A MeanVarianceNormalization over its default axes (0, 2, 3), or over other axes."""
+    """Adds a random MeanVarianceNormalization over its default axes (0, 2, 3), or over other axes."""
     data = b.tensor(["float32"], ranks=(4,) if b.draw.chance(0.7) else (2, 3), constant=0.05)
     rank = b.array(data).ndim
     given = sorted({a % rank for a in axes(b.draw, rank)}) if rank != 4 or b.draw.chance(0.6) else None

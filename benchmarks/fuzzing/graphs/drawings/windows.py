@@ -49,7 +49,7 @@ def _kernel(b: Builder, array: np.ndarray) -> tuple[int, ...]:
 
 
 def convolution(b: Builder, operator: Operator) -> None:
-    """A Conv or ConvTranspose with one group, several groups, or one group for each channel."""
+    """Adds a random Conv or ConvTranspose with one group, several groups, or one group for each channel."""
     transposed = operator.name == "ConvTranspose"
     data = image(b, ("float32",) if b.draw.chance(0.9) else ("float16", "float64"))
     array = b.array(data)
@@ -80,7 +80,7 @@ def convolution(b: Builder, operator: Operator) -> None:
 
 
 def integer_convolution(b: Builder, operator: Operator) -> None:
-    """A ConvInteger with or without zero points."""
+    """Adds a random ConvInteger with or without zero points."""
     data = image(b, ("uint8", "int8"))
     array = b.array(data)
     channels, kernel = array.shape[1], _kernel(b, array)
@@ -101,7 +101,7 @@ def integer_convolution(b: Builder, operator: Operator) -> None:
 
 
 def pool(b: Builder, operator: Operator) -> None:
-    """An AveragePool, LpPool or MaxPool; a MaxPool sometimes has indices as a second output."""
+    """Adds a random AveragePool, LpPool or MaxPool; a MaxPool sometimes has indices as a second output."""
     types = b.types(operator.name, 0)
     data = image(b, (weighted(b.draw, types),))
     array = b.array(data)
@@ -122,12 +122,12 @@ def pool(b: Builder, operator: Operator) -> None:
 
 
 def global_pool(b: Builder, operator: Operator) -> None:
-    """A global pool of images, lines or volumes (two, one or three spatial dimensions)."""
+    """Adds a random global pool of images, lines or volumes (two, one or three spatial dimensions)."""
     b.apply(operator, {"X": image(b, ("float32",) if b.draw.chance(0.85) else ("float16", "float64"))})
 
 
 def max_unpool(b: Builder, operator: Operator) -> None:
-    """A MaxUnpool of the values and indices that a MaxPool computes."""
+    """Adds a random MaxUnpool of the values and indices that a MaxPool computes."""
     data = b.tensor(["float32"], shape=b.draw.of(((1, 2, 4, 4), (1, 1, 6, 4), (2, 2, 4, 6))))
     pooled, indices = b.apply(
         Operator("", "MaxPool"), {"X": data}, outputs=2, kernel_shape=[2, 2], strides=[2, 2]
@@ -137,7 +137,7 @@ def max_unpool(b: Builder, operator: Operator) -> None:
 
 
 def column_to_image(b: Builder, operator: Operator) -> None:
-    """A Col2Im of blocks that overlap or not."""
+    """Adds a random Col2Im of blocks that overlap or not."""
     planes = (3 + b.draw.below(4), 3 + b.draw.below(4))
     kernel = (1 + b.draw.below(2), 1 + b.draw.below(3))
     attributes = window(b, kernel, b.schema("Col2Im").attributes)
@@ -159,7 +159,7 @@ def column_to_image(b: Builder, operator: Operator) -> None:
 
 
 def resize(b: Builder, operator: Operator) -> None:
-    """A Resize in any mode."""
+    """Adds a random Resize in any mode."""
     known = b.schema("Resize").attributes
     data = b.tensor(
         ["float32"] if b.draw.chance(0.85) else ["uint8", "int8", "float16"], ranks=(2, 3, 4, 4, 4, 5)
@@ -218,7 +218,7 @@ def resize(b: Builder, operator: Operator) -> None:
 
 
 def grid_sample(b: Builder, operator: Operator) -> None:
-    """A GridSample in any mode, at positions inside and outside of the image."""
+    """Adds a random GridSample in any mode, at positions inside and outside of the image."""
     data = b.tensor(["float32"], ranks=(4,))
     batch = b.array(data).shape[0]
     grid = b.draw.rng.uniform(-1.3, 1.3, (batch, 1 + b.draw.below(4), 1 + b.draw.below(4), 2)).astype(
