@@ -8,8 +8,6 @@ by whole requests: `_free_room` copies the cycle from the entry of a request's l
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from vdla.isa.config import Config
@@ -43,6 +41,24 @@ from .dram import (
     quiet_until,
     state,
 )
+from .dram_jump import jump
+from .dram_port import (
+    E_ANNOUNCED,
+    E_ARRIVED,
+    E_CYCLE,
+    E_FIRST,
+    E_OPEN,
+    E_READS,
+    E_RESPONSES,
+    E_SEEN,
+    E_SENT,
+    E_SIZE,
+    E_WAITS,
+    E_WRITES,
+    Q_REQUEST,
+    R_REQUEST,
+    Dram,
+)
 from .memory import first_show, note_write, show_request
 from .parameters import P_BUS, P_INSTRUCTION, P_LIMIT, P_READS, P_WRITES
 from .state import (
@@ -70,12 +86,10 @@ from .state import (
     OK,
     Q_BEATS,
     Q_CLIENT,
-    Q_READY,
     QUEUE_MASK,
     R_ADDRESS,
     R_BYTES,
     R_FREE,
-    R_RESERVED,
     R_START,
     STORE,
     STORE_CLIENT,
@@ -88,38 +102,11 @@ from .state import (
 from .store import advance_store, read_vectors
 from .units import advance_compute, advance_load, dispatch, show_fetch
 
-R_REQUEST = R_RESERVED
-"""Column of ring R in a run with a DRAM: 1 + the number of the request of which the entry is the last beat, else 0."""
-Q_REQUEST = Q_READY
-"""Column of array Q in a run with a DRAM: the number of the request, an index of ring A."""
-
-# State of the machine's side of the AXI port. The next cycle to simulate; the client whose refused address is kept,
-# plus 1; reads and writes that are outstanding; write bursts whose address was shown, and whether one waits for its
-# acceptance; beats of the current write, and of the oldest read, that have moved; responses that came; the address of
-# the first byte of the current entry of R; for each client, entries of R whose room `_free_room` has seen.
-E_CYCLE, E_KEPT, E_READS, E_WRITES, E_ANNOUNCED, E_WAITS, E_SENT, E_ARRIVED, E_RESPONSES, E_FIRST, E_SEEN = (
-    range(11)
-)
-E_SIZE = E_SEEN + 4
-
 FETCH_WORK, COMPUTE_WORK, STORE_WORK, LOAD_WORK = 1, 2, 4, 8
 ALL_WORK = 15
 
-
-class Dram(NamedTuple):
-    """State arrays of the memory. A: requests of the read clients, as ring R of a run without DRAM. E: the machine's
-    side of the AXI port. P, G, B, L, M, F: parameters and state of the controller (`sim/dram.py`), with its `inputs`.
-    """
-
-    A: Array
-    E: Array
-    P: Array
-    G: Array
-    B: Array
-    L: Array
-    M: Array
-    F: Array
-    inputs: Array
+FAST = True
+"""Whether runs do cycles that repeat the one before them together."""
 
 
 def dram_arrays(config: Config, bus: Bus) -> Dram:
@@ -156,23 +143,25 @@ def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
-    """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs`. A client with an
-    address that was refused stays on the bus. P, C, A, E, `inputs`: state arrays.
+    """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs`. An address that is on
+    the bus stays there until the memory accepts it, so it is that of the client that showed one first. P, C, A, E,
+    `inputs`: state arrays.
     """
     inputs[0, I_AR_VALID] = 0
-    c = E[E_KEPT] - 1
-    if c < 0:
-        if E[E_READS] == P[P_READS]:
-            return np.int64(-1)
-        c = np.int64(0)
-        while c < 4 and C[c, C_SHOWN] > cycle:
-            c += 1
-        if c == 4:
-            return np.int64(-1)
-    inputs[0, I_AR_VALID] = 1
-    inputs[0, I_AR_ADDRESS] = A[c, (C[c, C_ISSUED] - 1) & (A.shape[1] - 1), R_ADDRESS] // P[P_BUS]
-    inputs[0, I_AR_LEN] = C[c, C_BEATS] - 1
-    return c
+    if E[E_READS] == P[P_READS]:
+        return np.int64(-1)
+    client, first = np.int64(-1), cycle + 1
+    for c in range(4):
+        shown = max(C[c, C_SHOWN], E[E_OPEN])
+        if shown < first:
+            client, first = np.int64(c), shown
+    if client >= 0:
+        inputs[0, I_AR_VALID] = 1
+        inputs[0, I_AR_ADDRESS] = (
+            A[client, (C[client, C_ISSUED] - 1) & (A.shape[1] - 1), R_ADDRESS] // P[P_BUS]
+        )
+        inputs[0, I_AR_LEN] = C[client, C_BEATS] - 1
+    return client
 
 
 @timing_code
@@ -204,7 +193,7 @@ def _next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
     """The first cycle from `cycle` on in which a client asks for anything, while no read and no write is outstanding;
     NEVER if none does. P, M, C, W, E: state arrays.
     """
-    if E[E_KEPT] or E[E_ANNOUNCED] > M[M_WRITE_SERVED] or E[E_READS] or E[E_WRITES]:
+    if E[E_ANNOUNCED] > M[M_WRITE_SERVED] or E[E_READS] or E[E_WRITES]:
         return cycle
     first = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
     if M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
@@ -224,20 +213,17 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     work = np.int64(0)
     client = _read_address(P, C, A, E, inputs, cycle)
     reads, writes = E[E_READS], E[E_WRITES]
-    if client >= 0:
-        if N[0, M_AR_READY]:
-            read = Q[M[M_ACCEPTED] & QUEUE_MASK]
-            read[Q_CLIENT], read[Q_BEATS] = client, C[client, C_BEATS]
-            read[Q_REQUEST] = C[client, C_ISSUED] - 1
-            M[M_ACCEPTED] += 1
-            C[client, C_SHOWN], C[client, C_ACCEPTED] = NEVER, cycle
-            traffic.moved[C[client, C_KIND]] += C[client, C_BYTES]
-            traffic.beats[C[client, C_KIND]] += C[client, C_BEATS]
-            reads += 1
-            work |= 1 << client
-            E[E_KEPT] = 0
-        else:
-            E[E_KEPT] = client + 1
+    if client >= 0 and N[0, M_AR_READY]:
+        read = Q[M[M_ACCEPTED] & QUEUE_MASK]
+        read[Q_CLIENT], read[Q_BEATS] = client, C[client, C_BEATS]
+        read[Q_REQUEST] = C[client, C_ISSUED] - 1
+        M[M_ACCEPTED] += 1
+        C[client, C_SHOWN], C[client, C_ACCEPTED] = NEVER, cycle
+        traffic.moved[C[client, C_KIND]] += C[client, C_BYTES]
+        traffic.beats[C[client, C_KIND]] += C[client, C_BEATS]
+        E[E_OPEN] = cycle + 1
+        reads += 1
+        work |= 1 << client
     if N[0, M_R_VALID]:
         last = N[0, M_R_LAST]
         known = _beat_arrives(P, C, R, A, E, Q[M[M_SERVED] & QUEUE_MASK], last, cycle)
@@ -245,6 +231,8 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
             work |= 1 << known
         if last:
             M[M_SERVED] += 1
+            if E[E_READS] == P[P_READS]:
+                E[E_OPEN] = cycle + 1
             reads -= 1
     inputs[0, I_AW_VALID] = 0
     announced = E[E_ANNOUNCED]
@@ -283,9 +271,10 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
 
 
 @compiled(_nrt=False, error_model="numpy")
-def run_dram(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-untyped-def]
+def run_dram(P, U, V, X, bus, tokens, program, traffic, dram, fast):  # type: ignore[no-untyped-def]
     """Runs the timing of a program on a machine with a DRAM; returns (OK, DEADLOCK or LIMIT, the cycle of that
-    outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory.
+    outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory. `fast`: whether cycles that
+    repeat the one before them are done together (`dram_jump.py`); the result is equal.
     """
     M, C, R, _, W = bus
     A, E, _, G, _, _, N, _, inputs = dram
@@ -327,7 +316,12 @@ def run_dram(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[n
             return LIMIT, event
         G[G_CYCLE] += event - E[E_CYCLE]
         E[E_CYCLE] = event
-        work = _memory_cycle(P, bus, dram, traffic)
+        # Most cycles repeat the one before them: counts grow, and nothing else changes.
+        before = E[E_CYCLE]
+        if fast:
+            work = jump(P, V, bus, dram)
+        if E[E_CYCLE] == before:
+            work = _memory_cycle(P, bus, dram, traffic)
 
 
 def run_on_dram(
@@ -342,4 +336,4 @@ def run_on_dram(
     traffic: Traffic,
 ) -> tuple[int, int]:
     """`run_dram` on the machine `config`, whose DRAM is in its state at the launch."""
-    return run_dram(P, U, V, X, bus, tokens, program, traffic, dram_arrays(config, bus))
+    return run_dram(P, U, V, X, bus, tokens, program, traffic, dram_arrays(config, bus), FAST)
