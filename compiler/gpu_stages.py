@@ -47,7 +47,7 @@ from .templates.gpu.workload import CudaWorkload
 from .templates.registry import Registry
 
 if TYPE_CHECKING:
-    from .te.ops.attention import Attention
+    from .te.ops.attention_sizes import Attention
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ...ir.expr import Binary, Const, Expr, Select, Var
 from ...ir.types import DType
 from ...ir.visit import substitute_expr
 from ...te.merge import broadcast
-from ...te.ops.attention import Attention, Stored
+from ...te.ops.attention_sizes import Attention, Stored
 from ...te.ops.movement import Run
 from ...te.scalars import ELEMENT, argument, argument_types
 from ..graph import Graph, Node, Shape, Tensor, unused
@@ -68,7 +68,7 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The tensor that holds the matrices of Q, K or V; `axes` and `repeats` are those of `te.ops.attention.Stored`."""
+    """The tensor that holds the matrices of Q, K or V; `axes` and `repeats` as in `te.ops.attention_sizes.Stored`."""
 
     tensor: str
     axes: tuple[int, ...]

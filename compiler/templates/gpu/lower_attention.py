@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.floating.fuse_attention import sizes_of
 from ...graph.graph import Graph, Node
-from ...te.ops.attention import Tile
+from ...te.ops.attention_tile import Tile
 from ..expressions import Expression
 from .attention import choose_tile, program_of, schedule
 from .lowered import Kernel, LoweredCudaNode, lower_expression

@@ -22,7 +22,8 @@ from vdla.compiler.ir.expr import Const, select
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
-from vdla.compiler.te.ops.attention import Attention, Stored, Tile, shared_buffers
+from vdla.compiler.te.ops.attention_sizes import Attention, Stored
+from vdla.compiler.te.ops.attention_tile import Tile, shared_buffers
 from vdla.compiler.te.scalars import ELEMENT, argument
 from vdla.compiler.templates.gpu.attention import choose_tile, fits, program_of, schedule
 
