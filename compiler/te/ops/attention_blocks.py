@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, minimum, select
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, cast, minimum, select
 from ...ir.stmt import Stmt, nest
 from ...ir.types import DType
 from ...ir.visit import substitute_expr
@@ -33,10 +33,11 @@ class Blocks:
 
     def __init__(self, sizes: Attention, rows: int, step_keys: int) -> None:
         self.sizes, self.rows, self.step_keys = sizes, rows, step_keys
-        self.query, self.key, self.value, self.result = (
-            Buffer(name=n, shape=s.shape, dtype=DType.FLOAT32)
-            for n, s in zip("QKVY", (sizes.query, sizes.key, sizes.value, sizes.result), strict=True)
+        self.query, self.key, self.value = (
+            Buffer(name=n, shape=s.shape, dtype=sizes.dtype)
+            for n, s in zip("QKV", (sizes.query, sizes.key, sizes.value), strict=True)
         )
+        self.result = Buffer(name="Y", shape=sizes.result.shape, dtype=sizes.result_dtype)
         self.operands = [
             operand_buffer(3 + i, shape, dtype) for i, (shape, dtype) in enumerate(sizes.operands)
         ]
@@ -91,7 +92,7 @@ class Blocks:
             own = full[len(full) - len(operand.shape) :]
             at = tuple([_ZERO if n == 1 else index for n, index in zip(operand.shape, own, strict=True)])
             values[argument(3 + i).name] = operand[at]
-        result = substitute_expr(sizes.scores, values)
+        result = cast(substitute_expr(sizes.scores, values), DType.FLOAT32)
         return result if whole_keys else select(key < sizes.keys, result, LOWEST)
 
 

@@ -1,4 +1,9 @@
-"""The end of an attention in one kernel: the result of each row from the sums of all splits of the keys."""
+"""The end of an attention in float32: the result of each row from the sums of all splits of the keys.
+
+A split has, for each row, the greatest score m of its keys, the sum l of exp(score - m), and the sum o of exp(score -
+m) times rows of V. The result is the sum of o over the splits, divided by the sum of l, where both are multiplied by
+exp(m - greatest m of all splits) first.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ class Attention:
     `scores`: the expression of a score before softmax, where `te.scalars.ELEMENT` is an element of Q K^T, and
     `argument(i)` for i from 3 on the element of operand i - 3. `operands`: the operands' shapes and dtypes, which
     broadcast to [*batch, rows, keys]. `ahead`: for row i, keys from i + `ahead` + 1 on have weight 0, so that a block
-    skips steps whose keys have weight 0 for all rows of the block (None: no block skips steps).
+    skips steps whose keys have weight 0 for all rows of the block (None: no block skips steps). `dtype`: the type of Q,
+    K and V; `result_dtype`: the type of the result.
     """
 
     batch: Shape
@@ -69,3 +70,5 @@ class Attention:
     scores: Expr = ELEMENT
     operands: tuple[tuple[Shape, DType], ...] = ()
     ahead: int | None = None
+    dtype: DType = DType.FLOAT32
+    result_dtype: DType = DType.FLOAT32
