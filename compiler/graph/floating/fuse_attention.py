@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...ir.expr import Binary, Const, Expr, Select, Var
-from ...ir.types import DType
+from ...ir.expr import Binary, Cast, Const, Expr, Select, Var
+from ...ir.types import HALVES, DType
 from ...ir.visit import substitute_expr
 from ...te.merge import broadcast
 from ...te.ops.attention_sizes import Attention, Stored
@@ -33,9 +33,28 @@ def fuse_attention(graph: Graph, fits: Fits) -> Graph:
     such as permutations before the attention, stay until `rewrites.remove_dead`.
     """
     for node in graph.nodes:
-        if isinstance(node.operator, Softmax) and (found := _Pattern(graph).match(node)) is not None:
-            graph = _replaced(graph, found, fits)
+        match node.operator:
+            case Softmax():
+                if (found := _Pattern(graph).match(node)) is not None:
+                    graph = _replaced(graph, found, fits)
+            case MatrixProduct() if graph.tensors[node.own_inputs[0]].dtype in HALVES:
+                graph = _of_halves(graph, node.output, fits)
     return graph
+
+
+def _of_halves(graph: Graph, output: str, fits: Fits) -> Graph:
+    """The graph in which one node replaces the attention of 16-bit floats whose last product computes the tensor
+    `output`, if there is one that `fits` accepts; else the same graph.
+    """
+    from .half_softmax import with_whole_softmax
+
+    product = graph.producers()[output]
+    whole = with_whole_softmax(graph, product)
+    found = None if whole is None else _Pattern(whole[0]).match(whole[1])
+    if whole is None or found is None:
+        return graph
+    result = _replaced(whole[0], found, fits)
+    return graph if result is whole[0] else result
 
 
 def sizes_of(graph: Graph, node: Node) -> Attention:
@@ -62,6 +81,8 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
         result=result,
         scores=operator.scores,
         ahead=operator.ahead,
+        dtype=graph.tensors[node.inputs[0]].dtype,
+        result_dtype=graph.tensors[node.output].dtype,
         operands=tuple([(graph.tensors[n].shape, graph.tensors[n].dtype) for n in node.inputs[3:]]),
     )
 
@@ -114,8 +135,15 @@ class _Pattern:
             return None
         scores, operands = self.scores(product, softmax)
         names = (*product.own_inputs, second.own_inputs[1], second.output)
-        if any(tensors[name].dtype is not DType.FLOAT32 or tensors[name].block > 1 for name in names):
+        factors, result = {tensors[name].dtype for name in names[:3]}, tensors[names[3]].dtype
+        if len(factors) > 1 or factors.isdisjoint(_HIDDEN) or result not in {DType.FLOAT32, *factors}:
             return None
+        if any(tensors[name].block > 1 for name in names):
+            return None
+        if not factors.isdisjoint(HALVES):
+            from .half_softmax import unrounded
+
+            scores = unrounded(scores)
         if len(tensors[second.output].shape) != len(shape):
             return None
         key = self.source(names[1])
@@ -269,13 +297,13 @@ def _ahead(graph: Graph, found: _Found) -> int | None:
 
     None if the scores do not read exactly one tensor, a constant mask, if a row sees no key, if the first row sees the
     last key, or if the result would be negative. Hidden keys then have weight 0, since each row has a visible score far
-    above `_HIDDEN`.
+    above the value in `_HIDDEN`.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:
         return None
     mask = graph.constants[found.operands[0]]
-    visible = _visible(found.scores, mask)
+    visible = _visible(found.scores, mask, _HIDDEN[graph.tensors[found.sources[0].tensor].dtype])
     if visible is None or mask.ndim < 2 or mask.shape[-2:] != shape:
         return None
     rows, keys = shape
@@ -287,22 +315,28 @@ def _ahead(graph: Graph, found: _Found) -> int | None:
     return ahead if 0 <= ahead < keys - 1 else None
 
 
-_HIDDEN = -1e30
-"""A mask hides a key from a row by a score below this value."""
+_HIDDEN = {DType.FLOAT32: -1e30, DType.BFLOAT16: -1e30, DType.FLOAT16: -6e4}
+"""A mask hides a key from a row by a score below this value, by type of Q, K and V."""
 
 
-def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
+def _visible(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | None:
     """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
-    select by the mask between a score and a value below `_HIDDEN`, nor the sum of a score and the mask.
+    select by the mask between a score and a value below `hidden`, nor the sum of a score and the mask.
     """
     match scores:
-        case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < _HIDDEN:
+        case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < hidden:
             return mask.astype(np.bool_)
-        case Select(condition=Var(), then=Const(value=value), otherwise=_) if value < _HIDDEN:
+        case Select(condition=Var(), then=Const(value=value), otherwise=_) if value < hidden:
             return ~mask.astype(np.bool_)
-        case Binary(op="+", a=_, b=Var(name=name)) | Binary(op="+", a=Var(name=name), b=_):
-            return mask > _HIDDEN if name == argument(3).name and mask.dtype == np.float32 else None
+        case Binary(op="+", a=a, b=b):
+            names = {operand.name for operand in map(_uncast, (a, b)) if isinstance(operand, Var)}
+            is_float = argument(3).name in names and mask.dtype.kind in "fV"
+            return mask.astype(np.float32) > hidden if is_float else None
     return None
+
+
+def _uncast(expr: Expr) -> Expr:
+    return expr.value if isinstance(expr, Cast) else expr
 
 
 def _with_result(graph: Graph, second: Node, output: str) -> Node:
