@@ -177,6 +177,8 @@ def test_a_constant_causal_mask_skips_keys() -> None:
     data = attention(mask=np.tri(40, dtype=np.bool_))
     (node,) = [n for n in of_graph(data).nodes if isinstance(n.operator, DotProductAttention)]
     assert isinstance(node.operator, DotProductAttention) and node.operator.ahead == 0
+    # The mask itself is read no more.
+    assert len(node.inputs) == 3 and not of_graph(data).constants
     compare(data)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vdla.compiler.ir.expr import Const, select
 from vdla.compiler.ir.types import DType
-from vdla.compiler.te.ops.attention_sizes import Attention, Stored
+from vdla.compiler.te.ops.attention_sizes import KEY, ROW, Attention, Stored
 from vdla.compiler.te.scalars import ELEMENT, argument
 
 BY_POSITION, BY_HEAD, BY_COLUMN = (0, 2, 1, 3), (0, 1, 2, 3), (0, 1, 3, 2)
@@ -30,7 +30,8 @@ def sizes_of(
     dtype: DType = DType.FLOAT32,
 ) -> Attention:
     """An attention whose matrices are stored by `axes` (Q, K, V, result). `repeats`: heads that share keys and values.
-    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "added" (a row of float32), or none.
+    `mask`: "causal" (a select by a table of bools; the last row sees all keys), "compared" (the same by indices),
+    "added" (a row of float32), or none.
     """
 
     def stored(shape: tuple[int, ...], axes: tuple[int, ...], repeats: int = 1) -> Stored:
@@ -55,6 +56,9 @@ def sizes_of(
         scores = select(seen, ELEMENT * 0.25, Const(LEAST, DType.FLOAT32))
         operands = (((1, 1, rows, keys), DType.BOOL),)
         return replace(sizes, scores=scores, operands=operands, ahead=keys - rows)
+    if mask == "compared":
+        scores = select(ROW + (keys - rows + 1) > KEY, ELEMENT * 0.25, Const(LEAST, DType.FLOAT32))
+        return replace(sizes, scores=scores, ahead=keys - rows)
     if mask == "added":
         operands = (((batch, 1, 1, keys), DType.FLOAT32),)
         return replace(sizes, scores=ELEMENT * 0.25 + argument(3), operands=operands)
@@ -73,6 +77,9 @@ def case(sizes: Attention) -> tuple[Arrays, np.ndarray]:
         for name, stored in zip("QKV", (sizes.query, sizes.key, sizes.value), strict=True)
     )
     scores = q @ k.swapaxes(-1, -2)
+    if sizes.ahead is not None and not sizes.operands:
+        seen = np.tri(sizes.rows, sizes.keys, sizes.ahead, dtype=np.bool_)
+        scores = np.where(seen, scores * 0.25, LEAST)
     if sizes.operands:
         ((shape, dtype),) = sizes.operands
         if dtype is DType.BOOL:

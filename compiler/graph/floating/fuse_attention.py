@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import numpy as np
-
-from ...ir.expr import Binary, Cast, Const, Expr, Select, Var
+from ...ir.expr import Expr
 from ...ir.types import HALVES, DType
 from ...ir.visit import substitute_expr
 from ...te.merge import broadcast
@@ -24,6 +22,8 @@ from ...te.scalars import ELEMENT, argument, argument_types
 from ..graph import Graph, Node, Shape, Tensor, unused
 from ..operators import DotProductAttention, Elementwise, MatrixProduct, Permute, Remap, Reshape, Softmax
 
+FLOATS = (DType.FLOAT32, *HALVES)
+"""Types of Q, K and V of which an attention may become one node."""
 Fits: TypeAlias = Callable[[Attention], bool]
 """A function that tells whether a target has a kernel for an attention."""
 
@@ -136,7 +136,7 @@ class _Pattern:
         scores, operands = self.scores(product, softmax)
         names = (*product.own_inputs, second.own_inputs[1], second.output)
         factors, result = {tensors[name].dtype for name in names[:3]}, tensors[names[3]].dtype
-        if len(factors) > 1 or factors.isdisjoint(_HIDDEN) or result not in {DType.FLOAT32, *factors}:
+        if len(factors) > 1 or factors.isdisjoint(FLOATS) or result not in {DType.FLOAT32, *factors}:
             return None
         if any(tensors[name].block > 1 for name in names):
             return None
@@ -251,6 +251,7 @@ class _Pattern:
 
 def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
     """The graph with one node in place of the attention `found`, if `fits` accepts its sizes; else the same graph."""
+    found, ahead = _with_causal_mask(graph, found)
     product, softmax, second, moved = found.nodes
     last = second if moved is None else moved
     rank = len(graph.tensors[second.output].shape)
@@ -271,7 +272,7 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
             axes=(query.axes, key.axes, value.axes, axes),
             repeats=(key.repeats, value.repeats),
             scores=found.scores,
-            ahead=_ahead(graph, found),
+            ahead=ahead,
         ),
         inputs=(query.tensor, key.tensor, value.tensor, *found.operands),
         output=output,
@@ -292,51 +293,25 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
     return replace(extended, nodes=tuple(nodes))
 
 
-def _ahead(graph: Graph, found: _Found) -> int | None:
-    """The greatest k - i for which the constant mask of an attention leaves key k visible to row i (causal mask: 0).
-
-    None if the scores do not read exactly one tensor, a constant mask, if a row sees no key, if the first row sees the
-    last key, or if the result would be negative. Hidden keys then have weight 0, since each row has a visible score far
-    above the value in `_HIDDEN`.
+def _with_causal_mask(graph: Graph, found: _Found) -> tuple[_Found, int | None]:
+    """(attention, `ahead` of `DotProductAttention`). If the attention's only operand is a constant causal mask, its
+    scores compare the indices of row and key instead of reading the mask.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:
-        return None
+        return found, None
     mask = graph.constants[found.operands[0]]
-    visible = _visible(found.scores, mask, _HIDDEN[graph.tensors[found.sources[0].tensor].dtype])
-    if visible is None or mask.ndim < 2 or mask.shape[-2:] != shape:
-        return None
-    rows, keys = shape
-    seen = np.any(visible.reshape(-1, rows, keys), axis=0)
-    if not visible.any(axis=-1).all():
-        return None
-    last = keys - 1 - seen[:, ::-1].argmax(axis=1)
-    ahead = int((last - np.arange(rows)).max())
-    return ahead if 0 <= ahead < keys - 1 else None
+    if mask.ndim < 2 or mask.shape[-2:] != shape:
+        return found, None
+    from .causal_masks import HIDDEN, ahead_of, visible_keys, without_mask
 
-
-_HIDDEN = {DType.FLOAT32: -1e30, DType.BFLOAT16: -1e30, DType.FLOAT16: -6e4}
-"""A mask hides a key from a row by a score below this value, by type of Q, K and V."""
-
-
-def _visible(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | None:
-    """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
-    select by the mask between a score and a value below `hidden`, nor the sum of a score and the mask.
-    """
-    match scores:
-        case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < hidden:
-            return mask.astype(np.bool_)
-        case Select(condition=Var(), then=Const(value=value), otherwise=_) if value < hidden:
-            return ~mask.astype(np.bool_)
-        case Binary(op="+", a=a, b=b):
-            names = {operand.name for operand in map(_uncast, (a, b)) if isinstance(operand, Var)}
-            is_float = argument(3).name in names and mask.dtype.kind in "fV"
-            return mask.astype(np.float32) > hidden if is_float else None
-    return None
-
-
-def _uncast(expr: Expr) -> Expr:
-    return expr.value if isinstance(expr, Cast) else expr
+    dtype = graph.tensors[found.sources[0].tensor].dtype
+    visible = visible_keys(found.scores, mask, HIDDEN[dtype])
+    ahead = None if visible is None else ahead_of(visible)
+    if visible is None or ahead is None:
+        return found, None
+    scores = without_mask(found.scores, mask, visible, ahead)
+    return found if scores is None else replace(found, scores=scores, operands=()), ahead
 
 
 def _with_result(graph: Graph, second: Node, output: str) -> Node:

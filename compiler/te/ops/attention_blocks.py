@@ -12,7 +12,7 @@ from ...ir.visit import substitute_expr
 from ..blocks import ceil_div
 from ..fusion import operand_buffer
 from ..scalars import ELEMENT, argument
-from .attention_sizes import Attention
+from .attention_sizes import KEY, ROW, Attention
 
 MOST_DIFFERENT = 128
 """Largest number of row blocks that may skip different numbers of steps, since the race check follows each of these
@@ -87,7 +87,7 @@ class Blocks:
             row if whole_rows else minimum(row, sizes.rows - 1),
             key if whole_keys else minimum(key, sizes.keys - 1),
         )
-        values: dict[str, Expr] = {ELEMENT.name: element}
+        values: dict[str, Expr] = {ELEMENT.name: element, ROW.name: row, KEY.name: key}
         for i, operand in enumerate(self.operands):
             own = full[len(full) - len(operand.shape) :]
             at = tuple([_ZERO if n == 1 else index for n, index in zip(operand.shape, own, strict=True)])

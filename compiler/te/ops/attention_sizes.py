@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.expr import Const, Expr, ExprLike
+from ...ir.expr import Const, Expr, ExprLike, Var
 from ...ir.types import DType
 from ..merge import Shape
 from ..scalars import ELEMENT
 
+ROW, KEY = Var("score.row"), Var("score.key")
+"""The variables that stand for the row and the key of a score, in the expression `Attention.scores`."""
 _ZERO = Const(0)
 
 
@@ -52,10 +54,10 @@ class Attention:
     V [keys, columns], result [rows, columns].
 
     `scores`: the expression of a score before softmax, where `te.scalars.ELEMENT` is an element of Q K^T, and
-    `argument(i)` for i from 3 on the element of operand i - 3. `operands`: the operands' shapes and dtypes, which
-    broadcast to [*batch, rows, keys]. `ahead`: for row i, keys from i + `ahead` + 1 on have weight 0, so that a block
-    skips steps whose keys have weight 0 for all rows of the block (None: no block skips steps). `dtype`: the type of Q,
-    K and V; `result_dtype`: the type of the result.
+    `argument(i)` for i from 3 on the element of operand i - 3; `ROW` and `KEY` are its indices. `operands`: the
+    operands' shapes and dtypes, which broadcast to [*batch, rows, keys]. `ahead`: for row i, keys from i + `ahead` + 1
+    on have weight 0, so that a block skips steps whose keys have weight 0 for all rows of the block (None: no block
+    skips steps). `dtype`: the type of Q, K and V; `result_dtype`: the type of the result.
     """
 
     batch: Shape

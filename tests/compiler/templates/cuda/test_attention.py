@@ -48,6 +48,7 @@ SIZES = {
     "plain": sizes_of(16, 32, 8, 16),
     "ragged and causal": sizes_of(11, 43, 10, 7, heads=3, batch=2, mask="causal"),
     "causal": sizes_of(40, 40, 4, 4, mask="causal"),
+    "causal, by indices": sizes_of(37, 50, 4, 4, mask="compared"),
     "added mask": sizes_of(5, 40, 8, 8, batch=2, mask="added"),
     "shared heads": sizes_of(4, 20, 8, 8, heads=4, repeats=2, axes=(BY_HEAD,) * 4),
     "transposed": sizes_of(9, 20, 6, 5, axes=(BY_COLUMN,) * 4),

@@ -68,6 +68,7 @@ SIZES = {
     "a row sees nothing of a block": sizes_of(43, 43, 32, 16, heads=3, batch=2, mask="causal"),
     "past keys": sizes_of(11, 75, 64, 48, mask="causal"),
     "several blocks": sizes_of(100, 100, 16, 16, mask="causal"),
+    "several blocks, by indices": sizes_of(70, 90, 16, 16, mask="compared"),
     "masked keys": sizes_of(5, 70, 16, 32, batch=2, mask="added"),
     "shared heads": sizes_of(20, 20, 16, 16, heads=4, repeats=2, axes=(BY_HEAD,) * 4),
     "transposed": sizes_of(19, 37, 16, 32, axes=(BY_COLUMN,) * 4),
@@ -111,13 +112,13 @@ def test_a_result_in_float32() -> None:
     depth=st.integers(1, 8),
     columns=st.integers(1, 8),
     heads=st.sampled_from([(1, 1), (2, 1), (4, 2)]),
-    mask=st.sampled_from(["", "added", "causal"]),
+    mask=st.sampled_from(["", "added", "causal", "compared"]),
     dtype=st.sampled_from([F16, BF16]),
     arch=st.sampled_from(["sm_80", "sm_90"]),
 )
 def test_any_sizes_by_default_tiles(rows, keys, depth, columns, heads, mask, dtype, arch) -> None:
     target, (count, repeats) = cuda_target(arch), heads
-    keys = max(keys, rows) if mask == "causal" else keys
+    keys = max(keys, rows) if mask in ("causal", "compared") else keys
     sizes = sizes_of(
         rows, keys, 16 * depth, 16 * columns, heads=count, repeats=repeats, mask=mask, dtype=dtype
     )
@@ -128,7 +129,7 @@ def test_any_sizes_by_default_tiles(rows, keys, depth, columns, heads, mask, dty
 def test_the_text_as_threads_run_it() -> None:
     """The CUDA C++ on a model of blocks and of a warp's instructions, in which threads run ahead of one another."""
     chosen = [
-        ("several blocks", "several steps"),
+        ("several blocks, by indices", "several steps"),
         ("past keys", "two tiles and splits"),
         ("transposed", "four splits"),
     ]
