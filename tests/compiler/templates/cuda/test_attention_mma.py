@@ -9,7 +9,7 @@ import pytest
 from attention_cases import BY_COLUMN, BY_HEAD, case, conflicts, sizes_of
 from campaign import examples
 from cuda_on_host.modules import run_modules
-from gpu_kernels import emulated
+from gpu_kernels import barriers, emulated, without_barrier
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +19,7 @@ from vdla.compiler.codegen.cuda.module import lower
 from vdla.compiler.codegen.cuda.nvrtc import compile_cubin, compile_ptx
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.codegen.cuda.prepare import shared_bytes as bytes_of
+from vdla.compiler.codegen.cuda.races import RaceError, check_races
 from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.ir.kernels import kernels
 from vdla.compiler.ir.stmt import Alloc, Program
@@ -105,6 +106,19 @@ def test_a_result_in_float32() -> None:
     np.testing.assert_allclose(found, expected, atol=2.0**-11)
 
 
+@pytest.mark.parametrize(
+    ("name", "tile"), [("several blocks", "several steps"), ("past keys", "two tiles and splits")]
+)
+def test_the_race_check_misses_each_barrier(name: str, tile: str) -> None:
+    """Sums that lanes and warps access in turn are private to a warp; all else goes through shared memory."""
+    dtype, chosen = TILES[tile]
+    program = kernel(TARGET, of(name, dtype), chosen)
+    assert barriers(program) == 5
+    for position in range(5):
+        with pytest.raises(RaceError):
+            check_races(without_barrier(program, position))
+
+
 @settings(max_examples=examples(6), deadline=None)
 @given(
     rows=st.integers(1, 70),
@@ -151,9 +165,8 @@ PTX = {
 }
 
 
-@pytest.mark.parametrize("dtype", PTX)
 @pytest.mark.parametrize("depth", [32, 64, 128])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("arch", "dtype"), [("sm_80", F16), ("sm_80", BF16), ("sm_90", F16)])
 def test_both_products_are_instructions_of_tensor_cores(arch: str, depth: int, dtype: DType) -> None:
     """All loops over the registers of a thread are unrolled, so that no register is an array in memory."""
     target = cuda_target(arch)
