@@ -18,8 +18,9 @@ SUMS = "fragment.c"
 LANES, LANES_OF_ROW = 32, 4
 """Number of lanes of a warp, and number of neighbouring lanes that hold the elements of a row."""
 OWN_ROWS, OWN_COLUMNS = 2, 2
-"""Number of a lane's rows in a matrix, `ROWS_APART` rows from one another, and of its neighbouring columns."""
+"""Number of rows of a matrix in which a lane has elements, and number of its neighbouring elements in each of them."""
 ROWS_APART = 8
+"""Distance between the two rows of a lane."""
 
 
 def own_row(lane: Expr, half: Expr) -> Expr:

@@ -14,8 +14,8 @@ X = "thread.x"
 
 
 def held_by_lanes(alloc: Alloc) -> bool:
-    """Whether each thread along x has elements of its own of an allocated buffer, which some phase accesses by thread:
-    registers distributed over these threads, or a warp's sums.
+    """Whether each thread along x holds elements of its own of an allocated buffer: registers that are distributed over
+    these threads, or sums of a warp that the threads also access one by one.
     """
     buffer = alloc.buffer
     if buffer.scope == SUMS:

@@ -22,8 +22,8 @@ def with_whole_softmax(graph: Graph, product: Node) -> tuple[Graph, Node] | None
     """(graph, softmax): the graph in which one node computes the softmax that is the first factor of the matrix product
     `product`, without rounding to 16 bits inside the softmax; and that node.
 
-    The result of `product` is then an expression only if that is more than a rounding. None if the first factor is not
-    the softmax, along the last axis, of a tensor that nothing else reads.
+    In the new graph `product` has no result expression if its expression only rounds to 16 bits. None if the first
+    factor is not the softmax, along the last axis, of a tensor that nothing else reads.
     """
     dtype = graph.tensors[product.own_inputs[0]].dtype
     producers = graph.producers()

@@ -99,8 +99,8 @@ class Blocks:
 def phase(
     name: str, threads: tuple[int, int, int], body: Callable[[Expr, Expr, Expr], Stmt], axes: str = "zyx"
 ) -> Stmt:
-    """A stage: loops "`name`.z", "`name`.y" and "`name`.x" over threads around `body(z, y, x)`, as many as `threads`
-    says. Axes that are missing in `axes` have no loop; a thread's coordinate along them is 0.
+    """A stage: loops "`name`.z", "`name`.y" and "`name`.x" over threads around `body(z, y, x)`. `threads`: number of
+    threads along z, y and x. Axes that are missing in `axes` have no loop, and 0 as the coordinate.
     """
     at = {axis: Var(f"{name}.{axis}") if axis in axes else _ZERO for axis in "zyx"}
     loops = [(var, n) for var, n in zip(at.values(), threads, strict=True) if isinstance(var, Var)]

@@ -43,8 +43,8 @@ def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") 
 
 
 class _Kernel:
-    """The statements of `attention_halves`, stage by stage. In each stage a warp of split z has coordinate y among the
-    warps of the split; x is a lane.
+    """The statements of `attention_halves`, stage by stage. In each stage (z, y) are the coordinates of a warp: its
+    split and its number in the split; x is the number of a lane in the warp.
     """
 
     def __init__(self, sizes: Attention, tile: WarpTile) -> None:
@@ -188,7 +188,9 @@ class _Kernel:
         return self.tile.phase(name, body, "zy")
 
     def weights(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Updates m of each row, replaces a lane's scores by exp(score - m), and updates the lane's l and o."""
+        """Updates the greatest score of each row, replaces a lane's scores by the weights exp(score - greatest),
+        rescales the lane's sums of weights and of weighted rows of V, and adds the weights.
+        """
         m, h, n, p, c, u = (Var(f"weights.{v}") for v in "mhnpcu")
         new, base, factor = (self.register(f"weights.{v}", 1) for v in ("new", "base", "factor"))
         greatest, total = self.greatest[z, y, m, h, x], self.total[z, y, m, h, x]
@@ -214,7 +216,7 @@ class _Kernel:
         return self.tiles(m, rows)
 
     def context(self, z: Expr, y: Expr, _: Expr) -> Stmt:
-        """Adds the products of a step's weights, rounded to 16 bits, and its rows of V to o."""
+        """Adds a step's rows of V, multiplied by its weights, to a warp's sums. Weights are rounded to 16 bits."""
         sizes, tile = self.sizes, self.tile
         a = self.register("context.p", tile.tiles, ROWS, DEPTH, dtype=self.half)
         b = self.register("context.v", PAIR, DEPTH, COLUMNS, dtype=self.half)
@@ -242,7 +244,9 @@ class _Kernel:
 
 
 def _place(stored: Stored, row: Expr, column: Expr) -> tuple[Expr, Expr]:
-    """The indices of an element of a matrix in shared memory, which is stored as it is in the array `stored`."""
+    """The indices of an element of a matrix in a shared buffer, whose rows and columns have the order of the array
+    `stored`.
+    """
     return (row, column) if stored.by_rows else (column, row)
 
 

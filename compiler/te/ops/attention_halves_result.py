@@ -39,7 +39,7 @@ class Splits:
         """The stages "give.bounds" and "give", in which warps store m, l and o in shared memory, and "post", in which
         all threads of the block compute the result.
 
-        `greatest` and `total`: m and l of a lane's rows, equal for all lanes of a row. `sum`: o of a warp.
+        `greatest` and `total`: m and l of each lane's rows, equal in all lanes of a row. `sum`: o of each warp.
         """
         m, h, t, c, i, j = (Var(f"give.{v}") for v in "mhtcij")
 

@@ -20,9 +20,9 @@ PAIR = 2
 class WarpTile:
     """The work of a block of warps.
 
-    A block has `splits` x `warps` warps (axes z and y of threads). It computes `warps` * `tiles` * 16 rows of the
-    result. In each step, every split processes `keys` keys of its own, a multiple of 16. Shared memory holds the keys
-    and values of `stages` steps: while a step is computed, the keys and values of the next steps are loaded.
+    A block has `splits` groups of `warps` warps (axes z and y of threads), called splits. Each split computes all of
+    the block's `warps` * `tiles` * 16 rows, for keys of its own: `keys` keys in each step, a multiple of 16. Shared
+    memory holds the keys and values of `stages` steps: while a step is computed, those of the next steps are loaded.
     """
 
     splits: int
