@@ -32,6 +32,7 @@ from .graph.graph import Graph, Node
 from .graph_rules import GraphRules
 from .ir.printer import format_node
 from .ir.stmt import Program
+from .ir.types import HALVES
 from .kernel_forms import BuiltKernel, Dump, Form, LoweredNetwork, Maker
 from .runtime.cpu_network import CpuNetwork
 from .runtime.cuda_code import CompiledModule, CudaNetworkCode
@@ -47,7 +48,7 @@ from .templates.gpu.workload import CudaWorkload
 from .templates.registry import Registry
 
 if TYPE_CHECKING:
-    from .te.ops.attention import Attention
+    from .te.ops.attention_sizes import Attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,13 @@ class GpuLowering:
         )
 
     def _attention(self, sizes: Attention) -> bool:
-        from .templates.gpu.attention import fits
+        if sizes.dtype in HALVES:
+            from .templates.gpu import attention_mma
 
-        return fits(self.target, sizes)
+            return attention_mma.fits(self.target, sizes)
+        from .templates.gpu import attention
+
+        return attention.fits(self.target, sizes)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
         """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""

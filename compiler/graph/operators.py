@@ -173,9 +173,9 @@ class DotProductAttention:
 
     `axes`: for Q, K, V and the output, how they are stored: dimension d is axis `axes`[i][d] of the tensor. `repeats`:
     for K and V, the number of neighbouring heads (last leading dimension of the output) that share a matrix. `scores`:
-    the expression of a score before softmax, with `te.scalars.ELEMENT` for an element of Q K^T, and `argument(i)` for
-    input i (3 or more). `ahead`: keys from row + `ahead` + 1 on have weight 0 in a row, by a causal mask that is
-    constant (None: any key may have another weight).
+    the expression of a score before softmax, with `te.scalars.ELEMENT` for an element of Q K^T, `argument(i)` for input
+    i (3 or more), `te.ops.attention_sizes.ROW` and `KEY` for the indices of its row and key. `ahead`: keys from row +
+    `ahead` + 1 on have weight 0 in a row, by a causal mask that is constant (None: any key may have another weight).
     """
 
     axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]

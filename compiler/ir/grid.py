@@ -4,7 +4,8 @@ a thread.
 A thread's private memory may be allocated around loops over threads if every access is indexed by the threads'
 variables: sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only its
 own element of them. One kind of operation reads registers of other threads: a shuffle, whose operand is the whole
-distributed dimension (`exchanging_lanes`).
+distributed dimension (`exchanging_lanes`). The lanes of a warp hold a matrix of sums together; in a loop over lanes,
+each lane accesses its own elements (`lane_elements`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,21 @@ from collections.abc import Sequence, Set
 
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Const, Expr, Var
-from .stmt import AXES, Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq
+from .lane_elements import LANES, SUMS, lane_register
+from .stmt import (
+    AXES,
+    Alloc,
+    Assign,
+    Copy,
+    For,
+    Intrinsic,
+    IntrinsicDeclaration,
+    Node,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+)
 from .visit import children, expressions, free_vars, loads_in
 
 FRAGMENT = "fragment"
@@ -198,6 +213,8 @@ def _visit(
                     for loop in around[depth:] if buffer.name in used else ():
                         single = loop.extent == _ONE
                         if loop.kind.partition(".")[0] in owned and loop.kind not in axes and not single:
+                            if _own_elements(node, buffer, loop):
+                                continue
                             whose = f"each {owned[-1]} has its own {buffer.scope} memory"
                             return (
                                 f"{buffer.name} is used by all iterations of {loop.name}, but {whose}",
@@ -208,6 +225,20 @@ def _visit(
         if found is not None:
             return found
     return None
+
+
+def _own_elements(statement: Stmt, buffer: Buffer, loop: For) -> bool:
+    """Whether a statement in `loop` over the lanes of a warp accesses, of matrices of sums in `buffer`, only elements
+    that the iteration's lane holds.
+    """
+    if (loop.kind, loop.extent, buffer.scope) != ("thread.x", Const(LANES), SUMS):
+        return False
+    if not isinstance(statement, Assign | Reduce):
+        return False
+    accessed = [(e.buffer, e.indices) for top in expressions(statement) for e in loads_in(top)]
+    accessed.append((statement.buffer, statement.indices))
+    found = [lane_register(indices) for of, indices in accessed if of.name == buffer.name]
+    return all(at is not None and at[0] == loop.name for at in found)
 
 
 def _buffers(statement: Assign | Reduce | Copy | Intrinsic) -> set[str]:

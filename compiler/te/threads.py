@@ -229,6 +229,24 @@ def all_lanes(name: str, op: Operator, buffer: Buffer, first: tuple[Expr, ...]) 
     )
 
 
+def neighbouring_lanes(name: str, op: Operator, buffer: Buffer, first: tuple[Expr, ...], count: int) -> Stmt:
+    """Replaces each element of buffer[*first, :], one for each lane of a warp, by the sum or maximum of the elements of
+    its `count` neighbouring lanes: lanes 0 to `count` - 1, the next `count` lanes, and so on.
+
+    The loop over groups of lanes is `name`.group; the names of the statements are `name`.init, `name` and `name`.all.
+    """
+    total = Buffer(name=f"{name}.total", shape=(1,), dtype=DType.FLOAT32, scope="register")
+    group, lane, to = (Var(f"{name}.{v}") for v in ("group", "l", "to"))
+    joined = Reduce.into(name, op, total[0], buffer[(*first, group * count + lane)])
+    given = Assign.to(f"{name}.all", buffer[(*first, group * count + to)], total[0])
+    body = seq(
+        Assign.to(f"{name}.init", total[0], _start(op)),
+        nest([(lane, count)], joined),
+        nest([(to, count)], given),
+    )
+    return nest([(group, buffer.shape[-1] // count)], Alloc(buffer=total, body=body))
+
+
 def _start(op: Operator) -> Const:
     return Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
 

@@ -10,10 +10,9 @@ the destination.
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
-In the rewritten loop, the work after the last barrier of an iteration and the work before the first barrier of the next
-iteration stay between the same two barriers, as on a GPU. A loop that contains another loop with barriers is not
-rewritten: emulation runs the loop as if a barrier separated its iterations. Two successive loops with barriers run as
-if a barrier separated the loops.
+A shuffle, and an operation of a warp on sums that its lanes also access by themselves, waits for the threads along x
+and for no others (`lane_exchanges`): the work before and after it is in loops over thread.x of its own, inside the
+loops over the other threads.
 
 A shuffle, which reads registers of all threads along x, waits for these threads and for no others: the work before and
 after the shuffle is in separate loops over thread.x, inside the loops over the other threads.
@@ -42,9 +41,6 @@ from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
 from ...ir.verify import VerifyError, verify
 from ...ir.visit import (
-    children,
-    expressions,
-    loads_in,
     map_children,
     map_expressions,
     substitute,
@@ -62,6 +58,7 @@ from .barrier_intervals import (
     mixed_order,
     reversed_order,
 )
+from .lane_exchanges import exchanges, held_by_lanes
 from .shadows import Names, Shadows, fill, poison
 
 _ZERO, _ONE = Const(0), Const(1)
@@ -121,7 +118,7 @@ class _Block:
         self.threads = threads_of(kernel)
         self.axes = [axis for axis in reversed(THREAD_AXES) if self.threads[axis] > 1]
         self.allocated: list[Buffer] = []
-        # Buffers with a register of each thread along x.
+        # Buffers of which each thread along x has registers of its own.
         self.of_lanes: set[str] = set()
         self.shadows = Shadows(kernel, names, self.threads, self.axes)
 
@@ -158,7 +155,7 @@ class _Block:
                 if shared_between_threads(buffer):
                     return body
                 axes = distribution(node)
-                if any(a == "thread.x" and n > 1 for a, n in zip(axes, buffer.shape, strict=True)):
+                if held_by_lanes(node):
                     self.of_lanes.add(buffer.name)
                 return seq(self.undefined(buffer, axes), body)
             case _:
@@ -244,7 +241,7 @@ class _Block:
             return seq(_guarded(kept[0][0], self.alone(kept[0][1][0])), *behind)
         if not kept:
             return seq(*behind)
-        meet = any(self.exchanges(item) for _, items in kept for item in items)
+        meet = any(exchanges(item, self.of_lanes) for _, items in kept for item in items)
         loops: list[tuple[Var, int]] = []
         places: dict[str, Expr] = {}
         for axis in self.axes:
@@ -256,18 +253,6 @@ class _Block:
         inside = self.lanes if meet else self.each
         body = seq(*(_guarded(guard, inside(items, places)) for guard, items in kept))
         return seq(nest(loops, body), *behind)
-
-    def exchanges(self, node: Stmt) -> bool:
-        """Whether a statement at block level contains a shuffle: a phase that reads registers of many threads."""
-        if isinstance(node, For) and is_thread_loop(node):
-            phase = phase_at(node)
-            if any(loop.kind == "thread.x" for loop in phase.threads):
-                return False
-            reads = {
-                load.buffer.name for n in walk(phase.body) for e in expressions(n) for load in loads_in(e)
-            }
-            return not reads.isdisjoint(self.of_lanes)
-        return any(self.exchanges(child) for child in children(node))
 
     def each(self, items: list[Stmt], places: Mapping[str, Expr]) -> Stmt:
         """The block-level statements `items`, as the thread with coordinates `places` executes them."""
@@ -290,7 +275,7 @@ class _Block:
                 alone.clear()
 
         for item in items:
-            if not self.exchanges(item):
+            if not exchanges(item, self.of_lanes):
                 alone.append(item)
                 continue
             flush()

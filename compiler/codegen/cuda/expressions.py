@@ -12,6 +12,7 @@ from ...ir.affine import LinearForm, linear_form
 from ...ir.bounds import Interval, interval
 from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from ...ir.expression_printer import format_expr
+from ...ir.lane_elements import SUMS, lane_register
 from ...ir.simplify import simplify, simplify_form
 from ...ir.types import DType
 from .dialect import Dialect
@@ -221,8 +222,18 @@ class ExpressionEmitter:
 
     def at(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """The text of an element's offset from the first element of its buffer; "" for a buffer without indices."""
+        if buffer.scope == SUMS:
+            return self.offset_text(self.register(buffer, indices))
         scalar = self.storages[buffer.name].scalar
         return "" if scalar else self.offset_text(self.offset(buffer, indices))
+
+    def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
+        """The number of the register that holds an element of a warp's sums in the lane that accesses it."""
+        found = lane_register(indices)
+        if found is None:
+            at = ", ".join(format_expr(index) for index in indices)
+            raise LoweringError(f"{buffer.name}[{at}] is not in a register of the lane that accesses it")
+        return simplify_form(_sum(self.offset(buffer, indices).plus(found[1])), self.ranges)
 
 
 def _sum(form: LinearForm) -> Expr:

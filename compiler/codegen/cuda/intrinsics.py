@@ -162,11 +162,13 @@ def _word(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) 
 _EMISSIONS: Mapping[str, Emission] = {
     "dot_s8_": _emit_dot,
     "warp_": shuffles.emit_shuffle,
+    "neighbours_": shuffles.emit_shuffle,
     "mma_": mma_emit.emit_mma,
     "wgmma_": wgmma_emit.emit_wgmma,
     "ldmatrix_": mma_emit.emit_ldmatrix,
     "load_": mma_emit.emit_load,
     "zero_fragment_": mma_emit.emit_zero,
     "store_fragment_": mma_emit.emit_store,
+    "convert_fragment_": mma_emit.emit_convert,
 }
 """Functions that emit an instruction as C++, by the prefix of the name of its declaration."""

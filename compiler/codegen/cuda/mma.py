@@ -11,7 +11,7 @@ from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, Var, cast
 from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, Stmt, nest
-from ...ir.types import DType
+from ...ir.types import HALVES, DType
 from ...te.scalars import round_tf32
 from .mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, depth_of
 
@@ -132,6 +132,18 @@ def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
     return IntrinsicDeclaration(name=name, parameters=(target, c), body=body)
 
 
+def convert(dtype: DType) -> IntrinsicDeclaration:
+    """Rounds two fragments of float32 sums, side by side, to a fragment of A of a 16-bit type: a [16, 16] = c [2, 16,
+    8]. Each lane has the elements that it needs (`ir.lane_elements`).
+    """
+    a = Buffer(name="a", shape=(ROWS, depth_of(dtype)), dtype=dtype, scope=MATRIX_A)
+    c = Buffer(name="c", shape=(2, ROWS, COLUMNS), dtype=DType.FLOAT32, scope=MATRIX_C)
+    t, i, j = Var("t"), Var("i"), Var("j")
+    assign = Assign.to("convert", a[i, t * COLUMNS + j], cast(c[t, i, j], dtype))
+    body = nest([(t, 2), (i, ROWS), (j, COLUMNS)], assign)
+    return IntrinsicDeclaration(name=f"convert_fragment_{dtype.value}", parameters=(a, c), body=body)
+
+
 def _types(*dtypes: DType) -> str:
     names = ["tf32" if dtype is TF32 else dtype.value for dtype in dict.fromkeys(dtypes)]
     return "_".join(names)
@@ -149,4 +161,4 @@ def declarations() -> list[IntrinsicDeclaration]:
                 found.append(load(dtype, order, matrix=False))
     for total in (DType.FLOAT32, DType.INT32):
         found += [zero(total), store(total), store(total, "dram")]
-    return found
+    return [*found, *(convert(dtype) for dtype in HALVES)]

@@ -156,6 +156,18 @@ def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
                     kernel.source.line(f"{kernel.values.element(target.buffer, place).text} = {value};")
 
 
+def emit_convert(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """Emits the conversion of two fragments of sums to a fragment of A: each register gets two neighbouring sums."""
+    to, sums = use.operands
+    name = f"pack_{to.buffer.dtype}"
+    kernel.values.used.add(name)
+    stride = kernel.values.storages[sums.buffer.name].strides[-3]
+    for register in range(Fragment.of(to.buffer).registers):
+        first = register // 2 * stride + register % 2 * 2
+        values = ", ".join(_register(kernel, use, sums, first + i) for i in range(2))
+        kernel.source.line(f"{_register(kernel, use, to, register)} = {name}({values});")
+
+
 class _lanes:
     """A context in which the variable `LANE` in addresses stands for the thread's coordinate along x, a number below
     `lanes`.

@@ -2,12 +2,12 @@
 (`wgmma`).
 
 In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix;
-earlier dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access the buffer.
-The placement of its elements in the lanes' registers matters for emission only. This file defines the placement, after
-the figures of "Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix
-Multiply-Accumulate Instructions"); the figures agree if elements are counted in registers of 32 bits. The sums of a
-warpgroup are those of its four warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix
-Layouts" of wgmma).
+earlier dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access the buffer,
+except for sums of a warp, of which each lane may access its own elements (`ir.lane_elements`). The placement of its
+elements in the lanes' registers matters for emission only. This file defines the placement, after the figures of
+"Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate
+Instructions"); the figures agree if elements are counted in registers of 32 bits. The sums of a warpgroup are those of
+its four warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import TypeVar
 
 from ...ir.expr import Buffer, Expr
 from ...ir.kernels import WARP, WARPGROUP, WARPGROUP_FRAGMENT
+from ...ir.lane_elements import SUMS
 from ...ir.types import DType
 from .errors import LoweringError
 
-MATRIX_A, MATRIX_B, MATRIX_C = "fragment.a", "fragment.b", "fragment.c"
+MATRIX_A, MATRIX_B, MATRIX_C = "fragment.a", "fragment.b", SUMS
 """Scopes of the left factor [16, depth], the right factor [depth, 8] and the sums [16, 8]."""
 MATRIX_D = WARPGROUP_FRAGMENT
 """Scope of a warpgroup's sums [64, columns], with 8 to 256 columns, a multiple of 8."""

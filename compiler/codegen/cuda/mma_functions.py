@@ -8,7 +8,7 @@ instruction: ldmatrix".
 
 from __future__ import annotations
 
-from ...ir.types import DType
+from ...ir.types import HALVES, DType
 from .mma import FACTORS, TF32, mma, sum_type
 from .mma_fragments import depth_of
 
@@ -43,6 +43,15 @@ template <int N> __device__ __forceinline__ void round_registers(unsigned* x) {
 """
 
 
+_PACK = """\
+__device__ __forceinline__ unsigned pack_{name}(float low, float high) {{
+    unsigned x;
+    asm("cvt.rn.{type}x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    return x;
+}}
+"""
+
+
 def _mma_text(a: DType, b: DType) -> str:
     integer = sum_type(a) is DType.INT32
     return _MMA.format(
@@ -61,5 +70,6 @@ FUNCTIONS = {
     "load_matrices": _LDMATRIX.format(name="load_matrices", trans=""),
     "load_transposed": _LDMATRIX.format(name="load_transposed", trans=".trans"),
     "round_registers": _ROUND_REGISTERS,
+    **{f"pack_{dtype.value}": _PACK.format(name=dtype.value, type=PTX_TYPES[dtype]) for dtype in HALVES},
 }
 """Definitions of device functions by name; the definition of an `mma` has the name of its declaration."""

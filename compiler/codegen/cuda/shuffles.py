@@ -1,7 +1,11 @@
 """Shuffles: the sum or maximum of a register of several neighbouring threads of a warp, without shared memory.
 
-All threads of a block along x take part: 2, 4, ... 32 (`LANES`), so that they are in one warp. Other threads of the
-warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle Functions": the mask names the threads that take part).
+A shuffle of a whole warp (`shuffle_neighbours`) joins the registers of each `LANES_OF_ROW` neighbouring lanes, which
+hold a row of the warp's sums.
+
+In any other shuffle all threads of a block along x take part: 2, 4, ... 32 (`LANES`), so that they are in one warp.
+Other threads of the warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle Functions": the mask names the
+threads that take part).
 """
 
 from __future__ import annotations
@@ -10,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer
 from ...ir.kernels import WARP
+from ...ir.lane_elements import LANES_OF_ROW
 from ...ir.printer import summarize
 from ...ir.stmt import Intrinsic, IntrinsicDeclaration
 from ...ir.types import DType
 from ...te.rows import Operator
-from ...te.threads import all_lanes
+from ...te.threads import all_lanes, neighbouring_lanes
 from .errors import LoweringError
 from .text import Text, call
 
@@ -35,9 +40,20 @@ template <int LANES> __device__ __forceinline__ float warp_{name}(float x) {{
     return x;
 }}
 """
+_NEIGHBOURS = """\
+template <int LANES> __device__ __forceinline__ float neighbours_{name}(float x) {{
+    #pragma unroll
+    for (int distance = LANES / 2; distance > 0; distance /= 2) {{
+        const float other = __shfl_xor_sync(0xffffffffu, x, distance);
+        x = {join};
+    }}
+    return x;
+}}
+"""
+_JOINS = {"add": "x + other", "max": "maximum(x, other)"}
 FUNCTIONS = {
-    "warp_add": _FUNCTION.format(name="add", join="x + other"),
-    "warp_max": _FUNCTION.format(name="max", join="maximum(x, other)"),
+    **{f"warp_{name}": _FUNCTION.format(name=name, join=join) for name, join in _JOINS.items()},
+    **{f"neighbours_{name}": _NEIGHBOURS.format(name=name, join=join) for name, join in _JOINS.items()},
 }
 
 
@@ -49,23 +65,35 @@ def shuffle(op: Operator, lanes: int) -> IntrinsicDeclaration:
     )
 
 
+def shuffle_neighbours(op: Operator) -> IntrinsicDeclaration:
+    """Each of the registers of a warp's lanes gets the sum ("add") or maximum ("max") of `LANES_OF_ROW` neighbouring
+    lanes.
+    """
+    own = Buffer(name="own", shape=(WARP,), dtype=DType.FLOAT32, scope="register")
+    body = neighbouring_lanes("neighbours", op, own, (), LANES_OF_ROW)
+    return IntrinsicDeclaration(name=f"neighbours_{op}_{LANES_OF_ROW}", parameters=(own,), body=body)
+
+
 def declarations() -> list[IntrinsicDeclaration]:
-    """The declarations of all shuffles."""
-    return [shuffle(op, lanes) for op in ("add", "max") for lanes in LANES]
+    """All shuffles."""
+    operators: tuple[Operator, ...] = ("add", "max")
+    own = [shuffle_neighbours(op) for op in operators]
+    return [*(shuffle(op, lanes) for op in operators for lanes in LANES), *own]
 
 
 def emit_shuffle(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits a call of `warp_add` or `warp_max`. Raises LoweringError unless blocks have as many threads along x as the
-    instruction combines.
+    """Emits a call of a function of `FUNCTIONS`. Raises LoweringError unless blocks have as many threads along x as the
+    instruction's operand has registers.
     """
     (operand,) = use.operands
     function, _, lanes = use.declaration.name.rpartition("_")
-    if kernel.extents["x"] != int(lanes):
+    (needed,) = use.declaration.parameters[0].shape
+    if kernel.extents["x"] != needed:
         raise LoweringError(
-            f"`{summarize(use)}` combines {lanes} threads, but blocks have {kernel.extents['x']} along x"
+            f"`{summarize(use)}` combines {needed} threads, but blocks have {kernel.extents['x']} along x"
         )
     values = kernel.values
-    values.used |= {function, "maximum"} if function == "warp_max" else {function}
+    values.used |= {function, "maximum"} if function.endswith("_max") else {function}
     storage, at = values.storages[operand.buffer.name], values.at(operand.buffer, operand.starts)
     joined = call(f"{function}<{lanes}>", values.dialect.element(storage, at))
     kernel.source.line(values.dialect.stored(storage, at, Text(joined.text)))

@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import numpy as np
-
-from ...ir.expr import Binary, Const, Expr, Select, Var
-from ...ir.types import DType
+from ...ir.expr import Expr
+from ...ir.types import HALVES, DType
 from ...ir.visit import substitute_expr
 from ...te.merge import broadcast
-from ...te.ops.attention import Attention, Stored
+from ...te.ops.attention_sizes import Attention, Stored
 from ...te.ops.movement import Run
 from ...te.scalars import ELEMENT, argument, argument_types
 from ..graph import Graph, Node, Shape, Tensor, unused
 from ..operators import DotProductAttention, Elementwise, MatrixProduct, Permute, Remap, Reshape, Softmax
 
+FLOATS = (DType.FLOAT32, *HALVES)
+"""Types of Q, K and V of which an attention may become one node."""
 Fits: TypeAlias = Callable[[Attention], bool]
 """A function that tells whether a target has a kernel for an attention."""
 
@@ -33,9 +33,28 @@ def fuse_attention(graph: Graph, fits: Fits) -> Graph:
     permutations before the attention, stay until `rewrites.remove_dead`.
     """
     for node in graph.nodes:
-        if isinstance(node.operator, Softmax) and (found := _Pattern(graph).match(node)) is not None:
-            graph = _replaced(graph, found, fits)
+        match node.operator:
+            case Softmax():
+                if (found := _Pattern(graph).match(node)) is not None:
+                    graph = _replaced(graph, found, fits)
+            case MatrixProduct() if graph.tensors[node.own_inputs[0]].dtype in HALVES:
+                graph = _of_halves(graph, node.output, fits)
     return graph
+
+
+def _of_halves(graph: Graph, output: str, fits: Fits) -> Graph:
+    """The graph in which one node replaces the attention of 16-bit floats whose last product computes the tensor
+    `output`, if there is one that `fits` accepts; else the same graph.
+    """
+    from .half_softmax import with_whole_softmax
+
+    product = graph.producers()[output]
+    whole = with_whole_softmax(graph, product)
+    found = None if whole is None else _Pattern(whole[0]).match(whole[1])
+    if whole is None or found is None:
+        return graph
+    result = _replaced(whole[0], found, fits)
+    return graph if result is whole[0] else result
 
 
 def sizes_of(graph: Graph, node: Node) -> Attention:
@@ -62,15 +81,15 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
         result=result,
         scores=operator.scores,
         ahead=operator.ahead,
+        dtype=graph.tensors[node.inputs[0]].dtype,
+        result_dtype=graph.tensors[node.output].dtype,
         operands=tuple([(graph.tensors[n].shape, graph.tensors[n].dtype) for n in node.inputs[3:]]),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The stored tensor of Q, K or V: dimension d of Q is dimension `axes`[d] of the tensor; `repeats` heads share a
-    matrix.
-    """
+    """The tensor that holds the matrices of Q, K or V; `axes` and `repeats` as in `te.ops.attention_sizes.Stored`."""
 
     tensor: str
     axes: tuple[int, ...]
@@ -116,8 +135,15 @@ class _Pattern:
             return None
         scores, operands = self.scores(product, softmax)
         names = (*product.own_inputs, second.own_inputs[1], second.output)
-        if any(tensors[name].dtype is not DType.FLOAT32 or tensors[name].block > 1 for name in names):
+        factors, result = {tensors[name].dtype for name in names[:3]}, tensors[names[3]].dtype
+        if len(factors) > 1 or factors.isdisjoint(FLOATS) or result not in {DType.FLOAT32, *factors}:
             return None
+        if any(tensors[name].block > 1 for name in names):
+            return None
+        if not factors.isdisjoint(HALVES):
+            from .half_softmax import unrounded
+
+            scores = unrounded(scores)
         if len(tensors[second.output].shape) != len(shape):
             return None
         key = self.source(names[1])
@@ -225,6 +251,7 @@ class _Pattern:
 
 def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
     """The graph with one node in place of the attention `found`, if `fits` accepts its sizes; else the same graph."""
+    found, ahead = _with_causal_mask(graph, found)
     product, softmax, second, moved = found.nodes
     last = second if moved is None else moved
     rank = len(graph.tensors[second.output].shape)
@@ -245,7 +272,7 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
             axes=(query.axes, key.axes, value.axes, axes),
             repeats=(key.repeats, value.repeats),
             scores=found.scores,
-            ahead=_ahead(graph, found),
+            ahead=ahead,
         ),
         inputs=(query.tensor, key.tensor, value.tensor, *found.operands),
         output=output,
@@ -266,45 +293,25 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
     return replace(extended, nodes=tuple(nodes))
 
 
-def _ahead(graph: Graph, found: _Found) -> int | None:
-    """Offset of a constant causal mask: the least number such that row i sees no key after i + offset (usually 0).
-
-    None if the scores do not read exactly one tensor, a constant mask, if a row sees no key, if the first row sees the
-    last key, or if the offset would be negative. Keys after i + offset have weight 0, since each row has a visible
-    score far above `_HIDDEN`.
+def _with_causal_mask(graph: Graph, found: _Found) -> tuple[_Found, int | None]:
+    """(attention, `ahead` of `DotProductAttention`). If the attention's only operand is a constant causal mask, its
+    scores compare the indices of row and key instead of reading the mask.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:
-        return None
+        return found, None
     mask = graph.constants[found.operands[0]]
-    visible = _visible(found.scores, mask)
-    if visible is None or mask.ndim < 2 or mask.shape[-2:] != shape:
-        return None
-    rows, keys = shape
-    seen = np.any(visible.reshape(-1, rows, keys), axis=0)
-    if not visible.any(axis=-1).all():
-        return None
-    last = keys - 1 - seen[:, ::-1].argmax(axis=1)
-    ahead = int((last - np.arange(rows)).max())
-    return ahead if 0 <= ahead < keys - 1 else None
+    if mask.ndim < 2 or mask.shape[-2:] != shape:
+        return found, None
+    from .causal_masks import HIDDEN, ahead_of, visible_keys, without_mask
 
-
-_HIDDEN = -1e30
-"""Upper bound of a hidden score: a mask hides a key from a row by a score below this value."""
-
-
-def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
-    """Which elements of `mask` leave their score visible. None if the expression `scores` is neither a select by the
-    mask between a score and a value below `_HIDDEN`, nor the sum of a score and the mask.
-    """
-    match scores:
-        case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < _HIDDEN:
-            return mask.astype(np.bool_)
-        case Select(condition=Var(), then=Const(value=value), otherwise=_) if value < _HIDDEN:
-            return ~mask.astype(np.bool_)
-        case Binary(op="+", a=_, b=Var(name=name)) | Binary(op="+", a=Var(name=name), b=_):
-            return mask > _HIDDEN if name == argument(3).name and mask.dtype == np.float32 else None
-    return None
+    dtype = graph.tensors[found.sources[0].tensor].dtype
+    visible = visible_keys(found.scores, mask, HIDDEN[dtype])
+    ahead = None if visible is None else ahead_of(visible)
+    if visible is None or ahead is None:
+        return found, None
+    scores = without_mask(found.scores, mask, visible, ahead)
+    return found if scores is None else replace(found, scores=scores, operands=()), ahead
 
 
 def _with_result(graph: Graph, second: Node, output: str) -> Node:

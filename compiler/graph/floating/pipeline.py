@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.types import HALVES
 from ..graph import Graph
-from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise, Gather, Softmax
+from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise, Gather, MatrixProduct
 from ..printer import format_graph
 from ..rewrites import Dump, Rewrite, remove_dead, run_rewrites
 from .assign_layouts import assign_layouts
@@ -169,7 +169,7 @@ EXPAND_BATCH_NORM = _row("expand-batch-norm", _expand_batch_norm, BatchNormaliza
 INLINE_SCALARS = _row("inline-scalars", _inline_scalars, Elementwise)
 READ_HALVES = _row("read-halves", _read_halves)
 FUSE = _row("fuse", _fuse)
-FUSE_ATTENTION = _row("fuse-attention", _fuse_attention, Softmax)
+FUSE_ATTENTION = _row("fuse-attention", _fuse_attention, MatrixProduct)
 TIE_WEIGHTS = _row("tie-weights", _tie_weights, Gather)
 ASSIGN_LAYOUTS = _row("assign-layouts", lambda graph, target: assign_layouts(graph, target.lanes))
 USE_WINOGRAD = _row("use-winograd", _use_winograd, Convolution)

@@ -13,7 +13,9 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
 from ...te.blocks import ceil_div
-from ...te.ops.attention import VECTOR, Attention, Tile, attention, shared_buffers
+from ...te.ops.attention import attention
+from ...te.ops.attention_sizes import Attention
+from ...te.ops.attention_tile import VECTOR, Tile, shared_buffers
 from . import bind_by_name
 from .tile import aligned
 

@@ -5,16 +5,46 @@ from __future__ import annotations
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.floating.fuse_attention import sizes_of
 from ...graph.graph import Graph, Node
-from ...te.ops.attention import Tile
+from ...ir.types import HALVES
+from ...te.ops.attention_sizes import Attention
+from ...te.ops.attention_tile import Tile
+from ...te.ops.attention_warps import WarpTile
 from ..expressions import Expression
-from .attention import choose_tile, program_of, schedule
+from . import attention
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 
 
-def lower_attention(target: GpuTarget, graph: Graph, node: Node, tile: Tile | None = None) -> LoweredCudaNode:
-    """The kernel of an attention node for which `attention.fits` (shared memory and grid suffice) is true."""
+def lower_attention(
+    target: GpuTarget, graph: Graph, node: Node, tile: Tile | WarpTile | None = None
+) -> LoweredCudaNode:
+    """The kernel of an attention that `attention.fits` or, for 16-bit floats, `attention_mma.fits`. `tile`: a tile of
+    that kernel (None: the default).
+    """
     sizes = sizes_of(graph, node)
-    chosen = tile or choose_tile(target, sizes)
+    if sizes.dtype in HALVES:
+        assert tile is None or isinstance(tile, WarpTile)
+        return _on_tensor_cores(target, graph, node, sizes, tile)
+    chosen = tile or attention.choose_tile(target, sizes)
+    assert isinstance(chosen, Tile)
+    kernel = Kernel(
+        name=f"attention {chosen}", schedule=lambda t, p, _: attention.schedule(t, p, chosen), flat=False
+    )
+    program = attention.program_of(target, sizes, chosen)
+    return lower_expression(graph, node, Expression(program=program), kernel)
+
+
+def _on_tensor_cores(
+    target: GpuTarget, graph: Graph, node: Node, sizes: Attention, tile: WarpTile | None
+) -> LoweredCudaNode:
+    from ...te.ops.attention_halves import attention_halves
+    from . import attention_mma
+
+    chosen = tile or attention_mma.choose_tile(target, sizes)
     assert chosen is not None
-    kernel = Kernel(name=f"attention {chosen}", schedule=lambda t, p, _: schedule(t, p, chosen), flat=False)
-    return lower_expression(graph, node, Expression(program=program_of(target, sizes, chosen)), kernel)
+    kernel = Kernel(
+        name=f"attention_mma {chosen}",
+        schedule=lambda t, p, _: attention_mma.schedule(t, p, sizes, chosen),
+        flat=False,
+    )
+    program = attention_halves(sizes, chosen)
+    return lower_expression(graph, node, Expression(program=program), kernel)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from attention_cases import BY_COLUMN, BY_HEAD, case, conflicts, sizes_of
 from campaign import examples
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated, interpreted
@@ -18,85 +17,13 @@ from vdla.compiler.codegen.cuda.module import lower
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.codegen.wgsl.machine import wgsl_target
-from vdla.compiler.ir.expr import Const, select
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
-from vdla.compiler.te.ops.attention import Attention, Stored, Tile, shared_buffers
-from vdla.compiler.te.scalars import ELEMENT, argument
+from vdla.compiler.te.ops.attention_sizes import Attention
+from vdla.compiler.te.ops.attention_tile import Tile, shared_buffers
 from vdla.compiler.templates.gpu.attention import choose_tile, fits, program_of, schedule
 
 TARGET = cuda_target()
-BY_POSITION, BY_HEAD, BY_COLUMN = (0, 2, 1, 3), (0, 1, 2, 3), (0, 1, 3, 2)
-LEAST = -3.4e38
-Arrays = dict[str, np.ndarray]
-
-
-def sizes_of(
-    rows: int,
-    keys: int,
-    depth: int,
-    columns: int,
-    *,
-    heads: int = 2,
-    batch: int = 1,
-    repeats: int = 1,
-    axes: tuple[tuple[int, ...], ...] = (BY_POSITION,) * 4,
-    mask: str = "",
-) -> Attention:
-    def stored(shape: tuple[int, ...], axes: tuple[int, ...], repeats: int = 1) -> Stored:
-        return Stored(shape=tuple(shape[axes.index(d)] for d in range(4)), axes=axes, repeats=repeats)
-
-    pairs = heads // repeats
-    sizes = Attention(
-        batch=(batch, heads),
-        rows=rows,
-        depth=depth,
-        keys=keys,
-        columns=columns,
-        query=stored((batch, heads, rows, depth), axes[0]),
-        key=stored((batch, pairs, keys, depth), axes[1], repeats),
-        value=stored((batch, pairs, keys, columns), axes[2], repeats),
-        result=stored((batch, heads, rows, columns), axes[3]),
-    )
-    if mask == "causal":
-        seen = argument(3, DType.BOOL)
-        scores = select(seen, ELEMENT * 0.25, Const(LEAST, DType.FLOAT32))
-        operands = (((1, 1, rows, keys), DType.BOOL),)
-        return replace(sizes, scores=scores, operands=operands, ahead=keys - rows)
-    if mask == "added":
-        operands = (((batch, 1, 1, keys), DType.FLOAT32),)
-        return replace(sizes, scores=ELEMENT * 0.25 + argument(3), operands=operands)
-    return sizes
-
-
-def case(sizes: Attention) -> tuple[Arrays, np.ndarray]:
-    """Random inputs by parameter, and the result in float64, stored as parameter Y is."""
-    rng = np.random.default_rng(sizes.rows + sizes.keys)
-    arrays: Arrays = {
-        name: rng.standard_normal(stored.shape, dtype=np.float32)
-        for name, stored in zip("QKV", (sizes.query, sizes.key, sizes.value), strict=True)
-    }
-    q, k, v = (
-        np.repeat(arrays[name].astype(np.float64).transpose(stored.axes), stored.repeats, axis=-3)
-        for name, stored in zip("QKV", (sizes.query, sizes.key, sizes.value), strict=True)
-    )
-    scores = q @ k.swapaxes(-1, -2)
-    if sizes.operands:
-        ((shape, dtype),) = sizes.operands
-        if dtype is DType.BOOL:
-            arrays["A3"] = np.tri(*shape[-2:], shape[-1] - shape[-2], dtype=np.bool_).reshape(shape)
-            scores = np.where(arrays["A3"], scores * 0.25, LEAST)
-        else:
-            # The first keys are masked, more of them than one step has.
-            mask = np.where(np.arange(shape[-1]) < shape[-1] * 2 // 3, -np.inf, 0)
-            arrays["A3"] = np.broadcast_to(mask, shape).astype(np.float32)
-            scores = scores * 0.25 + arrays["A3"]
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    y = weights / weights.sum(axis=-1, keepdims=True) @ v
-    axes = sizes.result.axes
-    arrays["Y"] = np.zeros(sizes.result.shape, np.float32)
-    return arrays, y.transpose(tuple(axes.index(d) for d in range(4)))
 
 
 def kernel(target: GpuTarget, sizes: Attention, tile: Tile) -> Program:
@@ -121,6 +48,7 @@ SIZES = {
     "plain": sizes_of(16, 32, 8, 16),
     "ragged and causal": sizes_of(11, 43, 10, 7, heads=3, batch=2, mask="causal"),
     "causal": sizes_of(40, 40, 4, 4, mask="causal"),
+    "causal, by indices": sizes_of(37, 50, 4, 4, mask="compared"),
     "added mask": sizes_of(5, 40, 8, 8, batch=2, mask="added"),
     "shared heads": sizes_of(4, 20, 8, 8, heads=4, repeats=2, axes=(BY_HEAD,) * 4),
     "transposed": sizes_of(9, 20, 6, 5, axes=(BY_COLUMN,) * 4),
@@ -192,20 +120,6 @@ def words(tile: Tile, index) -> np.ndarray:
     """The first element that each thread of a block accesses, by warp; `index`(z, y, x) gives the element."""
     z, y, x = np.indices((tile.splits, tile.row_threads, tile.lanes)).reshape(3, -1)
     return index(z, y, x).reshape(-1, 32)
-
-
-def conflicts(elements: np.ndarray, width: int) -> int:
-    """Degree of bank conflicts: the largest number of different words that one bank must deliver in one transaction.
-    Threads access vectors of `width` words; a transaction serves threads of a warp with 32 words together (CUDA C++
-    Programming Guide, "Shared Memory").
-    """
-    worst = 0
-    for warp in elements:
-        for some in warp.reshape(width, -1):
-            distinct = np.unique(some)
-            banks = (distinct[:, None] + np.arange(width)).reshape(-1) % 32
-            worst = max(worst, int(np.bincount(banks, minlength=32).max()))
-    return worst
 
 
 @pytest.mark.parametrize("rows", [1, 128])

@@ -1,0 +1,71 @@
+"""Constant masks of attention that hide later keys from earlier rows (causal masks)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ir.expr import Binary, Cast, Const, Expr, Select, Var, select
+from ...ir.types import DType
+from ...ir.visit import free_vars
+from ...te.ops.attention_sizes import KEY, ROW
+from ...te.scalars import argument
+
+HIDDEN = {DType.FLOAT32: -1e30, DType.BFLOAT16: -1e30, DType.FLOAT16: -6e4}
+"""A mask hides a key from a row by a score below this value, by type of Q, K and V."""
+MASK = argument(3).name
+"""The variable for an element of the mask in the expression of a score."""
+
+
+def ahead_of(visible: np.ndarray) -> int | None:
+    """The greatest k - i for which a mask leaves key k visible to row i (causal mask: 0). `visible`: whether a key is
+    visible, bool [..., rows, keys].
+
+    None if a row sees no key, if the first row sees the last key, or if the result would be negative. Hidden keys then
+    have weight 0, since each row has a visible score far above the value in `HIDDEN`.
+    """
+    rows, keys = visible.shape[-2:]
+    seen = np.any(visible.reshape(-1, rows, keys), axis=0)
+    if not visible.any(axis=-1).all():
+        return None
+    last = keys - 1 - seen[:, ::-1].argmax(axis=1)
+    ahead = int((last - np.arange(rows)).max())
+    return ahead if 0 <= ahead < keys - 1 else None
+
+
+def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | None:
+    """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
+    select by the mask between a score and a value below `hidden`, nor the sum of a score and the mask.
+    """
+    match scores:
+        case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < hidden:
+            return mask.astype(np.bool_)
+        case Select(condition=Var(), then=Const(value=value), otherwise=_) if value < hidden:
+            return ~mask.astype(np.bool_)
+        case Binary(op="+", a=a, b=b) if mask.dtype.kind in "fV" and (_is_mask(a) or _is_mask(b)):
+            return mask.astype(np.float32) > hidden
+    return None
+
+
+def without_mask(scores: Expr, mask: np.ndarray, visible: np.ndarray, ahead: int) -> Expr | None:
+    """The expression `scores` with a comparison of `ROW` and `KEY` in place of the mask, which then need not be read.
+
+    None unless the mask hides all keys from row + `ahead` + 1 on, and no others, and adds 0 to scores of visible keys.
+    """
+    rows, keys = visible.shape[-2:]
+    if not (visible == np.tri(rows, keys, ahead, dtype=np.bool_)).all():
+        return None
+    seen, found = ROW + (ahead + 1) > KEY, None
+    match scores:
+        case Select(condition=Var(name=name), then=then, otherwise=Const() as hidden) if name == MASK:
+            found = select(seen, then, hidden)
+        case Select(condition=Var(name=name), then=Const() as hidden, otherwise=otherwise) if name == MASK:
+            found = select(seen, otherwise, hidden)
+        case Binary(op="+", a=a, b=b) if not mask[visible].any():
+            found = select(seen, b if _is_mask(a) else a, Const(float("-inf"), DType.FLOAT32))
+    return None if found is None or MASK in free_vars(found) else found
+
+
+def _is_mask(expr: Expr) -> bool:
+    """Whether an expression is an element of the mask, also after a conversion."""
+    inner = expr.value if isinstance(expr, Cast) else expr
+    return isinstance(inner, Var) and inner.name == MASK

@@ -1,0 +1,64 @@
+"""Elements of a warp's sums that each lane can access by itself: the elements in the lane's own registers.
+
+The 32 lanes of a warp hold a matrix of sums, 16 rows and 8 columns (scope `SUMS`), in registers of their own: lane x
+has the elements of columns x % 4 * 2 + p in rows x // 4 + 8 * h, for p and h of 0 and 1, in register 2 * h + p (PTX
+ISA, "Matrix Fragments for mma.m16n8k16"). A statement in a loop over lanes accesses elements of its own lane only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .affine import LinearForm, atom_form, linear_form
+from .expr import Binary, Const, Expr, Var
+from .visit import free_vars
+
+SUMS = "fragment.c"
+"""Scope of the matrices of sums in the registers of a warp."""
+LANES, LANES_OF_ROW = 32, 4
+"""Number of lanes of a warp, and number of neighbouring lanes that hold the elements of a row."""
+OWN_ROWS, OWN_COLUMNS = 2, 2
+"""Number of rows of a matrix in which a lane has elements, and number of its neighbouring elements in each of them."""
+ROWS_APART = 8
+"""Distance between the two rows of a lane."""
+
+
+def own_row(lane: Expr, half: Expr) -> Expr:
+    """The row, in a matrix of sums, of a lane's row number `half` (0 or 1)."""
+    return lane // LANES_OF_ROW + half * ROWS_APART
+
+
+def own_column(lane: Expr, part: Expr) -> Expr:
+    """The column, in a matrix of sums, of a lane's column number `part` (0 or 1)."""
+    return lane % LANES_OF_ROW * OWN_COLUMNS + part
+
+
+def lane_register(indices: Sequence[Expr]) -> tuple[str, LinearForm] | None:
+    """(lane, register) for the element of a matrix of sums at the last two of `indices`: the name of the variable that
+    is the lane, and the number of the lane's register. None unless the indices are those of one lane's element.
+    """
+    row, column = (linear_form(at) for at in indices[-2:])
+    upper, lower = (_digit(form, op) for form, op in ((row, "//"), (column, "%")))
+    if upper is None or lower is None or upper.a != lower.a or not isinstance(upper.a, Var):
+        return None
+    lane, half, part = (
+        upper.a.name,
+        row.plus(atom_form(upper), -1),
+        column.plus(atom_form(lower), -OWN_COLUMNS),
+    )
+    if any(lane in free_vars(atom) for atom in (*half.terms, *part.terms)):
+        return None
+    if any(number % ROWS_APART for number in (half.constant, *half.terms.values())):
+        return None
+    terms = {atom: factor // ROWS_APART for atom, factor in half.terms.items()}
+    return lane, part.plus(LinearForm(terms, half.constant // ROWS_APART), OWN_COLUMNS)
+
+
+def _digit(form: LinearForm, op: str) -> Binary | None:
+    """The atom `variable // LANES_OF_ROW` (or `%`, by `op`) of a linear form; None if there is none or several."""
+    found = [
+        atom
+        for atom in form.terms
+        if isinstance(atom, Binary) and atom.op == op and atom.b == Const(LANES_OF_ROW)
+    ]
+    return found[0] if len(found) == 1 else None

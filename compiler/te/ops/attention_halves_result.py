@@ -1,0 +1,122 @@
+"""The end of an attention of 16-bit matrices: the result of each row from the sums of all splits of the keys.
+
+A split has, for each row, the greatest score m of its keys, the sum l of exp(score - m), and the sum o of exp(score -
+m) times rows of V. The result is the sum of o over the splits, divided by the sum of l, where both are multiplied by
+exp(m - greatest m of all splits) first.
+"""
+
+from __future__ import annotations
+
+from ...ir.expr import Buffer, Const, Expr, Var, cast, minimum
+from ...ir.kernels import WARP
+from ...ir.lane_elements import LANES_OF_ROW, OWN_ROWS, own_row
+from ...ir.stmt import Assign, Reduce, Stmt, allocated, nest, seq
+from ...ir.types import DType
+from ..scalars import divide, exp
+from .attention_blocks import LOWEST, Blocks
+from .attention_warps import COLUMNS, ROWS, WarpTile
+
+VECTORS = (4, 2, 1)
+"""Possible numbers of neighbouring columns of the result that a thread computes and stores together."""
+F32 = DType.FLOAT32
+_NOTHING, _ZERO = Const(0.0, F32), Const(0)
+
+
+class Splits:
+    """The stages that pass the sums of a block's warps through shared memory, and store the result by rows."""
+
+    def __init__(self, blocks: Blocks, tile: WarpTile) -> None:
+        self.blocks, self.tile, self.columns = blocks, tile, blocks.sizes.columns
+        self.sums, self.bounds = (
+            Buffer(name=name, shape=(*shape, last), dtype=F32, scope="shared")
+            for name, shape, last in (
+                ("sums", (tile.splits, blocks.rows), self.columns),
+                ("bounds", (2, tile.splits, blocks.rows), LANES_OF_ROW),
+            )
+        )
+
+    def stages(self, greatest: Buffer, total: Buffer, sum: Buffer) -> Stmt:
+        """The stages "give.bounds" and "give", in which warps store m, l and o in shared memory, and "post", in which
+        all threads of the block compute the result.
+
+        `greatest` and `total`: m and l of each lane's rows, equal in all lanes of a row. `sum`: o of each warp.
+        """
+        m, h, t, c, i, j = (Var(f"give.{v}") for v in "mhtcij")
+
+        def bounds(z: Expr, y: Expr, x: Expr) -> Stmt:
+            # Each lane of a row has a column of its own, so that no two lanes write one element.
+            at = (z, self.tile.row(y, m) + own_row(x, h), x % LANES_OF_ROW)
+            give = Assign.to("give.total", self.bounds[(1, *at)], total[z, y, m, h, x])
+            if self.tile.splits > 1:
+                give = seq(Assign.to("give.greatest", self.bounds[(0, *at)], greatest[z, y, m, h, x]), give)
+            return nest([(m, self.tile.tiles), (h, OWN_ROWS)], give, kind="unroll")
+
+        def sums(z: Expr, y: Expr, _: Expr) -> Stmt:
+            to = self.sums[z, self.tile.row(y, t) + i, c * COLUMNS + j]
+            give = nest([(i, ROWS), (j, COLUMNS)], Assign.to("give", to, sum[z, y, t, c, i, j]))
+            return nest([(t, self.tile.tiles), (c, self.columns // COLUMNS)], give, kind="unroll")
+
+        stages = (
+            self.tile.phase("give.bounds", bounds),
+            self.tile.phase("give", sums, "zy"),
+            self.tile.phase("post", self.post),
+        )
+        return allocated((self.sums, self.bounds), seq(*stages))
+
+    def post(self, z: Expr, y: Expr, x: Expr) -> Stmt:
+        """Computes and stores vectors of the result: neighbouring threads have neighbouring vectors."""
+        sizes, tile, rows = self.blocks.sizes, self.tile, self.blocks.rows
+        wide = next(n for n in VECTORS if rows * self.columns % (n * tile.threads) == 0)
+        vectors = self.columns // wide
+        step, i, u = (Var(f"post.{v}") for v in ("step", "i", "u"))
+        value = Buffer(name="post.value", shape=(wide,), dtype=F32, scope="register")
+        piece = step * tile.threads + ((z * tile.warps + y) * WARP + x)
+        row, column = piece // vectors, piece % vectors * wide
+        first, ragged = self.blocks.first_row, sizes.rows % rows != 0
+        at = first + row + i if ragged else first + row
+        place = sizes.result.box(self.blocks.batch, (at, 1), (column + u, 1))
+        to = self.blocks.result[tuple([start for start, _ in place])]
+        store = Assign.to("post", to, cast(value[u], sizes.result_dtype))
+        one = seq(self.joined(value, row, column), nest([(u, wide)], store, kind="vectorize"))
+        if ragged:
+            one = nest([(i, minimum(1, sizes.rows - first - row))], one)
+        return nest([(step, rows * vectors // tile.threads)], allocated((value,), one), kind="unroll")
+
+    def joined(self, value: Buffer, row: Expr, column: Expr) -> Stmt:
+        """Sets `value` to the elements of the result in a row of the block, from `column` on."""
+        (wide,) = value.shape
+        e, v, w, s, r, q = (Var(f"post.{v}") for v in "evwsrq")
+        if self.tile.splits == 1:
+            quotient = divide(self.sums[0, row, column + e], self.bounds[1, 0, row, 0])
+            return nest([(e, wide)], Assign.to("post.value", value[e], quotient), kind="unroll")
+        most, total = (
+            Buffer(name=f"post.{n}", shape=(1,), dtype=F32, scope="register") for n in ("most", "total")
+        )
+        factors = Buffer(name="post.factors", shape=(self.tile.splits,), dtype=F32, scope="register")
+        greatest, sums = self.bounds[0, s, row, 0], self.sums[r, row, column + v]
+        weigh = seq(
+            Assign.to("post.factor", factors[q], exp(self.bounds[0, q, row, 0] - most[0])),
+            Reduce.into("post.total", "add", total[0], self.bounds[1, q, row, 0] * factors[q]),
+        )
+        return allocated(
+            (most, total, factors),
+            seq(
+                Assign.to("post.most.init", most[0], LOWEST),
+                nest(
+                    [(s, self.tile.splits)], Reduce.into("post.most", "max", most[0], greatest), kind="unroll"
+                ),
+                Assign.to("post.total.init", total[0], _NOTHING),
+                nest([(q, self.tile.splits)], weigh, kind="unroll"),
+                nest([(e, wide)], Assign.to("post.value.init", value[e], _NOTHING), kind="unroll"),
+                nest(
+                    [(r, self.tile.splits), (v, wide)],
+                    Reduce.into("post.value.sum", "add", value[v], sums * factors[r]),
+                    kind="unroll",
+                ),
+                nest(
+                    [(w, wide)],
+                    Assign.to("post.value", value[w], divide(value[w], total[0])),
+                    kind="unroll",
+                ),
+            ),
+        )

@@ -1,0 +1,158 @@
+"""The end of an attention in float32: the result of each row from the sums of all splits of the keys.
+
+A split has, for each row, the greatest score m of its keys, the sum l of exp(score - m), and the sum o of exp(score -
+m) times rows of V. The result is the sum of o over the splits, divided by the sum of l, where both are multiplied by
+exp(m - greatest m of all splits) first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir.expr import Buffer, Const, Expr, Var, minimum
+from ...ir.stmt import Assign, Reduce, Stmt, allocated, nest, seq
+from ...ir.types import DType
+from ..scalars import divide, exp
+from .attention_blocks import LOWEST, Blocks
+from .attention_tile import Shared, Tile, unrolled
+
+_NOTHING, _ZERO = Const(0.0, DType.FLOAT32), Const(0)
+
+
+class Result:
+    """The stages that compute and store the result of each row, in float32.
+
+    `greatest` and `total`: m and l of each thread's rows; `sum`: o of each thread.
+    """
+
+    def __init__(
+        self, blocks: Blocks, tile: Tile, shared: Shared, greatest: Buffer, total: Buffer, sum: Buffer
+    ) -> None:
+        self.blocks, self.tile, self.shared = blocks, tile, shared
+        self.greatest, self.total, self.sum = greatest, total, sum
+        self.vectors = sum.shape[-2]
+
+    def stages(self, totals: Sequence[Stmt]) -> Stmt:
+        """The stages `totals`, which make l equal for all threads of a row, and stage "post", which stores the result.
+        If there are several splits, "give.bounds" and "give" store m, l and o of each split in shared memory before.
+        """
+        shared, tile = self.shared, self.tile
+        if shared.sums is None or shared.bounds is None:
+            post = tile.phase(
+                "post",
+                lambda z, y, x: self.stored(
+                    y, x, lambda r, c, u: divide(self.sum[z, y, x, r, c, u], self.total[z, y, r, x])
+                ),
+            )
+            return seq(*totals, post)
+        sums, bounds = shared.sums, shared.bounds
+        g, r, c, u = (Var(f"give.{v}") for v in "grcu")
+
+        def give_bounds(z: Expr, y: Expr, _: Expr) -> Stmt:
+            row = tile.of_split(z, y, g)
+            return nest(
+                [(g, tile.rows)],
+                seq(
+                    Assign.to("give.greatest", bounds[0, row], self.greatest[z, y, g, 0]),
+                    Assign.to("give.total", bounds[1, row], self.total[z, y, g, 0]),
+                ),
+                kind="unroll",
+            )
+
+        def give(z: Expr, y: Expr, x: Expr) -> Stmt:
+            to = sums[tile.of_split(z, y, r), (c * tile.lanes + x) * tile.wide + u]
+            loops = [(r, tile.rows), (c, self.vectors), (u, tile.wide)]
+            return nest(loops, Assign.to("give", to, self.sum[z, y, x, r, c, u]), kind="unroll")
+
+        stages = (
+            *totals,
+            tile.phase("give.bounds", give_bounds, "zy"),
+            tile.phase("give", give),
+            tile.phase("post", lambda _, y, x: self.over_splits(sums, bounds, y, x), "yx"),
+        )
+        return allocated((sums, bounds), seq(*stages))
+
+    def over_splits(self, sums: Buffer, bounds: Buffer, y: Expr, x: Expr) -> Stmt:
+        """The result of a thread's rows from m, l and o of all splits."""
+        tile = self.tile
+        factors = Buffer(name="post.factors", shape=(tile.splits,), dtype=DType.FLOAT32, scope="register")
+        most, total, value = (
+            Buffer(name=f"post.{n}", shape=(1,), dtype=DType.FLOAT32, scope="register")
+            for n in ("most", "total", "value")
+        )
+        zero, s0, s1, s2 = (_ZERO,), Var("post.s0"), Var("post.s1"), Var("post.s2")
+
+        def begin(r: Expr) -> Stmt:
+            return seq(
+                Assign.to("post.most.init", most[zero], LOWEST),
+                unrolled(
+                    s0.name,
+                    tile.splits,
+                    lambda s: Reduce.into("post.most", "max", most[zero], bounds[0, tile.of_split(s, y, r)]),
+                ),
+                Assign.to("post.total.init", total[zero], _NOTHING),
+                unrolled(
+                    s1.name,
+                    tile.splits,
+                    lambda s: seq(
+                        Assign.to(
+                            "post.factor", factors[s], exp(bounds[0, tile.of_split(s, y, r)] - most[zero])
+                        ),
+                        Reduce.into(
+                            "post.total", "add", total[zero], bounds[1, tile.of_split(s, y, r)] * factors[s]
+                        ),
+                    ),
+                ),
+            )
+
+        def element(r: Expr, c: Expr, u: Expr) -> Stmt:
+            column = (c * tile.lanes + x) * tile.wide + u
+            return seq(
+                Assign.to("post.value.init", value[zero], _NOTHING),
+                unrolled(
+                    s2.name,
+                    tile.splits,
+                    lambda s: Reduce.into(
+                        "post.value", "add", value[zero], sums[tile.of_split(s, y, r), column] * factors[s]
+                    ),
+                ),
+            )
+
+        stored = self.stored(
+            y, x, lambda r, c, u: divide(value[zero], total[zero]), begin=begin, element=element
+        )
+        return allocated((factors, most, total, value), stored)
+
+    def stored(
+        self,
+        y: Expr,
+        x: Expr,
+        value: Callable[[Expr, Expr, Expr], Expr],
+        *,
+        begin: Callable[[Expr], Stmt] | None = None,
+        element: Callable[[Expr, Expr, Expr], Stmt] | None = None,
+    ) -> Stmt:
+        """Stores `value(r, c, u)` for each element of a thread (row r, vector c, element u of the vector) inside the
+        result. `begin(r)`, `element(r, c, u)`: statements to run before each row and before each element.
+        """
+        sizes, tile = self.blocks.sizes, self.tile
+        r, c, u, i, j = (Var(f"post.{v}") for v in "rcuij")
+        row = self.blocks.first_row + tile.row(y, r)
+        column = (c * tile.lanes + x) * tile.wide + u
+        inside_rows, inside_columns = minimum(1, sizes.rows - row), minimum(1, sizes.columns - column)
+        ragged_rows = sizes.rows % tile.block_rows != 0
+        ragged_columns = sizes.columns % (tile.lanes * tile.wide) != 0
+        place = sizes.result.box(
+            self.blocks.batch,
+            (row + i if ragged_rows else row, 1),
+            (column + j if ragged_columns else column, 1),
+        )
+        store = Assign.to("post", self.blocks.result[tuple([start for start, _ in place])], value(r, c, u))
+        one = store if element is None else seq(element(r, c, u), store)
+        if ragged_columns:
+            one = nest([(j, inside_columns)], one)
+        elements = nest([(c, self.vectors), (u, tile.wide)], one, kind="unroll")
+        each_row = elements if begin is None else seq(begin(r), elements)
+        if ragged_rows:
+            each_row = nest([(i, inside_rows)], each_row)
+        return nest([(r, tile.rows)], each_row, kind="unroll")
