@@ -74,8 +74,8 @@ def load_size(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
-    """Issue cycles of each operation of the ALU instruction `row` (a decoded instruction). P: parameters of the run
-    (`sim/parameters.py`).
+    """Number of cycles that each operation of the decoded ALU instruction `row` takes to issue. P: parameters of the
+    run (`sim/parameters.py`).
     """
     return P[P_ALU_CYCLES + 2 * row[ALU_OPCODE] + row[USE_IMM]]
 

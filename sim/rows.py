@@ -1,5 +1,5 @@
-"""Executes ROWS (row reductions for softmax and normalizations) and the scaling by their results that STORE.POST with
-`rows` does; `isa.rows` defines the arithmetic.
+"""Executes instruction ROWS (row reductions for softmax and normalizations), and the scaling of vectors by a row's
+result when STORE.POST has the flag `rows`; `isa.rows` defines the arithmetic.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
-    """Scales `reduced` int32 (batch, block_out), a vector of the instruction's row `x` (the last one if `is_last`), in
-    place: each lane becomes the row's factor (from `entries`) times the lane's difference from the row's mean or, for
-    softmax, times the table's entry for its difference from the row's maximum (`isa.rows`). Lanes beyond the row become
-    0. `here`: values of the unit's configuration registers.
+    """Scales in place `reduced` int32 (batch, block_out), a vector of the instruction's row `x` (the row's last vector
+    if `is_last`). `entries` has each row's factor and its sum or maximum. Normalizations: a lane becomes its difference
+    from the mean, times row length and factor. Softmax: a lane becomes the `table` entry for its difference from the
+    maximum, times the factor. Lanes beyond the row become 0. `here`: values of the unit's configuration registers.
     """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])
