@@ -60,7 +60,7 @@ class Access:
 
 
 class AccessError(ProgramError):
-    """Raised for an access out of bounds; the message names the field that causes it, and the caller adds the
+    """Raised for an access out of bounds. The message names the field that causes it; the caller adds the name of the
     instruction.
     """
 
@@ -73,12 +73,12 @@ class UnknownMicroOps(AccessError):
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """State of a machine after a part of the program, executed in order: `registers`: field values by name of the
-    register; `uop`: the micro-op scratchpad. `image`: DRAM at launch.
+    """State of a machine after the first instructions of a program. `registers`: field values by name of the register.
+    `uop`: the micro-op scratchpad. `image`: DRAM at launch, uint8.
 
-    `unknown_uop`, bool (uop_depth,): micro-ops that were loaded from DRAM which a store had written. `written`, bool:
-    the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that stores have written. `index_sets`: cache of
-    operand indices.
+    `unknown_uop`, bool (uop_depth,): micro-ops with unknown contents, loaded from DRAM that a store had written.
+    `written`, bool: the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that stores have written.
+    `index_sets`: cache of operand indices.
     """
 
     config: Config
@@ -105,7 +105,8 @@ def start_trace(
 
 
 def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
-    """The accesses of the next instruction, of format `name`, to the shared memories; does not change `trace`.
+    """The accesses of an instruction (format `name`, field values `values`) to the shared memories when it executes in
+    the state `trace`, which is not changed.
 
     Raises AccessError for an access out of bounds, UnknownMicroOps for micro-ops loaded from DRAM that a store wrote.
     """
@@ -129,7 +130,9 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
 
 
 def advance(trace: Trace, name: str, values: Values, touched: tuple[Access, ...]) -> None:
-    """Changes `trace` to the state after the instruction; `touched`: its accesses, the result of `accesses`."""
+    """Changes `trace` to the state after an instruction (format `name`, field values `values`); `touched`: the
+    instruction's accesses, as `accesses` returns them.
+    """
     match name:
         case "CONFIG":
             for item in REGISTERS:
@@ -155,8 +158,8 @@ def _dram(
     trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
 ) -> Iterator[Elements]:
     """Indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that contain `rows` runs of `length`
-    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError for bytes outside of DRAM; `verb` ("reads"
-    or "writes") and the field name `what` are words of its message.
+    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError for bytes outside of DRAM; the message
+    contains `verb` ("reads" or "writes") and the field name `what`.
     """
     if rows <= 0 or length <= 0:
         return
@@ -282,9 +285,9 @@ def _steps(count: int, stride: int) -> Indices:
 
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
-    """The distinct indices of operand `name` over all operations of an instruction. `column`: number of the operand's
-    field in a micro-op (dst, src, wgt). `base`: value of its base register. Raises AccessError for an index of `limit`
-    or more; `of`: name of an element in the message.
+    """The distinct indices that operand `name` (dst, src or wgt) has in all operations of an instruction. `column`:
+    number of the operand's field in a micro-op. `base`: value of the operand's base register. Raises AccessError for an
+    index of `limit` or more; the message calls an element `of`.
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]

@@ -31,8 +31,8 @@ from .sizes import Sizes
 from .timing import STORE_BYTES, STORES_IN_FLIGHT
 
 CLOCK_IS = "assumed"
-"""Source of `clock_mhz`: a configuration's clock is assumed, since no machine has been placed and timed at it. Each
-output of a time or rate in seconds has this word.
+"""Word that qualifies every printed time or rate in seconds: `clock_mhz` is an assumption, because no machine has been
+placed and timed at this clock.
 """
 
 KIB = 1024
@@ -183,7 +183,7 @@ class Config(Sizes):
         return default_bytes(self, fifo) if given is None else given
 
     def with_memory(self, memory: Memory) -> Config:
-        """This machine with another `memory` of equal bus width. FIFO sizes stay, even those derived from memory."""
+        """A copy of this configuration with another `memory` of equal bus width. It keeps this machine's FIFO sizes."""
         sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         return dataclasses.replace(self, memory=memory, **sizes)
 
@@ -218,8 +218,8 @@ class Config(Sizes):
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, in the structure of the TOML file.
 
-        Left out are fields that are None, an empty `instructions`, and fields that have their default and are declared
-        `later`: they were added after older files had been written (parameters.py).
+        The result lacks fields that are None, an empty `instructions`, and fields that are declared `later` and have
+        their default: such a field was added after older files had been written (parameters.py).
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
@@ -251,8 +251,8 @@ class Config(Sizes):
 
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
-    """The fields of `values`. Left out are fields that are None or (), and fields added after older files had been
-    written (declared `later` in parameters.py) if they have their default.
+    """The fields of `values` by name, without fields that are None or () and without fields that have their default and
+    are declared `later` in parameters.py (they were added after older files had been written).
     """
     later = later_defaults(type(values))
     return {

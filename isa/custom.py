@@ -121,8 +121,8 @@ class AluInstruction:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the instruction's source text, hexadecimal, which is a part of a machine's digest: the whole
-        module's text if there is a file, else that of the instruction's functions and class.
+        """SHA-256, hexadecimal, of the instruction's fields and source text; the digest of a machine includes it. The
+        source text is that of the whole module or, if the module has no file, of the instruction's functions and class.
         """
         fields = repr((self.name, self.cycles, self.immediates, self.cost))
         return hashlib.sha256((fields + _source(self)).encode()).hexdigest()

@@ -137,7 +137,7 @@ def c_header(config: Config) -> str:
 
 
 def _present(config: Config, *defines: tuple[str, str, int]) -> list[str]:
-    """Lines for those of the C `defines`, each (part, name, value), whose part is in the machine. A part is an
+    """C lines `#define name value` for each (part, name, value) of `defines` whose part the machine has. A part is an
     extension, or CHAIN for the chain memory.
     """
     return [_define(name, value) for part, name, value in defines if _has(config, part)]
@@ -186,7 +186,7 @@ def _field_table(fields: Iterable[Field]) -> list[str]:
 
 
 def _same_fields(config: Config) -> list[list[Format]]:
-    """The formats in groups of equal fields, in the order of the first format of each group."""
+    """Groups the formats that have the same fields; groups are in the order of their first formats."""
     groups: dict[tuple[Field, ...], list[Format]] = {}
     for item in formats(config).values():
         groups.setdefault(item.fields, []).append(item)

@@ -183,11 +183,11 @@ EXTENSIONS = tuple(EXTENSION_TABLE)
 """Names of all extensions."""
 
 DEFAULT_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if item.default])
-"""Names of the extensions that a machine has if none are given and its shape allows them."""
+"""Names of the extensions of a machine whose configuration gives none, as far as the machine's shape allows them."""
 
 
 class ByShape(tuple[str, ...]):
-    """Extensions that `suited` chose for a configuration that gives none; `dataclasses.replace` chooses anew."""
+    """Extension names that `suited` chose by a machine's shape; `dataclasses.replace` of the machine chooses again."""
 
     __slots__ = ()
 
@@ -207,7 +207,7 @@ def suited(config: Config) -> ByShape:
 
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
-    """`extensions` without those that need a missing extension, in the same order."""
+    """`extensions`, in the same order, without each extension that needs another one which is missing."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 

@@ -1,4 +1,4 @@
-"""Finds races: two accesses to the same element by different units that no tokens order as the program does.
+"""Finds races: accesses of two units to the same element, whose program order no dependence tokens enforce.
 
 Each shared memory is written by one unit, so a race is a read after a write or a write after a read; instructions of
 one unit take effect in order. An access is safe if tokens order it after the last conflicting instruction of the other

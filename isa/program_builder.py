@@ -93,9 +93,9 @@ def append(
     """Appends an instruction, with pops of the tokens that it must wait for. Returns False, and appends nothing, if it
     accesses a memory out of bounds or a field does not fit the encoding.
 
-    `insist`: instructions that make tokens are appended before, if the token flags in `values` need them; without
-    `insist`, a flag that no token allows is dropped. `placed`: called with the unit after each appended instruction,
-    also after token carriers (instructions that only pop and push tokens); may `push` tokens.
+    With `insist`, other instructions are appended first, so that the queues have the tokens and room that the flags in
+    `values` need; without `insist`, a flag that cannot be met is dropped. `placed`: called with the unit after each
+    appended instruction, also after token carriers (instructions that only pop and push tokens); may `push` tokens.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
@@ -151,8 +151,8 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimated cycles of an instruction of the array or the ALU, of STORE.POST, ROWS or LOAD.PATCH, whose loops may
-    run longer than a scratchpad has elements; 0 for other instructions.
+    """Estimated cycles of an instruction whose loops the scratchpad sizes do not limit: instructions of the array and
+    the ALU, STORE.POST, ROWS and LOAD.PATCH; 0 for other instructions.
     """
     registers = build.trace.registers
     match name:

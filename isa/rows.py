@@ -47,7 +47,7 @@ FRACTION_BITS = 16
 """Number of fraction bits of the results of `apply`."""
 
 TOTAL_BITS = 48
-"""Width in bits of the integer whose reciprocal, or reciprocal square root, a factor is."""
+"""Width in bits of an integer; a factor is the reciprocal, or reciprocal square root, of such an integer."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
 """Shift in the reciprocal of a mantissa: floor(2^QUOTIENT_SHIFT / mantissa)."""
@@ -71,9 +71,9 @@ def difference(x: Int64Array | int, c: int) -> Any:
 
 
 def normalized(total: int, even: bool) -> tuple[int, int]:
-    """(mantissa, places) of a positive integer: max(total, 1) is shifted left by `places`, as far as it stays within
-    TOTAL_BITS bits. `places` is even if the parameter `even` is True. The mantissa is the upper MANTISSA_BITS bits of
-    the result.
+    """Normalizes an integer to (mantissa, places): max(total, 1) is shifted left by `places`, the largest number (the
+    largest even one if `even`) for which the result fits in TOTAL_BITS bits; the mantissa is the result's upper
+    MANTISSA_BITS bits.
     """
     total = max(total, 1)
     places = TOTAL_BITS - total.bit_length()

@@ -95,7 +95,7 @@ class Sizes:
 
     @property
     def columns(self) -> int:
-        """Columns of the array, rows of a weight tile: an operation makes a dot product for each, in each batch row."""
+        """Number of columns of the array (rows of a weight tile): an operation makes batch x `columns` dot products."""
         return self.block_out // self.tile_parts
 
     @property
@@ -107,7 +107,7 @@ class Sizes:
 
     @property
     def position_outputs(self) -> int:
-        """Parts of an input vector as long as an output vector (DEPTHWISE, TAPS): block_in / block_out, at least 1."""
+        """Parts of an input vector, each as long as an output vector (DEPTHWISE, TAPS): block_in / block_out, or 1."""
         return max(1, self.block_in // self.block_out)
 
     @property
@@ -231,8 +231,8 @@ class Sizes:
 
     @property
     def table_depth(self) -> int:
-        """Number of 256-byte tables that LOAD.TABLE fills: `tables` look-up tables, then, with the extension `rows`,
-        the ROWS table, of whose entries each byte has a table of its own; 0 without the extension `table`.
+        """Number of 256-byte tables that LOAD.TABLE fills: `tables` look-up tables and, with the extension `rows`,
+        PLANES more, one for each byte of the ROWS table's 256 entries; 0 without the extension `table`.
         """
         return self.tables + PLANES * self.has("rows") if self.has("table") else 0
 

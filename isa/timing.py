@@ -49,7 +49,7 @@ REQUEST_GAP = 2
 """Least number of cycles from the acceptance of a client's request to its next request: burst cutting, FIFO room."""
 
 PRODUCT_CYCLES = 7
-"""Extra cycles before the first request if a run's length is a product (rows x bytes): one for 4 bits of a factor."""
+"""Extra cycles before the first request if a run's length is a product (rows x bytes), computed 4 bits in a cycle."""
 
 ROOM_DELAY = 4
 """Cycles from the last use of a burst's bytes in a read FIFO to the request that may use their room again."""
