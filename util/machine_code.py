@@ -104,7 +104,7 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """The one list for error number `number`, empty at first. A caller that reports the error appends the folder."""
+    """Folders for which this process has reported the error `number` (errno); callers append to this one list."""
     return []
 
 
