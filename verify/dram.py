@@ -88,7 +88,7 @@ def random_streams(controller: Controller, words: int, masters: int, bursts: int
 
 
 def controller_of(design: Design) -> Controller:
-    """The numbers of a design's controller. Raises ConfigError."""
+    """The parameters (sizes and times) of a design's DRAM controller. Raises ConfigError."""
     return controller(design.part, clock_mhz=design.clock_mhz, width=design.width, grade=design.grade or None)
 
 

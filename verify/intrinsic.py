@@ -70,8 +70,8 @@ def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
 
 
 def check_sequence(declaration: IntrinsicDeclaration, config: Config) -> None:
-    """Runs the ALU instructions of a declaration by the instructions' semantics on random operands of all sizes, and
-    the declaration's own semantics in the interpreter.
+    """Compares the ALU instructions of a declaration, executed by their reference semantics, with the declaration's own
+    semantics, executed in the interpreter, on random operands of all sizes.
 
     Raises UserError for lines that are no ALU instruction of the machine `config`, and for the first operands on which
     the results of both differ.

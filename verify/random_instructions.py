@@ -41,8 +41,8 @@ machines that have one.
 """
 _QUICK = 1000
 _SHAPES = 0.2
-"""Share of CONFIGs that set register FOLD, on machines with the extension `fold`; if none does, the array's rows form
-one group.
+"""Share of CONFIGs that set register FOLD, on machines with the extension `fold`. In a program without such a CONFIG,
+the array's rows form one group.
 """
 
 

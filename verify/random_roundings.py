@@ -28,14 +28,14 @@ _STORES = 6
 
 _MANY = 160
 _SERIES = 0.12
-"""Probability of up to `_MANY` stores of the same totals instead of `_STORES`: an error in a last bit rarely changes a
+"""Probability of a long series of stores: up to `_MANY` read the same totals, since a wrong last bit rarely changes a
 result.
 """
 
 
 def near_ties(source: Source) -> list[Instruction]:
-    """Stores of totals whose products with the scales are near n + 1/2, a tie of rounding, in stage A (requantization);
-    the constants of stage B (the operation after it) are such that its results are near ties, too.
+    """Instructions that store totals (accumulators) whose products with the scales are near n + 1/2, a tie of rounding,
+    in stage A (requantization). The constants of stage B (the operation after stage A) also give results near ties.
     """
     config, regions = source.config, source.regions
     entry = WORST if source.chance(0.35) else source.number(TABLE - 1)

@@ -63,8 +63,8 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
 
 
 def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
-    """The program's instructions, uint64 (n, words), and the conditions of the RTL's run (`Surroundings`). If
-    `start.place` is given, it is the seed of the addresses to which the instructions are moved.
+    """(Instructions of the program, uint64 (n, words); conditions of the RTL's run, such as memory addresses). If
+    `start.place` is not None, the program is moved to other addresses, drawn with this seed.
     """
     if start.place is None:
         return start.program.instructions, PLAIN

@@ -1,4 +1,4 @@
-"""Programs of small networks, which `mutate` changes.
+"""Compiles small networks to programs, which `mutate.py` changes to get unusual programs.
 
 The networks have convolutions, also depthwise and grouped, pools, sums, dense layers, blocks that expand and reduce
 channels, and attention if the machine can run it; two are shipped models. For a machine that the compiler does not
