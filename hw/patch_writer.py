@@ -212,8 +212,8 @@ class PatchWriter(wiring.Component):
         return following
 
     def _stages(self, m: Module, may_generate: Value, generates: Signal, vector: data.View) -> None:
-        """Drives `vector` with the generator's vector of four cycles before. `may_generate`: the generator may go on.
-        `generates` (driven here): a vector enters the first stage.
+        """Builds the four pipeline stages after the generator; drives `vector`, the output of the last stage.
+        `may_generate`: the generator may go on. `generates` (driven here): a vector enters the first stage.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

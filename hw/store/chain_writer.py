@@ -26,7 +26,7 @@ def write_chain(
     reads). Returns a signal that is high for one cycle, the cycle after `port` has written a store's last vector.
     `job`: the oldest store that is not written yet; `running`: the store whose accumulators are being read.
 
-    The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline carries none.
+    The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline has no addresses.
     """
     head = job.payload
     vectors = config.chain_buffer_bytes // config.out_bytes

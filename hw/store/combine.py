@@ -203,8 +203,8 @@ class Combine(wiring.Component):
         return normal[low:], normal[low - 1], normal[: low - 1]
 
     def _scaled(self, m: Module, high: Value, low: Value, exponent: Value) -> tuple[Value, Value]:
-        """(Mantissa, exponent) of a rounded integer product times the ratio, from the products of its `high` and `low`
-        half with the ratio; the mantissa has a 25th bit if rounding carries into it.
+        """Multiplies a rounded integer product by the ratio: returns (mantissa, exponent). `high`, `low`: the products
+        of its two halves with the ratio. The mantissa has a 25th bit if rounding carries into it.
         """
         product = register(m, ((high << _HALF) + low)[: 2 * floats.MANTISSA_BITS], "scaled_product")
         # The product has 47 or 48 bits, or is zero or too small to matter.

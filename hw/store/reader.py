@@ -161,8 +161,8 @@ class Reader(wiring.Component):
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
         """Builds a loop around the loop `inner`: a counter that counts down to `last`. The read that ends `inner`
-        decrements the counter. It starts at `given`, an input; if outer loops repeat the loop, at `size`, a register
-        with the same number.
+        decrements the counter. The counter starts at `given`, an input, or, when an outer loop repeats this loop, at
+        `size`, a register with the same number.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

@@ -69,8 +69,8 @@ class Comparison:
 def prove_equivalent(
     mutants: Mutants, mutation: Mutation, *, seconds: float, levels: int = 2
 ) -> tuple[Comparison, ...]:
-    """Compares larger and larger parts with and without `mutation`, until a proof that it has no effect; returns the
-    comparisons, of which only the last one can be a proof.
+    """Tries to prove that `mutation` has no effect: compares larger and larger parts of the design with and without it,
+    until a comparison is a proof. Returns all comparisons; only the last one can be a proof.
 
     The parts are the mutated module, then up to `levels` of the modules around it. Each comparison takes up to
     `seconds` after its preparation. Raises ToolError if Yosys is missing.

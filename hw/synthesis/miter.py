@@ -1,5 +1,5 @@
-"""Makes miters: circuits of a part of the design and the same part with a mutation, whose one output is 1 if they
-differ.
+"""Makes miters. A miter is a circuit that has a part of the design twice, once with a mutation; its one output is 1 if
+the outputs of both copies differ.
 
 A part is a module with its instances. Some contents may be opaque:
 
