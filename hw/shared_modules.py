@@ -59,8 +59,8 @@ class SharedModules:
     def instance(
         self, module: str, make: Callable[[], wiring.Component], inputs: Mapping[str, Value]
     ) -> tuple[Instance, object]:
-        """(instance of `module`, object with the signals at its ports). Ports named in `inputs` are connected to the
-        values there; `make` makes a component from which the module's text is generated.
+        """Returns (instance of `module`, object with the signals at its ports). Ports named in `inputs` are connected
+        to the values there; `make` makes a component from which the module's text is generated.
         """
         if module not in self.texts:
             component = make()

@@ -43,7 +43,7 @@ class WideWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         """Builds a down counter of the elements left in the phase (pads or data). When a step begins, a register stores
-        whether that step ends its phase, that is, whether it may take all elements that are left.
+        whether the step ends its phase (may take all elements that are left).
         """
         m = Module()
         state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})

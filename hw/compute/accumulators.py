@@ -49,8 +49,8 @@ class Accumulators(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds for each bank an address multiplexer before the read port and a register after it (data of block
-        memories arrive late in the cycle), then a multiplexer for each reader.
+        """Builds the banks. Each bank has an address multiplexer before its read port and a register after it, because
+        data of block memories arrive late in the cycle. Then each reader has a multiplexer of the banks.
         """
         m = Module()
         config = self.config

@@ -124,8 +124,8 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Number of low bits of `row` (the number of a row of weights) that give the row's place among the rows of one
-        input position; the higher bits give the position in its group.
+        """Number of low bits of `row`, the index of a row of weights. These bits select one of the rows that belong to
+        an input position (pixel); the higher bits select the position.
         """
         return (self.inputs * self.outputs).bit_length() - 1
 

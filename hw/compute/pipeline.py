@@ -311,8 +311,8 @@ class Pipeline(wiring.Component):
     def _chain(
         self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
     ) -> tuple[Value, Value]:
-        """Reads the chain memory (on-chip buffer for a layer's output, which the next layer reads) for an operation
-        that `multiplies`, if its source `index` is an index of this memory.
+        """Reads the chain memory (on-chip buffer between layers) for an operation that `multiplies`, if its source
+        `index` is an index of this memory.
 
         Returns (the array's input vector in the next cycle, from the chain memory or the input scratchpad; whether the
         input scratchpad is read in this cycle).

@@ -143,8 +143,8 @@ class Combine(wiring.Component):
         return m
 
     def _input(self, m: Module, number: Value, name: str) -> tuple[Value, Value]:
-        """(Magnitude (8 bits), sign) of an input of combine_add, `number` in the stored domain (int8; uint8 values less
-        128).
+        """Returns (magnitude of 8 bits, sign) of an input of combine_add; `number`: the input in the stored domain
+        (int8; uint8 values less 128).
         """
         chosen = Signal(signed(8), name=f"{name}_chosen")
         m.d.comb += chosen.eq(number)
@@ -155,8 +155,8 @@ class Combine(wiring.Component):
         return register(m, size, f"{name}_2"), register(m, number_1[-1], f"{name}_sign_2")
 
     def _integer_product(self, m: Module) -> tuple[Value, Value]:
-        """(Magnitude (32 bits), sign) of the product of the inputs' differences from their zero points; without an
-        operand, the second difference is 1.
+        """Multiplies the two inputs, each minus its zero point (without an operand, the second factor is 1); returns
+        (magnitude of 32 bits, sign).
         """
         sizes, signs = [], []
         other = Mux(self.operand_used, self.operand - self.operand_zero_point, 1)

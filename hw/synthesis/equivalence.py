@@ -25,8 +25,8 @@ long as for the largest part.
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
-"""_SWEPT, _BOUNDED, _REACHED: names of the files that ABC writes: the comparing circuit (MITER) with equal signals
-merged; ABC's status after the search of the first cycles; its status after the search of all states.
+"""Names of the files that ABC writes. _SWEPT: the comparing circuit (MITER) with equal signals merged. _BOUNDED: ABC's
+status after the search of the first cycles. _REACHED: its status after the search of all states.
 """
 
 

@@ -264,8 +264,8 @@ def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
 
 
 def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str], str]) -> str:
-    """The name, as in the result of `longest_by_end`, of the module or memory macro that contains the instance at path
-    `where`; `pin`: pin at which the timing path begins or ends.
+    """The module or memory macro that contains the instance at path `where`, named as in the result of
+    `longest_by_end`. `pin`: pin at which the timing path begins or ends.
     """
     path = re.sub(r"_\d+(?=\.|$)", "", plain_path(_module_at(where, design.top, names).partition(".")[2]))
     return f"{path}:" if pin in PORTS else path
