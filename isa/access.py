@@ -37,8 +37,7 @@ class Resource(Enum):
     """A memory that several units access.
 
     An element of DRAM is a granule of `Config.out_bytes` bytes, the size of an output vector; an element of the chain
-    memory (on-chip buffer for a layer's output, which the next layer reads) is a granule of `Config.chain_granule`
-    bytes.
+    memory (on-chip buffer between layers) is a granule of `Config.chain_granule` bytes.
     """
 
     INP = "inp"
@@ -181,7 +180,9 @@ def _dram(
 
 
 def _shape(values: Values) -> tuple[int, int]:
-    """(rows, columns) of scratchpad elements that a load writes, pads included; (0, 0) if x_size is 0."""
+    """Size of the block of scratchpad elements that a load writes, pads included: (rows, columns); (0, 0) if x_size is
+    0.
+    """
     if values["x_size"] == 0:
         return 0, 0
     rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
@@ -215,7 +216,9 @@ def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
 
 
 def loaded_elements(config: Config, kind: str, values: Values) -> tuple[Indices, Indices]:
-    """(scratchpad indices, DRAM byte addresses), int64 (n,) each, of the data elements of a load, without pads."""
+    """Returns two arrays, int64 (n,), for the data elements of a load (not pads): scratchpad indices and DRAM byte
+    addresses.
+    """
     size = config.element_bytes(kind)
     _, columns = _shape(values)
     y = np.arange(values["y_size"], dtype=np.int64)[:, None]
@@ -343,8 +346,7 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
 
 def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:
     """The reads of the input vectors with indices `vectors` (ascending) and of the `more` vectors after each. Indices
-    below `chain_base` are in the input scratchpad, all others in the chain memory (on-chip memory that keeps a layer's
-    output for the next layer).
+    below `chain_base` are in the input scratchpad, all others in the chain memory (on-chip buffer between layers).
     """
     own, chained = vectors, vectors[:0]
     if config.chain_buffer_bytes and vectors[-1] + more >= config.inp_depth:
@@ -490,7 +492,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
 
 def _chained(config: Config, values: Values) -> Access:
     """The elements that a STORE.POST with field `chain` = 1 writes: elements of `Config.chain_granule` bytes of the
-    chain memory (on-chip memory that keeps a layer's output for the next layer).
+    chain memory (on-chip buffer between layers).
     """
     rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
     vectors = config.chain_buffer_bytes // config.out_bytes

@@ -94,8 +94,8 @@ class ArrayMode:
         return swept(config) if self.holds else 1
 
     def held(self, config: Config) -> tuple[int, int, int, int]:
-        """Shape of the array of all input positions (pixels) that an operation multiplies, in a mode that `holds` those
-        of earlier operations: (operations, oldest first; positions; batch; block_out). It is zeros at launch.
+        """Shape of the array of all input positions (pixels) that an operation multiplies in a mode with `holds`:
+        (operations, oldest first; positions; batch; block_out). The array is zeros at launch.
         """
         return self.operations(config), self.positions, config.batch, config.block_out
 

@@ -36,8 +36,8 @@ _DEPTHS = ("uop", "inp", "wgt", "acc", "par")
 _SHAPE = ("batch", "block_in", "block_out", "acc_banks", "command_queue_depth", "token_queue_depth")
 
 CHAIN = "chain memory"
-"""Name, in descriptions, of the chain memory (on-chip memory that keeps a layer's output for the next layer): an
-optional part of a machine, but no extension.
+"""Name, in descriptions, of the chain memory (on-chip buffer between layers): an optional part of a machine, but no
+extension.
 """
 
 _COUNTS = {2: "two", 4: "four"}

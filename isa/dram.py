@@ -93,8 +93,8 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A DRAM chip: its generation, its banks, rows a bank and columns a row (powers of two), its data lines `width`,
-    and its times by speed grade (megatransfers per second; "" for the times of a chip without grades).
+    """A DRAM chip: generation; numbers of banks, of rows in a bank and of columns in a row (powers of two); number of
+    data lines `width`; times by speed grade (megatransfers per second; "" for a chip without grades).
     """
 
     kind: str

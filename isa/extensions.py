@@ -46,7 +46,7 @@ def _check_depthwise(config: Config) -> None:
 
 def _position_memories(config: Config) -> dict[str, int]:
     """Sizes in bytes of the memories of input vectors, by name: inp, and chain if there is a chain memory (on-chip
-    buffer for a layer's output, which the next layer reads).
+    buffer between layers).
     """
     return {
         name: value
@@ -56,9 +56,8 @@ def _position_memories(config: Config) -> dict[str, int]:
 
 
 def holds_positions(config: Config) -> bool:
-    """Whether the sizes of input scratchpad and chain memory (on-chip buffer for a layer's output, which the next layer
-    reads) are a whole number of positions, with at least two positions in each bank. A position is the input vectors
-    that instruction TAPS reads for one pixel.
+    """Whether input scratchpad and chain memory (on-chip buffer between layers) each hold a whole number of positions,
+    at least two in each bank. A position is the input vectors that instruction TAPS reads for one pixel.
     """
     size = config.inp_bytes * config.position_inputs
     return all(
@@ -68,8 +67,8 @@ def holds_positions(config: Config) -> bool:
 
 
 def _check_taps(config: Config) -> None:
-    """Raises ConfigError unless each bank of the memories of input vectors has a whole number of positions (the input
-    vectors that instruction TAPS reads for one pixel), at least two.
+    """Raises ConfigError unless each bank of the memories of input vectors holds a whole number of positions, at least
+    two. A position is the input vectors that instruction TAPS reads for one pixel.
     """
     size = config.inp_bytes * config.position_inputs
     for name, value in _position_memories(config).items():

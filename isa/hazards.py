@@ -53,8 +53,8 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastAccess:
-    """For each element of the shared memories, int32 arrays by memory: index of the last instruction that wrote it, and
-    of the last instruction of each other unit that read it; -1 if there is none.
+    """The last accesses to each element of the shared memories, as int32 arrays by memory: index of the last
+    instruction that wrote the element and of the last instruction of each other unit that read it; -1 if there is none.
     """
 
     writes: dict[Resource, NDArray[np.int32]]

@@ -42,10 +42,10 @@ Instruction = tuple[str, dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """A program under construction: its instructions, its registers and micro-ops so far (`trace`), the last accesses
-    to each element (`last`), and the order between units that tokens enforce. `clocks[u][v]`: the last instruction of
-    unit v that has ended before the next instruction of unit u begins. `tokens`: vector clocks of the tokens in each
-    queue. `before`: number of tokens in each queue when a unit's last instruction was appended.
+    """A program under construction. `trace`: state of registers and micro-ops after the instructions so far. `last`:
+    the last accesses to each memory element. `clocks[u][v]`: the last instruction of unit v that has ended before the
+    next instruction of unit u begins, as enforced by tokens. `tokens`: vector clocks of the tokens in each queue.
+    `before`: number of tokens in each queue when a unit's last instruction was appended.
     """
 
     config: Config
@@ -208,8 +208,8 @@ def _prepare(
     wishes: set[str],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Makes room in the full queues to which the next instruction of `unit` must push (`wishes`): appends token
-    carriers (instructions that only pop and push tokens) that pop tokens from these queues.
+    """Makes room for the pushes in `wishes` (flags of the next instruction of `unit`): pops a token from each queue
+    that is full, by appending token carriers (instructions that only pop and push tokens).
     """
     for queue, item in enumerate(TOKEN_QUEUES):
         if item.producer is unit and item.push_flag in wishes:

@@ -196,9 +196,9 @@ class Sizes:
 
     @property
     def chain_base(self) -> int:
-        """Index of the first vector of the chain memory (on-chip buffer for a layer's output, which the next layer
-        reads) for the instructions of the array: the smallest power of two that is not below inp_depth, so that the
-        upper bits of an index tell the memory.
+        """Index of the first vector of the chain memory (on-chip buffer between layers) for the instructions of the
+        array. Smaller indices are in the input scratchpad. It is the smallest power of two from inp_depth on, so the
+        upper bits of an index select the memory.
         """
         return 1 << _index_bits(self.inp_depth)
 
@@ -209,8 +209,8 @@ class Sizes:
 
     @property
     def chain_granule(self) -> int:
-        """Bytes of a granule of the chain memory (on-chip buffer for a layer's output, which the next layer reads). A
-        granule is the narrower of an input and an output vector; each access is of whole granules.
+        """Bytes of a granule of the chain memory (on-chip buffer between layers). A granule is the narrower of an input
+        and an output vector; each access is of whole granules.
         """
         return min(self.inp_bytes, self.out_bytes)
 
@@ -257,8 +257,8 @@ class Sizes:
 
     @property
     def inp_index_bits(self) -> int:
-        """Width in bits of the index of an input vector. The indices of the chain memory (on-chip buffer for a layer's
-        output, which the next layer reads) follow those of the input scratchpad.
+        """Width in bits of the index of an input vector. The indices of the chain memory (on-chip buffer between
+        layers) follow those of the input scratchpad.
         """
         depth = self.chain_base + self.chain_depth if self.chain_buffer_bytes else self.inp_depth
         return _index_bits(depth)
