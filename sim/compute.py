@@ -101,9 +101,9 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
-    """Whether each source vector (its index in `indices` plus `base`) and the `more` vectors after it are all in the
-    input scratchpad (indices below `own`) or all in the chain memory (on-chip buffer for a layer's output, indices
-    chain_base to depth - 1). `row`: the decoded instruction.
+    """Whether all source vectors of the decoded instruction `row` exist. A source vector and the `more` vectors after
+    it must be in one memory: the input scratchpad (indices below `own`) or the chain memory (on-chip buffer between
+    layers, indices chain_base to depth - 1). Its index is `base` plus the loops' offset plus an entry of `indices`.
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
@@ -124,8 +124,8 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
     sets more groups of rows than the array has (extension `fold`).
 
     In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input scratchpad, the vectors from
-    `chain_base` on the chain memory (on-chip buffer for a layer's output, which the next layer reads). `here`: values
-    of the unit's configuration registers; `widths`: bits of a micro-op's fields.
+    `chain_base` on the chain memory (on-chip buffer between layers). `here`: values of the unit's configuration
+    registers; `widths`: bits of a micro-op's fields.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -216,7 +216,7 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
 
 @compiled()
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """Sizes for DEPTHWISE and TAPS, which multiply each row of weights by the inputs at one position of the window:
+    """Sizes for DEPTHWISE and TAPS, which multiply a row of weights by a position (the inputs of one pixel). Returns
     (weights in a row, input vectors in a position, positions in an input vector, rows in a weight tile).
     """
     narrow = min(acc.shape[2], inp.shape[2])

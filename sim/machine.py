@@ -116,8 +116,8 @@ def _clients(config: Config) -> Array:
 
 
 def _bursts_kept(config: Config) -> int:
-    """Length of the ring buffers that record bursts: a power of two above the number of bursts that a client may have
-    in flight, which is at most the number of bus words of its FIFO.
+    """Length of the ring buffers that record bursts: a power of two above the largest number of bursts of a client in
+    flight. A client has at most one burst in flight for each bus word of its FIFO.
     """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
     vectors = config.fifo_bytes("store") // config.out_bytes
@@ -125,7 +125,7 @@ def _bursts_kept(config: Config) -> int:
 
 
 def _units(rows: Array) -> tuple[Array, Array]:
-    """(State array U of the units at launch, indices of each unit's instructions in program order, int64 (3, n))."""
+    """Returns the state array U of the units at launch, and each unit's instructions in program order, int64 (3, n)."""
     units = np.zeros((3, s.U_SIZE), np.int64)
     order = np.zeros((3, len(rows)), np.int64)
     for unit in Unit:

@@ -118,8 +118,8 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
 
 @timing_code
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
-    """(first cycle from `cycle` on in which the compute unit does not read accumulator bank `bank`, last cycle up to
-    which the unit certainly does not read this bank).
+    """When the compute unit does not read accumulator bank `bank`: (first such cycle from `cycle` on, last cycle up to
+    which the unit certainly does not read the bank).
 
     Takes the instructions that have begun into account, and cycles up to `horizon`. P, U, V, X: state arrays of the run
     (`sim/arrays.py`).

@@ -63,8 +63,8 @@ def _root(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _factor(total, root):  # type: ignore[no-untyped-def]
-    """The packed factor that ROWS computes from the sum `total`: its reciprocal square root if `root` (normalizations,
-    `isa.rows.reciprocal_root`), else its reciprocal (softmax, `isa.rows.reciprocal`).
+    """The packed factor that ROWS computes from a row's sum `total`: 1 / sqrt(total) if `root` (for normalizations,
+    `isa.rows.reciprocal_root`), else 1 / total (for softmax, `isa.rows.reciprocal`).
     """
     total, places = max(total, np.int64(1)), np.int64(0)
     step = 2 if root else 1
