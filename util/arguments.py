@@ -180,7 +180,7 @@ def _fits(kind: Any, value: object) -> bool:
 
 
 def _items(kind: _Container, value: Any) -> list[tuple[str, object, Any]]:
-    """(place as text, item, wanted type) for each item of a sequence and for each key and each value of a mapping."""
+    """Lists (place as text, item, wanted type) for each item of a sequence, and for each key and value of a mapping."""
     if isinstance(value, Mapping) and len(kind.items) == 2:
         pairs = list(value.items())[:_MOST_ITEMS]
         keys = [(f" ({reprlib.repr(key)})", key, kind.items[0]) for key, _ in pairs]

@@ -63,8 +63,8 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
 
 
 def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
-    """(Instructions of the program, uint64 (n, words); conditions of the RTL's run, such as memory addresses). If
-    `start.place` is not None, the program is moved to other addresses, drawn with this seed.
+    """Returns the program's instructions, uint64 (n, words), and conditions of the RTL's run, such as memory addresses.
+    If `start.place` is not None, the program is moved to other addresses, drawn with this seed.
     """
     if start.place is None:
         return start.program.instructions, PLAIN

@@ -42,7 +42,7 @@ _HEAD = 16
 _ROWS, _KEYS = 32, 48
 """Sizes of attention: queries, keys and values have `_HEAD` channels; there are `_ROWS` rows of queries, and `_KEYS`
 rows of keys and of values. The sizes are large enough to be compiled as one kernel on machines with a chain memory
-(on-chip buffer for a layer's output, which the next layer reads).
+(on-chip buffer between layers).
 """
 
 

@@ -248,7 +248,7 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 def _in_store_unit(item: Instruction) -> str:
     """The name of an instruction of the store unit in bins: its format, and whether it writes the chain memory (on-chip
-    buffer for a layer's output, which the next layer reads).
+    buffer between layers).
     """
     name, values = item
     return f"{name} to the chain memory" if values.get("chain") else name
