@@ -1,4 +1,4 @@
-"""Finds begin and end of each instruction in the recorded events of the trace ports (`interfaces.trace`)."""
+"""Finds the cycles in which each instruction begins and ends, from recorded events of the trace ports."""
 
 from __future__ import annotations
 

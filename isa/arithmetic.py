@@ -1,4 +1,4 @@
-"""The definition of quantized arithmetic, which all engines, interpreters and back ends implement.
+"""The definition of quantized arithmetic, which simulator, RTL, interpreters and all back ends implement.
 
 **Stored domain.** Activations are stored as int8. An int8 tensor is stored unchanged. A uint8 tensor is stored as
 ``value - 128`` and its zero point as ``zero_point - 128``; functions to which this shift matters have a parameter

@@ -1,8 +1,8 @@
-"""The reference semantics of all instructions in plain Python and numpy, slow and simple; all engines must agree with
-it.
+"""The reference semantics of all instructions in plain Python and numpy, slow and simple; simulator and RTL must agree
+with it.
 
 Instructions execute one after the other in program order, without tokens and timing. A program without races has the
-same results on all engines, so this module defines a program's results. The formulas are those of isa/README.md,
+same results in simulator and RTL, so this module defines a program's results. The formulas are those of isa/README.md,
 element by element.
 """
 

@@ -107,7 +107,7 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic."""
+    """Issue cycles of an ALU operation: 1, plus 1 for a second accumulator operand, plus those of slow arithmetic."""
     operation = ALU_OPERATIONS[AluOpcode(opcode)] if opcode in ALU_OPERATIONS else None
     if config.instructions and (code := alu_code(config, opcode)) is not None:
         operation = code.operation

@@ -316,8 +316,8 @@ def _lacking(
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
     """Decodes `instructions`, uint64 (n, words), for a memory image of `memory_size` bytes.
 
-    Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the
-    memory, and EncodingError for bits that are no instruction; each names the instruction.
+    Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the memory,
+    and EncodingError for bits that encode no instruction; each names the instruction.
     """
     words = read_only(instructions, np.uint64)
     if words.ndim != 2 or words.shape[1] != config.instruction_words:

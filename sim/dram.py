@@ -268,7 +268,7 @@ def _choose(P, G, B):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _note_activate(P, G):  # type: ignore[no-untyped-def]
-    """Records an ACTIVATE in this cycle: the next one waits t_rrd cycles, and t_faw cycles have at most four."""
+    """Records an ACTIVATE in this cycle: the next one waits t_rrd cycles; at most four happen within t_faw cycles."""
     cycle, oldest = G[G_CYCLE], G[G_ACTIVATE]
     if P[P_RRD] >= 0:
         G[G_RRD] = cycle + P[P_RRD]

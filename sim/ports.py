@@ -58,9 +58,8 @@ B_BANK, B_SOURCE, B_UOPS, B_READS = range(4)
 B_SIZE = 4
 MIXED = -1
 NONE, ALL, BY_PART = range(3)
-"""The operations of an instruction that read accumulators: none of them; all of them; or (BY_PART) those that multiply
-another part of the input vector than the first. BY_PART occurs for a GEMM with `overwrite` and several groups of rows
-(extension `fold`).
+"""Operations of an instruction that read accumulators: none, all, or (BY_PART) only operations that do not multiply the
+first part of an input vector. BY_PART occurs for a GEMM with `overwrite` and several groups of rows (extension `fold`).
 """
 
 

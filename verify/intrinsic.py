@@ -43,8 +43,8 @@ semantics.
 
 
 def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
-    """Runs the LLVM code of a declaration on random operands, twice in succession, and its semantics in the
-    interpreter. Does nothing for a declaration without LLVM code.
+    """Compares the LLVM code of a declaration, run twice in succession on random operands, with the declaration's
+    semantics, run in the interpreter. Does nothing for a declaration without LLVM code.
 
     Raises UserError if LLVM rejects the code, and for the first operands on which code and semantics give different
     results; integers must be equal. Code with an instruction that this processor lacks can end the process.

@@ -1,4 +1,4 @@
-"""Records begin and end of each instruction from the trace ports of a bench."""
+"""Records the cycles in which each instruction begins and ends, from the trace ports of a bench."""
 
 from __future__ import annotations
 

@@ -132,11 +132,11 @@ class Reader(wiring.Component):
         return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
-        """Whether a vector of a paced store (one whose vectors go through the passes of STORE.POST) may begin: the
-        previous vector has had a cycle for each of its passes. `given`: whether the store that starts is paced;
-        `paced`: whether the current one is.
+        """Whether the next vector may begin: the previous vector has had a cycle for each of its passes through
+        STORE.POST's arithmetic. Only paced stores wait for this. `given`: the store that starts is paced; `paced`: the
+        current store is.
 
-        Each read of a vector is one of these cycles; after a vector of fewer reads than passes, idle cycles follow.
+        A read of the vector counts as such a cycle; after a vector of fewer reads than passes, idle cycles follow.
         """
         passes = self._config.post_passes
         if passes == 1:
