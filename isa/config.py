@@ -43,7 +43,7 @@ class Memory:
     """Timing of the AXI4 memory that all units share; hw/README.md has the rules.
 
     With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`timing.memory_noise`),
-    the same in all engines. Raises ConfigError for a value outside its range.
+    the same in simulator and RTL. Raises ConfigError for a value outside its range.
     """
 
     bus_bytes: int = parameter(8, "width of one beat", unit="bytes", low=8, high=64, power_of_two=True)

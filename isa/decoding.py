@@ -1,4 +1,4 @@
-"""Decoder of instructions and micro-ops, and the extensions that decoded instructions need."""
+"""Decodes instructions and micro-ops, and finds the extensions that an instruction needs."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ _LIMIT = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Results of both engines; None for an engine that did not finish. `differences`: one line each; empty if the
-    results agree.
+    """Results of simulator and RTL on one program; None for a run that did not finish. `differences`: one line each;
+    empty if the results agree.
     """
 
     simulated: SimulationResult | None
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run_both(config: Config, start: Launch) -> Outcome:
-    """Runs simulator and RTL on `start` and compares them; an engine that does not finish is a difference."""
+    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference."""
     program = start.program
     try:
         simulated = simulate_program(config, program, start.scratchpads)

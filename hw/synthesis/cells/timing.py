@@ -65,7 +65,7 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """The longest path to each register or memory: (nanoseconds, start point of the path), by end point.
+    """The longest timing path that ends in each module or memory macro: (nanoseconds, start point), by end point.
 
     End and start points are plain paths of modules. Equal instances are named without their number
     ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
