@@ -1,6 +1,6 @@
 """Custom instructions: operations of the ALU that a user defines outside this package and adds to a machine.
 
-A machine lists its custom instructions in `Config.instructions`; the first has the first ALU opcode behind those of
+A machine lists its custom instructions in `Config.instructions`; their ALU opcodes follow the last one of
 `alu.AluOpcode`. Encoder, assembler, reference, checker, simulator, RTL, random programs, coverage and documents read
 them from the configuration. `verify.custom` compares the parts of an instruction with each other.
 """

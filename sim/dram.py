@@ -112,7 +112,7 @@ def state(controller: Controller, masters: int) -> tuple[Array, Array, Array, Ar
 
 @timing_code
 def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
-    """Round-robin choice: the next index after `grant` (modulo `count`) in the set `requests`; `grant` if none is."""
+    """Round-robin choice: the next index after `grant` (modulo `count`) in the set `requests`, else `grant` again."""
     others = requests & ~(1 << grant)
     if others == 0:
         return grant

@@ -18,8 +18,8 @@ from .tools import end_tool
 from .yosys import SCRIPT, yosys_command
 
 _PREPARATION: Final = 180.0
-"""Seconds that Yosys may take to write the circuit that compares two parts of the design (file MITER): several times as
-long as for the largest part.
+"""Time limit in seconds for Yosys to write the circuit that compares two parts of the design (file MITER). The largest
+part takes a fraction of it.
 """
 
 _SWEPT: Final = "swept.aig"
