@@ -1,1 +1,1 @@
-"""The accelerator in Amaranth: RTL with the exact timing of hw/README.md, and the harness that runs programs on it."""
+"""The accelerator in Amaranth: RTL with the exact timing that hw/README.md specifies, and a harness that runs it."""

@@ -16,7 +16,7 @@ def config_registers(
     """Adds the registers `names` to `m`; returns them by name. `setting`: the head instruction, viewed as a CONFIG.
     `begun`: a CONFIG began in the previous cycle.
 
-    A register changes in the second cycle after its CONFIG began, because the begin is registered first. So an
+    A register changes in the second cycle after its CONFIG began, because `begun` passes a register first. So an
     instruction that begins in the cycle after a CONFIG must not read the register.
     """
     index = Signal.like(setting["register"], reset_less=True)

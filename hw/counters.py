@@ -60,7 +60,7 @@ CYCLE_COUNTERS = tuple(
     for unit in Unit
     for activity in activities(unit)
 )
-"""(unit, activity, name) of each cycle counter. The name is "unit.category", where the category is the simulator's name
+"""The cycle counters as (unit, activity, name). The name is "unit.category", where the category is the simulator's name
 of the activity.
 """
 

@@ -262,8 +262,8 @@ def inp_read(config: Config) -> Signature:
 
 
 def chain_read(config: Config) -> Signature:
-    """Compute's read port of the chain memory (on-chip buffer for a layer's output, which the next layer reads): one
-    word, which has one or more input vectors, the first one lowest; with the extension `taps` one word of each bank.
+    """Compute's read port of the chain memory (on-chip buffer between layers): one word, which has one or more input
+    vectors, the first one lowest; with the extension `taps` one word of each bank.
     """
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     read = banked_read if ArrayShape.of(config).banks > 1 else scratchpad_read
@@ -271,8 +271,8 @@ def chain_read(config: Config) -> Signature:
 
 
 def chain_write(config: Config) -> Signature:
-    """The store unit's write port of the chain memory (on-chip buffer for a layer's output, which the next layer
-    reads): a lane is an output vector, and all lanes get the same data.
+    """The store unit's write port of the chain memory (on-chip buffer between layers): a lane is an output vector, and
+    all lanes get the same data.
     """
     lanes = config.chain_word_bytes // config.out_bytes
     depth = config.chain_buffer_bytes // config.chain_word_bytes

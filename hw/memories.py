@@ -1,5 +1,5 @@
-"""Attributes of memories that tell synthesis which behaviour the design does not rely on, so that no logic is added for
-it.
+"""Attributes of memories for synthesis. They name behaviour on which the design does not rely, so that synthesis adds
+no logic for it.
 """
 
 from typing import Final

@@ -23,8 +23,8 @@ POSITION = signed(28)
 """Shape of a byte position in a row of patches: at most 65535 x 255 + 255, at least minus the left pad."""
 
 _AHEAD = 8
-"""Depth of the ring buffer, which is also the largest number of vectors between generator and step; six of them are in
-the four stages, in the register after the ring and in the step.
+"""Depth of the ring buffer. It is also the largest number of vectors between generator and step; up to six vectors are
+in the four stages, in the register after the ring and in the step.
 """
 
 WORDS_BITS = 17
@@ -158,8 +158,8 @@ class PatchWriter(wiring.Component):
 
     def _vector_layout(self) -> data.StructLayout:
         """Layout of a vector: its step; its lanes; the lanes that come from DRAM; the byte position of lane 0 in the
-        row; the number of the row's words that are missing in the window (`missing`), whether any is (`short`), whether
-        exactly one is.
+        row. `missing`: number of the vector's bus words that are not in the window yet; `short`: it is above 0;
+        `one_short`: it is 1.
         """
         block = self._config.block_in
         return data.StructLayout(
@@ -212,8 +212,8 @@ class PatchWriter(wiring.Component):
         return following
 
     def _stages(self, m: Module, may_generate: Value, generates: Signal, vector: data.View) -> None:
-        """Drives `vector` with the generator's vector of four cycles before. `may_generate`: the generator may go on.
-        `generates` (driven here): a vector enters the first stage.
+        """Builds the four pipeline stages after the generator; drives `vector`, the output of the last stage.
+        `may_generate`: the generator may go on. `generates` (driven here): a vector enters the first stage.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

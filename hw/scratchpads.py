@@ -66,10 +66,10 @@ class BankedScratchpad(wiring.Component):
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """`depth`, `width`, `lanes`, `repeats`: number and bits of the words of the write port, parts of a word that
-        are written separately, and how often a word of data is repeated to fill a word. `parts`: number of words of the
-        write port in a word of a bank, a power of two that divides `depth`. `neighbours`: largest number of words that
-        a cycle writes; any `neighbours` consecutive words must be within one word of each bank. Each bank has at least
+        """`depth`, `width`: number of the write port's words, and their bits. `lanes`: parts of a word that are written
+        separately. `repeats`: how often a word of data is repeated to fill a word. `parts`: number of the write port's
+        words in a word of a bank, a power of two that divides `depth`. `neighbours`: largest number of words that a
+        cycle writes; any `neighbours` consecutive words must be within one word of each bank. Each bank has at least
         two words.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats

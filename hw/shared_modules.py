@@ -25,7 +25,9 @@ _C = TypeVar("_C", bound=wiring.Component)
 
 
 class SharedModules:
-    """RTLIL texts of modules by name; `convert` makes the text from the first component of each name."""
+    """The shared modules of a design: `texts` has the RTLIL text of each module by name. `convert` makes the text, from
+    the first component with this name.
+    """
 
     def __init__(self, convert: Callable[[wiring.Component, str, SharedModules], str]) -> None:
         self._convert = convert
@@ -57,8 +59,8 @@ class SharedModules:
     def instance(
         self, module: str, make: Callable[[], wiring.Component], inputs: Mapping[str, Value]
     ) -> tuple[Instance, object]:
-        """(instance of `module`, object with the signals at its ports). Ports named in `inputs` are connected to the
-        values there; `make` makes a component from which the module's text is generated.
+        """Returns (instance of `module`, object with the signals at its ports). Ports named in `inputs` are connected
+        to the values there; `make` makes a component from which the module's text is generated.
         """
         if module not in self.texts:
             component = make()
@@ -99,7 +101,7 @@ def place(
 
 
 def flat_members(signature: wiring.Signature, of: object) -> Iterable[tuple[str, wiring.Flow, Value]]:
-    """The signals of the interface `of`: (name, its path joined by single underscores; direction; value)."""
+    """Yields (name, direction, value) for each signal of the interface `of`; names are paths joined by underscores."""
     for path, member, value in signature.flatten(of):
         signal = value.as_value() if isinstance(value, ValueCastable) else value
         if isinstance(signal, Value):

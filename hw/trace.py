@@ -1,4 +1,4 @@
-"""Finds begin and end of each instruction in the recorded events of the trace ports (`interfaces.trace`)."""
+"""Finds the cycles in which each instruction begins and ends, from recorded events of the trace ports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from vdla.isa.layout import Opcode, Unit, unit_of
 def instruction_times(
     config: Config, instructions: NDArray[np.uint64], events: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cycles of (begin, end) of `instructions`, uint64 (n, words): int64 (n,), -1 for an event that did not happen.
+    """Returns two arrays, int64 (n,): the cycles in which each of `instructions`, uint64 (n, words), begins and ends;
+    -1 for an event that did not happen.
 
     `events` int64 (m, 5), in order of cycles: cycle, unit, number of the unit's instructions that begin in this cycle,
     number of its instructions other than CONFIG that end, and number of its CONFIGs that end. A unit's instructions

@@ -10,8 +10,8 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """A walk over `before` pads, `size` data elements and `behind` pads, in this order, in steps of one or several
-    elements.
+    """A counter that goes over `before` pads, `size` data elements and `behind` pads of a row, in this order, in steps
+    of one or several elements.
 
     Members: `start` loads the three numbers; `next` moves to the next step. `is_data`: the current step takes data;
     `next_is_data`: the step that follows it does; `first_is_data`: the first step does. `first_room`, `room`: largest
@@ -43,7 +43,7 @@ class WideWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         """Builds a down counter of the elements left in the phase (pads or data). When a step begins, a register stores
-        whether that step ends its phase, that is, whether it may take all elements that are left.
+        whether the step ends its phase (may take all elements that are left).
         """
         m = Module()
         state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})

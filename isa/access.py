@@ -37,8 +37,7 @@ class Resource(Enum):
     """A memory that several units access.
 
     An element of DRAM is a granule of `Config.out_bytes` bytes, the size of an output vector; an element of the chain
-    memory (on-chip buffer for a layer's output, which the next layer reads) is a granule of `Config.chain_granule`
-    bytes.
+    memory (on-chip buffer between layers) is a granule of `Config.chain_granule` bytes.
     """
 
     INP = "inp"
@@ -60,7 +59,7 @@ class Access:
 
 
 class AccessError(ProgramError):
-    """Raised for an access out of bounds; the message names the field that causes it, and the caller adds the
+    """Raised for an access out of bounds. The message names the field that causes it; the caller adds the name of the
     instruction.
     """
 
@@ -73,12 +72,12 @@ class UnknownMicroOps(AccessError):
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """State of a machine after a part of the program, executed in order: `registers`: field values by name of the
-    register; `uop`: the micro-op scratchpad. `image`: DRAM at launch.
+    """State of a machine after the first instructions of a program. `registers`: field values by name of the register.
+    `uop`: the micro-op scratchpad. `image`: DRAM at launch, uint8.
 
-    `unknown_uop`, bool (uop_depth,): micro-ops that were loaded from DRAM which a store had written. `written`, bool:
-    the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that stores have written. `index_sets`: cache of
-    operand indices.
+    `unknown_uop`, bool (uop_depth,): micro-ops with unknown contents, loaded from DRAM that a store had written.
+    `written`, bool: the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that stores have written.
+    `index_sets`: cache of operand indices.
     """
 
     config: Config
@@ -105,7 +104,8 @@ def start_trace(
 
 
 def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
-    """The accesses of the next instruction, of format `name`, to the shared memories; does not change `trace`.
+    """The accesses of an instruction (format `name`, field values `values`) to the shared memories when it executes in
+    the state `trace`, which is not changed.
 
     Raises AccessError for an access out of bounds, UnknownMicroOps for micro-ops loaded from DRAM that a store wrote.
     """
@@ -129,7 +129,9 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
 
 
 def advance(trace: Trace, name: str, values: Values, touched: tuple[Access, ...]) -> None:
-    """Changes `trace` to the state after the instruction; `touched`: its accesses, the result of `accesses`."""
+    """Changes `trace` to the state after an instruction (format `name`, field values `values`); `touched`: the
+    instruction's accesses, as `accesses` returns them.
+    """
     match name:
         case "CONFIG":
             for item in REGISTERS:
@@ -155,8 +157,8 @@ def _dram(
     trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
 ) -> Iterator[Elements]:
     """Indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that contain `rows` runs of `length`
-    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError for bytes outside of DRAM; `verb` ("reads"
-    or "writes") and the field name `what` are words of its message.
+    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError for bytes outside of DRAM; the message
+    contains `verb` ("reads" or "writes") and the field name `what`.
     """
     if rows <= 0 or length <= 0:
         return
@@ -178,7 +180,9 @@ def _dram(
 
 
 def _shape(values: Values) -> tuple[int, int]:
-    """(rows, columns) of scratchpad elements that a load writes, pads included; (0, 0) if x_size is 0."""
+    """Size of the block of scratchpad elements that a load writes, pads included: (rows, columns); (0, 0) if x_size is
+    0.
+    """
     if values["x_size"] == 0:
         return 0, 0
     rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
@@ -212,7 +216,9 @@ def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
 
 
 def loaded_elements(config: Config, kind: str, values: Values) -> tuple[Indices, Indices]:
-    """(scratchpad indices, DRAM byte addresses), int64 (n,) each, of the data elements of a load, without pads."""
+    """Returns two arrays, int64 (n,), for the data elements of a load (not pads): scratchpad indices and DRAM byte
+    addresses.
+    """
     size = config.element_bytes(kind)
     _, columns = _shape(values)
     y = np.arange(values["y_size"], dtype=np.int64)[:, None]
@@ -282,9 +288,9 @@ def _steps(count: int, stride: int) -> Indices:
 
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
-    """The distinct indices of operand `name` over all operations of an instruction. `column`: number of the operand's
-    field in a micro-op (dst, src, wgt). `base`: value of its base register. Raises AccessError for an index of `limit`
-    or more; `of`: name of an element in the message.
+    """The distinct indices that operand `name` (dst, src or wgt) has in all operations of an instruction. `column`:
+    number of the operand's field in a micro-op. `base`: value of the operand's base register. Raises AccessError for an
+    index of `limit` or more; the message calls an element `of`.
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]
@@ -340,8 +346,7 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
 
 def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:
     """The reads of the input vectors with indices `vectors` (ascending) and of the `more` vectors after each. Indices
-    below `chain_base` are in the input scratchpad, all others in the chain memory (on-chip memory that keeps a layer's
-    output for the next layer).
+    below `chain_base` are in the input scratchpad, all others in the chain memory (on-chip buffer between layers).
     """
     own, chained = vectors, vectors[:0]
     if config.chain_buffer_bytes and vectors[-1] + more >= config.inp_depth:
@@ -487,7 +492,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
 
 def _chained(config: Config, values: Values) -> Access:
     """The elements that a STORE.POST with field `chain` = 1 writes: elements of `Config.chain_granule` bytes of the
-    chain memory (on-chip memory that keeps a layer's output for the next layer).
+    chain memory (on-chip buffer between layers).
     """
     rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
     vectors = config.chain_buffer_bytes // config.out_bytes

@@ -81,7 +81,7 @@ ALU_OPERATIONS: dict[AluOpcode, AluOperation] = {
 
 @dataclass(frozen=True, slots=True)
 class AluCode:
-    """An ALU operation of a machine: its name and opcode in instructions, and its row of the table."""
+    """An ALU operation of a machine: name and opcode (`value`) in instructions, and the operation's properties."""
 
     name: str
     value: int
@@ -89,7 +89,7 @@ class AluCode:
 
 
 def custom_codes(config: Config) -> dict[int, AluInstruction]:
-    """The machine's custom instructions by ALU opcode: the opcodes behind those of AluOpcode, in the order of
+    """The machine's custom instructions by ALU opcode. Their opcodes follow the last one of AluOpcode, in the order of
     `Config.instructions`.
     """
     return dict(enumerate(config.instructions, len(AluOpcode)))
@@ -116,8 +116,8 @@ def alu_code(config: Config, opcode: int) -> AluCode | None:
 
 
 def alu_names(config: Config) -> dict[str, int]:
-    """Opcodes by name of all ALU operations of this package, also of those whose extension `config` lacks, and of the
-    custom instructions of `config`.
+    """ALU opcodes by name: all operations of AluOpcode, even if `config` lacks the extension that an operation needs,
+    and the custom instructions of `config`.
     """
     return {
         **{code.name: int(code) for code in AluOpcode},

@@ -1,9 +1,9 @@
-"""The definition of quantized arithmetic, which all engines, interpreters and back ends implement.
+"""The definition of quantized arithmetic, which simulator, RTL, interpreters and all back ends implement.
 
 **Stored domain.** Activations are stored as int8. An int8 tensor is stored unchanged. A uint8 tensor is stored as
 ``value - 128`` and its zero point as ``zero_point - 128``; functions to which this shift matters have a parameter
-``unsigned``. It matters only to float operations on the value itself, in place of its distance from the zero point:
-float32 sums round differently after a shift by 128.
+``unsigned``. The shift cancels in differences from the zero point. It matters to float operations on the values
+themselves, because float32 sums round differently after a shift by 128.
 
 **The store pipeline** of the accelerator, which turns accumulators into activations, has two stages:
 
@@ -37,9 +37,9 @@ from .scales import (
 )
 
 CONSTANT_BITS = 16
-"""Binary logarithm of the largest magnitude of ratios and offset in stage B (the operation after requantization) for
-which the sums of the accelerator are wide enough. A larger ratio of two scales would saturate every value except the
-zero point.
+"""Ratios and offset of stage B (the operation after requantization) may be at most 2^CONSTANT_BITS in magnitude; the
+accelerator's adders are wide enough for such constants. A larger ratio of two scales would saturate every value except
+the zero point.
 """
 
 Int32Array = NDArray[np.int32]

@@ -39,9 +39,9 @@ def swept(config: Config) -> int:
 
 
 def sweep_rows(config: Config) -> int:
-    """Number of rows of weights in a group: the rows that one operation multiplies in a sweep. (In a sweep an operation
-    of TAPS multiplies its own input positions, or pixels, and those of the operations before it.) Groups begin at
-    multiples of this number.
+    """Number of rows of weights in a group, which is the set of rows that one operation multiplies in a sweep. (In a
+    sweep an operation of TAPS multiplies its own input positions, or pixels, and those of the operations before it.)
+    Groups begin at multiples of this number.
 
     A position consists of the input vectors of one pixel that the lanes multiply. A group has a row for each input
     vector of `swept` x TAPS positions. It has at least twice as many rows as an input vector has parts
@@ -94,9 +94,8 @@ class ArrayMode:
         return swept(config) if self.holds else 1
 
     def held(self, config: Config) -> tuple[int, int, int, int]:
-        """Shape of the input positions (pixels) that an operation multiplies in a mode that `holds` positions of
-        earlier operations: [operations, the oldest first][positions][batch][block_out]. The positions are zeros at
-        launch.
+        """Shape of the array of all input positions (pixels) that an operation multiplies in a mode with `holds`:
+        (operations, oldest first; positions; batch; block_out). The array is zeros at launch.
         """
         return self.operations(config), self.positions, config.batch, config.block_out
 
@@ -107,8 +106,8 @@ class ArrayMode:
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
-        """Number of weight indices in a group: the rows of weights that an operation multiplies, for all parts of input
-        vectors. A group begins at a multiple of this number.
+        """Number of weight indices in a group. A group has the rows of weights that an operation may multiply: other
+        rows for each part of an input vector. It begins at a multiple of this number.
 
         In a mode that `holds` (keeps the input positions, or pixels, of earlier operations), an index in the upper half
         of a group means that the operation only stores its positions for later operations and multiplies nothing.

@@ -40,8 +40,8 @@ class ArrayShape:
 
     @property
     def banks(self) -> int:
-        """Number of banks of the input scratchpad and of the chain memory (on-chip buffer for a layer's output, which
-        the next layer reads): one for each input position (pixel) that is read in the same cycle.
+        """Number of banks of the input scratchpad and of the chain memory (on-chip buffer between layers): one for each
+        input position (pixel) that is read in the same cycle.
         """
         return self.positions
 

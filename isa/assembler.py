@@ -132,8 +132,9 @@ def _value(config: Config, name: str, text: str) -> int:
 def _parse(
     config: Config, words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[str, ...]
 ) -> dict[str, int]:
-    """Field values of the words of an instruction: `name=value` with a name in `allowed`, or a name in `flags` alone
-    (value 1), each name once. `where`: name of the instruction in messages. Raises EncodingError.
+    """Parses the operands of an instruction and returns field values by name. A word is `name=value` with a name in
+    `allowed`, or just a name in `flags` (value 1). `where`: name of the instruction in messages. Raises EncodingError,
+    also for a name that occurs twice.
     """
     values: dict[str, int] = {}
     for word in words:
@@ -156,7 +157,7 @@ def _parse(
 
 
 def _line(words: list[str], config: Config) -> int:
-    """The instruction of one line, split into `words`, as one integer."""
+    """Encodes the instruction of one line of text, split into `words`, as one integer."""
     name = words[0]
     if name == ".word":
         digits = words[1] if len(words) == 2 else ""

@@ -32,8 +32,8 @@ from .sizes import Sizes
 from .timing import STORE_BYTES, STORES_IN_FLIGHT
 
 CLOCK_IS = "assumed"
-"""Source of `clock_mhz`: a configuration's clock is assumed, since no machine has been placed and timed at it. Each
-output of a time or rate in seconds has this word.
+"""Word that qualifies every printed time or rate in seconds: `clock_mhz` is an assumption, because no machine has been
+placed and timed at this clock.
 """
 
 KIB = 1024
@@ -44,7 +44,7 @@ class Memory(DramFields):
     """Timing of the AXI4 memory that all units share; hw/README.md has the rules, hw/dram.md those of a DRAM.
 
     With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`timing.memory_noise`),
-    the same in all engines. Raises ConfigError for a value outside its range.
+    the same in simulator and RTL. Raises ConfigError for a value outside its range.
     """
 
     bus_bytes: int = parameter(8, "width of one beat", unit="bytes", low=8, high=64, power_of_two=True)
@@ -188,7 +188,7 @@ class Config(Sizes):
         return default_bytes(self, fifo) if given is None else given
 
     def with_memory(self, memory: Memory) -> Config:
-        """This machine with another `memory` of equal bus width. FIFO sizes stay, even those derived from memory."""
+        """A copy of this configuration with another `memory` of equal bus width. It keeps this machine's FIFO sizes."""
         sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         return dataclasses.replace(self, memory=memory, **sizes)
 
@@ -223,8 +223,8 @@ class Config(Sizes):
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, in the structure of the TOML file.
 
-        Left out are fields that are None, an empty `instructions`, and fields that have their default and are declared
-        `later`: they were added after older files had been written (parameters.py).
+        The result lacks fields that are None, an empty `instructions`, and fields that are declared `later` and have
+        their default: such a field was added after older files had been written (parameters.py).
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
@@ -256,8 +256,8 @@ class Config(Sizes):
 
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
-    """The fields of `values`. Left out are fields that are None or (), and fields added after older files had been
-    written (declared `later` in parameters.py) if they have their default.
+    """The fields of `values` by name, without fields that are None or () and without fields that have their default and
+    are declared `later` in parameters.py (they were added after older files had been written).
     """
     later = later_defaults(type(values))
     return {

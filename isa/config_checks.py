@@ -65,8 +65,8 @@ def _check_post_lanes(config: Config, value: object) -> None:
 
 
 def _check_chain(config: Config) -> None:
-    """Checks the size of the chain memory (on-chip memory that keeps a layer's output for the next layer). This comes
-    before checks of other memories, because the widths of input indices and micro-ops depend on it.
+    """Checks the size of the chain memory (on-chip buffer between layers). This comes before checks of other memories,
+    because the widths of input indices and micro-ops depend on it.
     """
     value, word = config.chain_buffer_bytes, config.chain_word_bytes
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -89,8 +89,8 @@ def _check_chain(config: Config) -> None:
 
 
 def _check_chain_indices(config: Config) -> None:
-    """Checks that `inp_base` is wide enough for the indices of the chain memory (on-chip buffer for a layer's output,
-    which the next layer reads). They follow the indices of the input scratchpad, which must be checked before.
+    """Checks that `inp_base` is wide enough for the indices of the chain memory (on-chip buffer between layers). They
+    follow the indices of the input scratchpad, which must be checked before.
     """
     most, word = (1 << SRAM_BASE_BITS) - config.chain_base, config.chain_word_bytes
     if config.chain_depth > most:

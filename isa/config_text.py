@@ -1,4 +1,4 @@
-"""Configurations as TOML text."""
+"""Writes a configuration as TOML text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Custom instructions: operations of the ALU that a user defines outside this package and adds to a machine.
 
-A machine lists its custom instructions in `Config.instructions`; the first has the first ALU opcode behind those of
+A machine lists its custom instructions in `Config.instructions`; their ALU opcodes follow the last one of
 `alu.AluOpcode`. Encoder, assembler, reference, checker, simulator, RTL, random programs, coverage and documents read
 them from the configuration. `verify.custom` compares the parts of an instruction with each other.
 """
@@ -121,8 +121,8 @@ class AluInstruction:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the instruction's source text, hexadecimal, which is a part of a machine's digest: the whole
-        module's text if there is a file, else that of the instruction's functions and class.
+        """SHA-256, hexadecimal, of the instruction's fields and source text; the digest of a machine includes it. The
+        source text is that of the whole module or, if the module has no file, of the instruction's functions and class.
         """
         fields = repr((self.name, self.cycles, self.immediates, self.cost))
         return hashlib.sha256((fields + _source(self)).encode()).hexdigest()

@@ -1,5 +1,5 @@
 """The blocks of a machine's data path and their storage: the GEMM array, its extensions and its chain memory (on-chip
-buffer for a layer's output, which the next layer reads).
+buffer between layers).
 
 Reports, area and energy models read them; `extensions.py` is the table of extensions.
 """
@@ -167,9 +167,9 @@ def _table_storage(config: Config) -> dict[str, int]:
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `taps` adds, in bytes by name: registers for the input vectors that the banks deliver
-    in addition to the first position (pixel), and registers in each array row for the elements that the row takes from
-    these vectors.
+    """Storage that the extension `taps` adds, in bytes by name: registers for the additional input vectors (those after
+    the first position, or pixel) that the banks deliver, and registers in each array row for the elements that it takes
+    from them.
     """
     position, lanes = config.inp_bytes * config.position_inputs, _lanes(config)
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes

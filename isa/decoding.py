@@ -1,4 +1,4 @@
-"""Decoder of instructions and micro-ops, and the extensions that decoded instructions need."""
+"""Decodes instructions and micro-ops, and finds the extensions that an instruction needs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def join_words(words: Sequence[int]) -> int:
 
 
 def format_names(words: np.ndarray) -> list[str]:
-    """The format name of each instruction in `words`, uint64 (n, words). Raises EncodingError for bits that are no
+    """The format name of each instruction in `words`, uint64 (n, words). Raises EncodingError for bits that encode no
     instruction.
     """
     opcodes = (words[:, 0] & np.uint64(7)).astype(np.int64)
@@ -89,7 +89,7 @@ def format_names(words: np.ndarray) -> list[str]:
 
 
 def decode_one(config: Config, *words: int) -> tuple[str, dict[str, int]]:
-    """Format name and field values of the instruction `words`. Raises EncodingError for bits that are no
+    """Format name and field values of the instruction `words`. Raises EncodingError for bits that encode no
     instruction.
     """
     name = format_names(np.array([words], dtype=np.uint64))[0]

@@ -36,8 +36,8 @@ _DEPTHS = ("uop", "inp", "wgt", "acc", "par")
 _SHAPE = ("batch", "block_in", "block_out", "acc_banks", "command_queue_depth", "token_queue_depth")
 
 CHAIN = "chain memory"
-"""Name, in descriptions, of the chain memory (on-chip memory that keeps a layer's output for the next layer): an
-optional part of a machine, but no extension.
+"""Name, in descriptions, of the chain memory (on-chip buffer between layers): an optional part of a machine, but no
+extension.
 """
 
 _COUNTS = {2: "two", 4: "four"}
@@ -137,7 +137,7 @@ def c_header(config: Config) -> str:
 
 
 def _present(config: Config, *defines: tuple[str, str, int]) -> list[str]:
-    """Lines for those of the C `defines`, each (part, name, value), whose part is in the machine. A part is an
+    """C lines `#define name value` for each (part, name, value) of `defines` whose part the machine has. A part is an
     extension, or CHAIN for the chain memory.
     """
     return [_define(name, value) for part, name, value in defines if _has(config, part)]
@@ -186,7 +186,7 @@ def _field_table(fields: Iterable[Field]) -> list[str]:
 
 
 def _same_fields(config: Config) -> list[list[Format]]:
-    """The formats in groups of equal fields, in the order of the first format of each group."""
+    """Groups the formats that have the same fields; groups are in the order of their first formats."""
     groups: dict[tuple[Field, ...], list[Format]] = {}
     for item in formats(config).values():
         groups.setdefault(item.fields, []).append(item)

@@ -18,7 +18,7 @@ REFRESH_NS = 64e6 / 8192
 """Nanoseconds between two refresh commands: 8,192 of them in 64 ms, for all parts here (JEDEC)."""
 
 Limit = tuple[int, float]
-"""A least time as (DRAM clocks, nanoseconds), of which the longer holds."""
+"""A minimum time, the longer of (DRAM clocks, nanoseconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,8 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A DRAM chip: its generation, its banks, rows a bank and columns a row (powers of two), its data lines `width`,
-    and its times by speed grade (megatransfers per second; "" for the times of a chip without grades).
+    """A DRAM chip: generation; numbers of banks, of rows in a bank and of columns in a row (powers of two); number of
+    data lines `width`; times by speed grade (megatransfers per second; "" for a chip without grades).
     """
 
     kind: str
@@ -203,8 +203,7 @@ class Controller:
     """Sizes and times of a DRAM controller. Times are in controller clocks; -1: the part has no such limit.
 
     `phases`: DRAM clocks in a controller clock. `column_bits`: a row of a bank has 2 ** `column_bits` bus words.
-    `bank_shift`: 2 ** `bank_shift` consecutive bus words lie in one bank, the next ones in the next bank.
-    `queue`: requests that wait at a bank at most, besides the request that the bank executes. `read_time`,
+    `queue`: most requests that wait at a bank, besides the request that the bank executes. `read_time`,
     `write_time`: longest time of reads, or writes, while requests of the other direction wait. `read_latency`,
     `write_latency`: from a column command to its data at the crossbar. `turnaround`: from the end of reads to the first
     write. `t_wtp`: from a write command to a precharge. `zqcs_period`: clocks between two calibrations. `read_fifo`,

@@ -46,7 +46,7 @@ def _check_depthwise(config: Config) -> None:
 
 def _position_memories(config: Config) -> dict[str, int]:
     """Sizes in bytes of the memories of input vectors, by name: inp, and chain if there is a chain memory (on-chip
-    buffer for a layer's output, which the next layer reads).
+    buffer between layers).
     """
     return {
         name: value
@@ -56,9 +56,8 @@ def _position_memories(config: Config) -> dict[str, int]:
 
 
 def holds_positions(config: Config) -> bool:
-    """Whether the sizes of input scratchpad and chain memory (on-chip buffer for a layer's output, which the next layer
-    reads) are a whole number of positions, with at least two positions in each bank. A position is the input vectors
-    that instruction TAPS reads for one pixel.
+    """Whether input scratchpad and chain memory (on-chip buffer between layers) each hold a whole number of positions,
+    at least two in each bank. A position is the input vectors that instruction TAPS reads for one pixel.
     """
     size = config.inp_bytes * config.position_inputs
     return all(
@@ -68,8 +67,8 @@ def holds_positions(config: Config) -> bool:
 
 
 def _check_taps(config: Config) -> None:
-    """Raises ConfigError unless each bank of the memories of input vectors has a whole number of positions (the input
-    vectors that instruction TAPS reads for one pixel), at least two.
+    """Raises ConfigError unless each bank of the memories of input vectors holds a whole number of positions, at least
+    two. A position is the input vectors that instruction TAPS reads for one pixel.
     """
     size = config.inp_bytes * config.position_inputs
     for name, value in _position_memories(config).items():
@@ -183,11 +182,11 @@ EXTENSIONS = tuple(EXTENSION_TABLE)
 """Names of all extensions."""
 
 DEFAULT_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if item.default])
-"""Names of the extensions that a machine has if none are given and its shape allows them."""
+"""Names of the extensions of a machine whose configuration gives none, as far as the machine's shape allows them."""
 
 
 class ByShape(tuple[str, ...]):
-    """Extensions that `suited` chose for a configuration that gives none; `dataclasses.replace` chooses anew."""
+    """Extension names that `suited` chose by a machine's shape; `dataclasses.replace` of the machine chooses again."""
 
     __slots__ = ()
 
@@ -207,7 +206,7 @@ def suited(config: Config) -> ByShape:
 
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
-    """`extensions` without those that need a missing extension, in the same order."""
+    """`extensions`, in the same order, without each extension that needs another one which is missing."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 

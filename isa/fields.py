@@ -71,8 +71,8 @@ def _too_large(config: Config, value: int) -> str:
 @dataclass(frozen=True, slots=True)
 class Register:
     """A configuration register of a unit, zero at launch. `extension`: the optional hardware that has the register;
-    None if every machine accepts it. `most`: a function that gives a machine's largest legal values of fields whose
-    width admits larger ones; `refusal`: a function that gives the message about a larger value.
+    None if every machine accepts it. `most(config)`: the largest legal value, by name, of each field whose width would
+    allow larger values. `refusal(config, value)`: the error message for a larger value.
     """
 
     name: str

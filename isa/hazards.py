@@ -1,4 +1,4 @@
-"""Finds races: two accesses to the same element by different units that no tokens order as the program does.
+"""Finds races: accesses of two units to the same element, whose program order no dependence tokens enforce.
 
 Each shared memory is written by one unit, so a race is a read after a write or a write after a read; instructions of
 one unit take effect in order. An access is safe if tokens order it after the last conflicting instruction of the other
@@ -53,8 +53,8 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastAccess:
-    """For each element of the shared memories, int32 arrays by memory: index of the last instruction that wrote it, and
-    of the last instruction of each other unit that read it; -1 if there is none.
+    """The last accesses to each element of the shared memories, as int32 arrays by memory: index of the last
+    instruction that wrote the element and of the last instruction of each other unit that read it; -1 if there is none.
     """
 
     writes: dict[Resource, NDArray[np.int32]]

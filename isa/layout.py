@@ -174,7 +174,7 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 @lru_cache(maxsize=64)
 def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
-    """By format name, fields that must be 0 for `config` (missing extension); formats without any are left out."""
+    """Fields that must be 0 because `config` lacks their extension, by format name; only formats with such fields."""
     found = {name: absent(config, layout.fields) for name, layout in formats(config).items()}
     return {name: fields for name, fields in found.items() if fields}
 
@@ -189,7 +189,7 @@ def formats(config: Config) -> dict[str, Format]:
 
 
 def uop_fields(config: Config) -> tuple[Field, ...]:
-    """The fields of a micro-op, indices: dst (accumulator), src (input vector, or accumulator for ALU), wgt."""
+    """The fields of a micro-op, three indices: dst (accumulator), src (input vector, or accumulator for ALU), wgt."""
     return pack(
         0, ("dst", config.acc_index_bits), ("src", config.inp_index_bits), ("wgt", config.wgt_index_bits)
     )

@@ -73,7 +73,9 @@ class _State:
 
 
 def order(config: Config, stages: Sequence[Stage]) -> Ordering:
-    """Orders the instructions of a program, `stages`, of which the last is FINISH, by greedy execution."""
+    """Executes the tokens of a program greedily: each unit does every pop and every instruction that it can. `stages`:
+    the program's instructions in order; the last is FINISH. Returns the order that the tokens enforce.
+    """
     state = _State(stages=stages, clocks=[None] * len(stages))
     progress = True
     while progress:

@@ -53,7 +53,7 @@ def parameter(default: Any, doc: str, **declaration: Any) -> Any:
 
 
 def declared(kind: type) -> Iterator[tuple[str, Any, Parameter]]:
-    """(name, default, declaration) of each declared field of the dataclass `kind`, in order."""
+    """Yields (name, default, declaration) for each declared field of the dataclass `kind`, in order."""
     for item in dataclasses.fields(kind):
         if "parameter" in item.metadata:
             yield item.name, item.default, item.metadata["parameter"]

@@ -42,10 +42,10 @@ Instruction = tuple[str, dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """A program under construction: its instructions, its registers and micro-ops so far (`trace`), the last accesses
-    to each element (`last`), and the order between units that tokens enforce. `clocks[u][v]`: the last instruction of
-    unit v that has ended before the next instruction of unit u begins. `tokens`: vector clocks of the tokens in each
-    queue. `before`: number of tokens in each queue when a unit's last instruction was appended.
+    """A program under construction. `trace`: state of registers and micro-ops after the instructions so far. `last`:
+    the last accesses to each memory element. `clocks[u][v]`: the last instruction of unit v that has ended before the
+    next instruction of unit u begins, as enforced by tokens. `tokens`: vector clocks of the tokens in each queue.
+    `before`: number of tokens in each queue when a unit's last instruction was appended.
     """
 
     config: Config
@@ -93,9 +93,9 @@ def append(
     """Appends an instruction, with pops of the tokens that it must wait for. Returns False, and appends nothing, if it
     accesses a memory out of bounds or a field does not fit the encoding.
 
-    `insist`: instructions that make tokens are appended before, if the token flags in `values` need them; without
-    `insist`, a flag that no token allows is dropped. `placed`: called with the unit after each appended instruction,
-    also after token carriers (instructions that only pop and push tokens); may `push` tokens.
+    With `insist`, other instructions are appended first, so that the queues have the tokens and room that the flags in
+    `values` need; without `insist`, a flag that cannot be met is dropped. `placed`: called with the unit after each
+    appended instruction, also after token carriers (instructions that only pop and push tokens); may `push` tokens.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
@@ -151,8 +151,8 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimated cycles of an instruction of the array or the ALU, of STORE.POST, ROWS or LOAD.PATCH, whose loops may
-    run longer than a scratchpad has elements; 0 for other instructions.
+    """Estimated cycles of an instruction whose loops the scratchpad sizes do not limit: instructions of the array and
+    the ALU, STORE.POST, ROWS and LOAD.PATCH; 0 for other instructions.
     """
     registers = build.trace.registers
     match name:
@@ -208,8 +208,8 @@ def _prepare(
     wishes: set[str],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Makes room in the full queues to which the next instruction of `unit` must push (`wishes`): appends token
-    carriers (instructions that only pop and push tokens) that pop tokens from these queues.
+    """Makes room for the pushes in `wishes` (flags of the next instruction of `unit`): pops a token from each queue
+    that is full, by appending token carriers (instructions that only pop and push tokens).
     """
     for queue, item in enumerate(TOKEN_QUEUES):
         if item.producer is unit and item.push_flag in wishes:

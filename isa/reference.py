@@ -1,8 +1,8 @@
-"""The reference semantics of all instructions in plain Python and numpy, slow and simple; all engines must agree with
-it.
+"""The reference semantics of all instructions in plain Python and numpy, slow and simple; simulator and RTL must agree
+with it.
 
 Instructions execute one after the other in program order, without tokens and timing. A program without races has the
-same results on all engines, so this module defines a program's results. The formulas are those of isa/README.md,
+same results in simulator and RTL, so this module defines a program's results. The formulas are those of isa/README.md,
 element by element.
 """
 
@@ -240,7 +240,7 @@ def _load_patch(machine: _Machine, values: Values) -> None:
 
 
 def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, int, int, int]]:
-    """(y, x, dst, src, wgt) of each operation in order: loop counters, and the fields of the micro-op."""
+    """Yields (y, x, dst, src, wgt) for each operation in order: loop counters, and the fields of the micro-op."""
     begin, end = values["uop_bgn"], values["uop_end"]
     if values["iter_out"] and values["iter_in"] and end > begin:
         machine.check("uop_end", end - 1, machine.config.uop_depth, "micro-op")
@@ -257,8 +257,8 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
     """Input vector `index`, int64 (batch, block_in), in the input scratchpad or, from chain_base on, in the chain
-    memory (on-chip buffer for a layer's output, which the next layer reads). `first`: index of the first input vector
-    of the same position (pixel), which must be in the same memory; else raises ProgramError.
+    memory (on-chip buffer between layers). `first`: index of the first input vector of the same position (pixel), which
+    must be in the same memory; else raises ProgramError.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
@@ -317,8 +317,8 @@ def _dot_products(machine: _Machine, mode: ArrayMode, s: int, w: int) -> NDArray
 
 
 def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
-    """(number of groups of the array's rows, rows in a group, part of the input vector that all groups multiply) for an
-    operation with tile `w`; (1, block_in, 0) without the extension `fold`.
+    """How an operation with tile `w` divides the array: (number of groups of the array's rows, rows in a group, part of
+    the input vector that all groups multiply); (1, block_in, 0) without the extension `fold`.
     """
     config, shape = machine.config, machine.registers["FOLD"]["shape"]
     groups = 1 << machine.check("register FOLD.shape", shape, config.tile_parts.bit_length(), "shape")
@@ -326,8 +326,8 @@ def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
 
 
 def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
-    """(lanes that a GEMM operation with tile `w` changes, whether `overwrite` overwrites them). Only operations on the
-    first part of the input vector overwrite; those on other parts add.
+    """Returns (lanes that a GEMM operation with tile `w` changes, whether the flag `overwrite` applies to it). Only an
+    operation on the first part of the input vector overwrites; operations on other parts add.
     """
     config = machine.config
     groups, _, part = _fold(machine, w)

@@ -167,9 +167,9 @@ def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int |
 
 
 def operand_shape(values: Mapping[str, int], operand: Mapping[str, int]) -> tuple[int, int, int]:
-    """Position of the operand vectors of a STORE.POST with fields `values`, as (first, pitch, width), counted in output
-    vectors of DRAM: row y has `width` operands, the first of which is vector first + y * pitch. `operand`: the fields
-    of register OPERAND.
+    """Position of a STORE.POST's operand vectors in DRAM, as (first, pitch, width) in units of output vectors: row y
+    has `width` operands, beginning with vector first + y * pitch. `values`: fields of the instruction; `operand`:
+    fields of register OPERAND.
     """
     pitch = operand["stride"] if operand["own_stride"] else values["x_stride"]
     return values["dram_base"] + operand["delta"], pitch, 1 if operand["repeat"] else values["x_size"]

@@ -1,15 +1,15 @@
-"""The integer arithmetic of the extension `rows`, for all engines: reductions of rows (instruction ROWS), and scaling
-by the results (STORE.POST with `rows`), for softmax and normalizations.
+"""The integer arithmetic of the extension `rows` (softmax and normalizations), for reference, simulator, RTL and
+compiler: reductions of rows (instruction ROWS), and scaling by the results (STORE.POST with the flag `rows`).
 
 A row has the elements of one column (value of x) of an instruction: the lanes of `y_size` accumulator vectors, up to
 MOST_ELEMENTS. Of the last vector, only the first `lanes` may be elements (`elements_of_last`); results for the other
 lanes are 0. An element is a 9-bit difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the
 machine stores a *value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 /
-square root of the sum of squares), in one of `row_entries` entries, with which
+square root of the sum of squares), in one of `row_entries` entries. The factor scales a number w:
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
-gives shares of a sum (softmax) or normalized elements (layer and RMS normalization) as int32. With n elements
+Results are int32: shares of a sum (softmax) or normalized elements (layer and RMS normalization). With n elements
 
     softmax:        table[(x - max) mod 256] / sum over the row                        w = entry of the table
     normalization:  (n*d - sum d) / sqrt(n * sum d^2 - (sum d)^2 + epsilon)            w = n*d - sum d
@@ -47,7 +47,7 @@ FRACTION_BITS = 16
 """Number of fraction bits of the results of `apply`."""
 
 TOTAL_BITS = 48
-"""Width in bits of the integer whose reciprocal, or reciprocal square root, a factor is."""
+"""Width in bits of an integer; a factor is the reciprocal, or reciprocal square root, of such an integer."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
 """Shift in the reciprocal of a mantissa: floor(2^QUOTIENT_SHIFT / mantissa)."""
@@ -71,9 +71,9 @@ def difference(x: Int64Array | int, c: int) -> Any:
 
 
 def normalized(total: int, even: bool) -> tuple[int, int]:
-    """(mantissa, places) of a positive integer: max(total, 1) is shifted left by `places`, as far as it stays within
-    TOTAL_BITS bits. `places` is even if the parameter `even` is True. The mantissa is the upper MANTISSA_BITS bits of
-    the result.
+    """Normalizes an integer to (mantissa, places): max(total, 1) is shifted left by `places`, the largest number (the
+    largest even one if `even`) for which the result fits in TOTAL_BITS bits; the mantissa is the result's upper
+    MANTISSA_BITS bits.
     """
     total = max(total, 1)
     places = TOTAL_BITS - total.bit_length()

@@ -95,7 +95,7 @@ class Sizes:
 
     @property
     def columns(self) -> int:
-        """Columns of the array, rows of a weight tile: an operation makes a dot product for each, in each batch row."""
+        """Number of columns of the array (rows of a weight tile): an operation makes batch x `columns` dot products."""
         return self.block_out // self.tile_parts
 
     @property
@@ -107,7 +107,7 @@ class Sizes:
 
     @property
     def position_outputs(self) -> int:
-        """Parts of an input vector as long as an output vector (DEPTHWISE, TAPS): block_in / block_out, at least 1."""
+        """Parts of an input vector, each as long as an output vector (DEPTHWISE, TAPS): block_in / block_out, or 1."""
         return max(1, self.block_in // self.block_out)
 
     @property
@@ -196,9 +196,9 @@ class Sizes:
 
     @property
     def chain_base(self) -> int:
-        """Index of the first vector of the chain memory (on-chip buffer for a layer's output, which the next layer
-        reads) for the instructions of the array: the smallest power of two that is not below inp_depth, so that the
-        upper bits of an index tell the memory.
+        """Index of the first vector of the chain memory (on-chip buffer between layers) for the instructions of the
+        array. Smaller indices are in the input scratchpad. It is the smallest power of two from inp_depth on, so the
+        upper bits of an index select the memory.
         """
         return 1 << _index_bits(self.inp_depth)
 
@@ -209,8 +209,8 @@ class Sizes:
 
     @property
     def chain_granule(self) -> int:
-        """Bytes of a granule of the chain memory (on-chip buffer for a layer's output, which the next layer reads). A
-        granule is the narrower of an input and an output vector; each access is of whole granules.
+        """Bytes of a granule of the chain memory (on-chip buffer between layers). A granule is the narrower of an input
+        and an output vector; each access is of whole granules.
         """
         return min(self.inp_bytes, self.out_bytes)
 
@@ -231,8 +231,8 @@ class Sizes:
 
     @property
     def table_depth(self) -> int:
-        """Number of 256-byte tables that LOAD.TABLE fills: `tables` look-up tables, then, with the extension `rows`,
-        the ROWS table, of whose entries each byte has a table of its own; 0 without the extension `table`.
+        """Number of 256-byte tables that LOAD.TABLE fills: `tables` look-up tables and, with the extension `rows`,
+        PLANES more, one for each byte of the ROWS table's 256 entries; 0 without the extension `table`.
         """
         return self.tables + PLANES * self.has("rows") if self.has("table") else 0
 
@@ -257,8 +257,8 @@ class Sizes:
 
     @property
     def inp_index_bits(self) -> int:
-        """Width in bits of the index of an input vector. The indices of the chain memory (on-chip buffer for a layer's
-        output, which the next layer reads) follow those of the input scratchpad.
+        """Width in bits of the index of an input vector. The indices of the chain memory (on-chip buffer between
+        layers) follow those of the input scratchpad.
         """
         depth = self.chain_base + self.chain_depth if self.chain_buffer_bytes else self.inp_depth
         return _index_bits(depth)

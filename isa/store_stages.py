@@ -71,7 +71,7 @@ def cycles_before(config: Config, name: str) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreParts:
     """The optional parts of a machine's store unit: extensions, by their names, and the chain memory (on-chip buffer
-    for a layer's output, which the next layer reads).
+    between layers).
     """
 
     post: bool

@@ -34,22 +34,22 @@ STORE_BYTES = 11
 """Bytes of storage per store unit instruction in flight: a store's destination (base, sizes, stride), pushes, flags."""
 
 BEGIN_DELAY = 1
-"""Cycles from the cycle in which all conditions of an instruction hold to its begin: the decision passes a register."""
+"""Cycles from the cycle in which all conditions of an instruction hold to its start: the decision passes a register."""
 
 FIFO_LATENCY = 3
 """Cycles from a read beat on the bus to its use: register at the port, write to the FIFO's memory, read."""
 
 REQUEST_DELAY = 5
-"""Cycles from instruction begin to first read request: decode, length in words, burst cut, next request, FIFO room."""
+"""Cycles from instruction start to first read request: decode, length in words, burst cut, next request, FIFO room."""
 
 WRITE_DELAY = 5
-"""Cycles from an instruction's begin to its first write request, which needs no FIFO room but waits for its data."""
+"""Cycles from an instruction's start to its first write request, which needs no FIFO room but waits for its data."""
 
 REQUEST_GAP = 2
 """Least number of cycles from the acceptance of a client's request to its next request: burst cutting, FIFO room."""
 
 PRODUCT_CYCLES = 7
-"""Extra cycles before the first request if a run's length is a product (rows x bytes): one for 4 bits of a factor."""
+"""Extra cycles before the first request if a run's length is a product (rows x bytes), computed 4 bits in a cycle."""
 
 ROOM_DELAY = 4
 """Cycles from the last use of a burst's bytes in a read FIFO to the request that may use their room again."""
@@ -61,10 +61,10 @@ FETCH_ROOM_DELAY = 3
 """Cycles from an instruction's dispatch to the fetch request that may use its room in the fetch buffer."""
 
 STEP_DELAY = 4
-"""Least number of cycles from the begin of a load to its first step (write to the scratchpad)."""
+"""Least number of cycles from the start of a load to its first step (write to the scratchpad)."""
 
 PATCH_STEP_DELAY = 16
-"""Least number of cycles from the begin of a LOAD.PATCH to its first step (write to the scratchpad): PRODUCT_CYCLES,
+"""Least number of cycles from the start of a LOAD.PATCH to its first step (write to the scratchpad): PRODUCT_CYCLES,
 and the stages that compute the words of a step.
 """
 
@@ -107,7 +107,7 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic."""
+    """Issue cycles of an ALU operation: 1, plus 1 for a second accumulator operand, plus those of slow arithmetic."""
     operation = ALU_OPERATIONS[AluOpcode(opcode)] if opcode in ALU_OPERATIONS else None
     if config.instructions and (code := alu_code(config, opcode)) is not None:
         operation = code.operation
@@ -128,8 +128,8 @@ def post_latency(config: Config) -> int:
     stages (`store_stages.py`), one for the write, and one for each pass of the vector through the arithmetic after its
     first pass.
 
-    On a machine with the extensions `table` (TABLE_CYCLES) and `rows` (ROW_CYCLES), all stores pass the stages of
-    these.
+    On a machine with the extensions `table` (TABLE_CYCLES) and `rows` (ROW_CYCLES), all stores pass the stages that
+    these extensions add.
     """
     return sum(item.cycles for item in stages_of(config)) + config.post_passes
 

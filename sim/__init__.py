@@ -1,4 +1,4 @@
-"""Event-driven cycle-exact simulator: results and timing of a program, or its timing alone (see hw/README.md)."""
+"""Event-driven cycle-exact simulator of the accelerator: runs a program for its results and timing, or timing alone."""
 
 from .errors import CycleLimitError, DeadlockError, SimulationError
 from .result import (

@@ -1,7 +1,7 @@
-"""Named groups of a timing run's arrays, which the functions of the timing core take as arguments.
+"""Groups of arrays that the functions of the timing simulation take as arguments: program, bus, tokens, traffic.
 
-`state.py` names the columns of each array. Further arguments of the same functions are the array P (`parameters.py`)
-and the state arrays U (units), V (the current store) and X (a record for each instruction).
+`state.py` names the columns of each array. Those functions also take single arrays: P (`parameters.py`) and the state
+arrays U (units), V (the current store) and X (a record for each instruction).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Program(NamedTuple):
     the indices of a unit's instructions.
 
     `sizes[kind]`: DRAM bytes of an element of a LOAD or STORE. B: for each instruction, the accumulator banks that its
-    operations read; `kept`: copies of micro-ops, from which the bank of an operation is computed if the banks differ
-    (`ports.py`).
+    operations read. `kept`: copies of the micro-ops of every instruction whose operations read different banks; the
+    bank of each operation is computed from its micro-op (`ports.py`).
     """
 
     rows: Array
@@ -45,7 +45,8 @@ class Bus(NamedTuple):
 
 class Tokens(NamedTuple):
     """State of the token queues. T: counters of each queue. `pushed`, `popped`: cycles of each queue's pushes and pops.
-    `pop_queue`, `push_queue` [unit, side]: the queue of a unit's flags pop_prev and pop_next, push_prev and push_next.
+    `pop_queue` [unit, side]: the queue from which a unit's flag pop_prev (side 0) or pop_next (side 1) takes a token.
+    `push_queue` [unit, side]: the queue into which push_prev or push_next puts a token.
     """
 
     T: Array

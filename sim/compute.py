@@ -46,10 +46,10 @@ ZERO, SWEEP = register("ZERO").index, register("SWEEP").index
 class Pads(NamedTuple):
     """The scratchpads while a program executes; `packed` are the weight tiles in the layout of `kernels.multiply_tile`.
 
-    `swept` (number of kept operations, TAPS, batch, block_out) are the input positions that earlier operations read,
-    minus their zero point, the oldest first; a sweep (TAPS with register SWEEP on) multiplies them again. `inputs`
-    (depth, batch, block_in) is the array that GEMM, DEPTHWISE and TAPS index: `inp`, unused vectors up to chain_base,
-    then the chain memory (on-chip buffer for a layer's output; `chain` (chain_buffer_bytes,) is a view of that part).
+    `swept` (operations, TAPS, batch, block_out): inputs of the last operations, oldest first, minus their zero point;
+    a sweep (instruction TAPS with register SWEEP on) multiplies them again. `inputs` (depth, batch, block_in): the
+    array that GEMM, DEPTHWISE and TAPS index. It has `inp`, then unused vectors up to index chain_base, then the chain
+    memory (on-chip buffer for a layer's output), of which `chain` (chain_buffer_bytes,) is a view.
     `custom` (ALU_CODES,): addresses of the machine's custom instructions by ALU opcode.
     """
 
@@ -101,9 +101,9 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
-    """Whether each source vector (its index in `indices` plus `base`) and the `more` vectors after it are all in the
-    input scratchpad (indices below `own`) or all in the chain memory (on-chip buffer for a layer's output, indices
-    chain_base to depth - 1). `row`: the decoded instruction.
+    """Whether all source vectors of the decoded instruction `row` exist. A source vector and the `more` vectors after
+    it must be in one memory: the input scratchpad (indices below `own`) or the chain memory (on-chip buffer between
+    layers, indices chain_base to depth - 1). Its index is `base` plus the loops' offset plus an entry of `indices`.
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
@@ -124,8 +124,8 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
     sets more groups of rows than the array has (extension `fold`).
 
     In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input scratchpad, the vectors from
-    `chain_base` on the chain memory (on-chip buffer for a layer's output, which the next layer reads). `here`: values
-    of the unit's configuration registers; `widths`: bits of a micro-op's fields.
+    `chain_base` on the chain memory (on-chip buffer between layers). `here`: values of the unit's configuration
+    registers; `widths`: bits of a micro-op's fields.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -191,9 +191,9 @@ def zero_points(here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Executes a GEMM's micro-ops in one iteration of its loops; used for arrays of fewer output lanes than LANES and
-    for nonzero zero points. `indices` (n, 3) are added to `dst`, `src` and `wgt`, the iteration's accumulator, input
-    vector and tile. `add`: 1 adds to accumulators, 0 overwrites them.
+    """Executes all micro-ops of one iteration of a GEMM's loops in scalar code, for arrays of fewer output lanes than
+    LANES and for nonzero zero points. `dst`, `src`, `wgt`: index of the iteration's accumulator, input vector and tile;
+    a row of `indices` (n, 3), a micro-op, is added to them. `add`: 1 adds to accumulators, 0 overwrites them.
     """
     inp, packed, acc = pads.inputs, pads.packed, pads.acc
     lanes = packed.shape[3]
@@ -216,7 +216,7 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
 
 @compiled()
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """Sizes for DEPTHWISE and TAPS, which multiply each row of weights by the inputs at one position of the window:
+    """Sizes for DEPTHWISE and TAPS, which multiply a row of weights by a position (the inputs of one pixel). Returns
     (weights in a row, input vectors in a position, positions in an input vector, rows in a weight tile).
     """
     narrow = min(acc.shape[2], inp.shape[2])
@@ -285,8 +285,8 @@ def sweeps(kind, here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
-    """Number of rows of weights in a group, which one operation of a sweep (TAPS with register SWEEP on) multiplies:
-    `isa.array_modes.sweep_rows`, computed from the shapes of `Pads.swept` and `Pads.wgt`.
+    """Number of rows of weights that one operation of a sweep (TAPS with register SWEEP on) multiplies: equals
+    `isa.array_modes.sweep_rows`, but computed from the shapes of `Pads.swept` and `Pads.wgt`.
     """
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(
@@ -296,13 +296,13 @@ def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
 
 @compiled()
 def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
-    """Updates `swept`, the input positions that later operations of a sweep multiply again: drops the oldest positions
-    and appends TAPS positions from `s` on, minus `inp_zero`. `s` is (index of the first input vector, part of an input
-    vector that the lanes multiply).
+    """Updates `swept`, the inputs of the last operations, which later operations of a sweep multiply again: drops the
+    oldest operation's and appends the current one's (consecutive pixels), minus `inp_zero`. `s`: (index of the current
+    operation's first input vector, part of an input vector that the lanes multiply).
     """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])
-    # Element by element: an assignment of arrays would compile numba's error message for shapes that differ, 1.6 s.
+    # Element by element, because numba takes 1.6 s to compile the error message of an assignment of array slices.
     for r in range(len(swept) - 1):
         for t in range(swept.shape[1]):
             for b in range(swept.shape[2]):

@@ -1,4 +1,4 @@
-"""Custom instructions of a machine in the simulator: machine code of their functions, and calls of it."""
+"""Compiles the Python functions of a machine's custom ALU instructions and calls the compiled code by address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vdla.isa.errors import ConfigError
 def call_at(typing_context: Any, address: Any, left: Any, right: Any) -> Any:
     """The result (int64) of the function at `address` (int64), called with the int64 values `left` and `right`.
 
-    The simulator's code reaches custom instructions by address, so that it is compiled and cached once for all of them.
+    The simulator calls custom instructions by address, so that its own code is compiled once for all machines.
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
@@ -36,13 +36,13 @@ def call_at(typing_context: Any, address: Any, left: Any, right: Any) -> Any:
 
 @functools.cache
 def _machine_code(simulate: Callable[[int, int], int]) -> Any:
-    """The machine code of `simulate`; kept until the process ends, since the simulator has its address."""
+    """The machine code of `simulate`; cached until the process ends, because the simulator stores its address."""
     return cfunc(types.int64(types.int64, types.int64), error_model="numpy")(simulate)
 
 
 def function_of(instruction: AluInstruction) -> Any:
-    """The machine code of an instruction's function `simulate`: a C function (ctypes) of two int64 numbers that returns
-    one, with the attribute `address`. Raises ConfigError if numba cannot compile the function.
+    """Compiles an instruction's function `simulate`. The result is numba's C function of two int64 numbers that returns
+    an int64, with the attributes `address` and `ctypes`. Raises ConfigError if numba cannot compile `simulate`.
     """
     try:
         return _machine_code(instruction.simulate)
@@ -55,13 +55,15 @@ def function_of(instruction: AluInstruction) -> Any:
 
 
 def call_of(instruction: AluInstruction) -> Callable[[int, int], int]:
-    """The machine code of `simulate` as a Python function. Raises ConfigError as `function_of` does."""
+    """Compiles an instruction's function `simulate` and returns the compiled code as a function that Python can call.
+    Raises ConfigError if numba cannot compile it.
+    """
     return function_of(instruction).ctypes
 
 
 def custom_addresses(config: Config) -> NDArray[np.int64]:
-    """For each ALU opcode, int64 (ALU_CODES,), the address of the function of the custom instruction that has it; 0 for
-    all other opcodes. Raises ConfigError as `function_of` does.
+    """Addresses of the compiled functions of a machine's custom instructions, int64 (ALU_CODES,), indexed by ALU
+    opcode; 0 for opcodes without a custom instruction. Raises ConfigError if numba cannot compile a function.
     """
     found = np.zeros(ALU_CODES, np.int64)
     for opcode, item in custom_codes(config).items():

@@ -1,7 +1,7 @@
 """Decodes instruction words to one int64 row for each instruction, by the tables of `isa.layout`.
 
-The pass also tracks CONFIG in program order, the order in which a unit runs its instructions: so it finds the register
-values that each instruction sees, and checks that every DRAM access is inside the memory image.
+It also tracks the effect of CONFIG instructions in program order, the order in which each unit runs its instructions.
+So it finds the register values that each instruction sees, and checks that every DRAM access is inside the image.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ _DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A decoded program. `rows` int64 (n, ROW_COLUMNS): an instruction each. `registers` int64 (m, 8): a unit's
-    register values, a row for each state between two CONFIGs; an instruction's column REGISTERS_AT is the index of its
-    row.
+    """A decoded program. `rows` int64 (n, ROW_COLUMNS): one row for each instruction. `registers` int64 (m, 8): values
+    of one unit's configuration registers, one row for each state between two CONFIGs. Column REGISTERS_AT of an
+    instruction is the index of the row in `registers` that the instruction sees.
 
     `last`: index of the first FINISH, n if there is none. `rewrites_uops`: whether a STORE may write bytes that a
     LOAD.UOP reads.
@@ -120,11 +120,11 @@ class Decoded:
 def _tables(
     config: Config,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Tables for `_decode`: the format's number for each value of a word's low 10 bits, -1 if none; (kind, unit) of
-    each format; the fields of each format.
+    """Three tables for `_decode`: index of the instruction format by the low 10 bits of a word, -1 if there is none;
+    (kind of instruction, unit) of each format; fields of each format.
 
-    A field is (column, word, shift, width, signed); the list of a format's fields ends with column -1. CONFIG's unit is
-    -1, because the instruction has a field for it.
+    A field is (column, word, shift, width, signed); the list of a format's fields ends with column -1. The unit of
+    CONFIG is -1: a field of the instruction gives it.
     """
     chosen = np.full(1024, -1, np.int64)
     count = len(formats(config))
@@ -189,8 +189,8 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
 
 @timing_code
 def operand_shape(row, operand):  # type: ignore[no-untyped-def]
-    """(index of the first, pitch of rows, vectors in a row) of a STORE.POST's operand vectors in DRAM, as in
-    `isa.registers.operand_shape`; `operand`: value of register OPERAND. `row`: the decoded instruction.
+    """Place of a STORE.POST's operand vectors in DRAM: (index of the first vector, pitch of rows, vectors in a row), as
+    in `isa.registers.operand_shape`. `row`: the decoded instruction; `operand`: value of register OPERAND.
     """
     pitch = operand >> 32 & 0xFFFF if operand >> 48 & 1 else row[X_STRIDE]
     width = np.int64(1) if operand >> 49 & 1 else row[X_SIZE]
@@ -272,8 +272,8 @@ def kind_sizes(config: Config) -> NDArray[np.int64]:
 def _lacking(
     config: Config, rows: NDArray[np.int64], present: NDArray[np.int64]
 ) -> Iterator[tuple[int, str]]:
-    """For each feature that `rows` use and `config` lacks: (index of the first instruction that uses the feature, text
-    that names the feature).
+    """Yields the hardware features that the instructions `rows` use and `config` lacks, each as (index of the first
+    instruction that uses the feature, text that names the feature).
 
     `present`: for each kind of instruction, whether `rows` have one.
     """
@@ -316,8 +316,8 @@ def _lacking(
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
     """Decodes `instructions`, uint64 (n, words), for a memory image of `memory_size` bytes.
 
-    Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the
-    memory, and EncodingError for bits that are no instruction; each names the instruction.
+    Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the memory,
+    and EncodingError for bits that encode no instruction; each names the instruction.
     """
     words = read_only(instructions, np.uint64)
     if words.ndim != 2 or words.shape[1] != config.instruction_words:

@@ -1,14 +1,14 @@
 """Timing of a DRAM behind LiteDRAM's controller, cycle by cycle (hw/README.md has the rules).
 
 Each master has an AXI bridge, which turns bursts into requests for single bus words. A crossbar gives the requests to
-machines, one for each bank, which open and close rows. A multiplexer chooses one row command and one column command a
-cycle, and changes between reads and writes; a refresher stops all banks for a refresh.
+state machines, one for each bank, which open and close rows. A multiplexer chooses one row command and one column
+command a cycle, and changes between reads and writes; a refresher stops all banks for a refresh.
 
 A cycle has two halves. `outputs` computes from the state alone which requests are accepted, the banks' commands, and
 the outputs of the AXI channels. `clock` takes the masters' inputs of the cycle and computes the next state.
 `quiet_until` tells which cycles can be left out while no master asks for anything.
 
-A set of banks is stored as the bits of an integer. A limit on a time is stored as the first cycle in which the limit no
+A set of banks is stored as the bits of an integer. A timing constraint is stored as the first cycle in which it no
 longer holds, so that no counter must be decremented in each cycle: only banks with work cost simulation time.
 """
 
@@ -76,7 +76,7 @@ M_READ, M_WRITE = 0, A_SIZE
 
 
 def parameters(controller: Controller) -> Array:
-    """The numbers of a controller as the array P."""
+    """The fields of a DRAM controller as the array P, int64, which the constants P_... index."""
     return np.array(dataclasses.astuple(controller), np.int64)
 
 
@@ -90,8 +90,9 @@ def _first_ready(time: int) -> int:
 
 
 def state(controller: Controller, masters: int) -> tuple[Array, Array, Array, Array, Array]:
-    """The arrays (G, B, L, M, F) at reset, for a number of masters: common state, banks, their queues (write, row),
-    bridges, and the flags "last word of a burst" of the words in the bridges' FIFOs (reads, writes).
+    """The state arrays (G, B, L, M, F) at reset for a number of masters. G: state common to all banks; B: banks; L: for
+    each entry of the banks' queues (is a write, row); M: masters' AXI bridges; F: for each word in the bridges' FIFOs
+    for reads and writes, whether it is the last word of a burst.
     """
     G, B = np.zeros(G_SIZE, np.int64), np.zeros((controller.banks, B_SIZE), np.int64)
     G[[G_RRD, G_CCD, G_WTR]] = [
@@ -111,7 +112,7 @@ def state(controller: Controller, masters: int) -> tuple[Array, Array, Array, Ar
 
 @timing_code
 def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
-    """The next index after `grant`, in a circle of `count`, that is in the set `requests`; `grant` if there is none."""
+    """Round-robin choice: the next index after `grant` (modulo `count`) in the set `requests`, else `grant` again."""
     others = requests & ~(1 << grant)
     if others == 0:
         return grant
@@ -229,10 +230,11 @@ def outputs(P, G, B, L, M, F):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _choose(P, G, B):  # type: ignore[no-untyped-def]
-    """(bank whose row command is accepted in this cycle, bank whose column command is accepted); -1 for none.
+    """Arbitrates between the banks: returns (bank whose row command is accepted in this cycle, bank whose column
+    command is accepted), -1 for none.
 
-    Also moves the grants of the row chooser and the column chooser. If a controller clock is one DRAM clock, the column
-    chooser alone chooses among commands of both kinds.
+    Also moves the round-robin grants of the choosers for row and column commands. If a controller clock is one DRAM
+    clock, the column chooser alone chooses among commands of both kinds.
     """
     cycle, count = G[G_CYCLE], len(B)
     rows = G[G_ASK_ROWS]
@@ -268,7 +270,7 @@ def _choose(P, G, B):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _note_activate(P, G):  # type: ignore[no-untyped-def]
-    """Notes an ACTIVATE of this cycle. The next one waits for t_rrd, the fifth one until the first is t_faw ago."""
+    """Records an ACTIVATE in this cycle: the next one waits t_rrd cycles; at most four happen within t_faw cycles."""
     cycle, oldest = G[G_CYCLE], G[G_ACTIVATE]
     if P[P_RRD] >= 0:
         G[G_RRD] = cycle + P[P_RRD]

@@ -173,7 +173,7 @@ def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 
 
 def start_pads(config: Config, contents: Contents | None = None) -> Pads:
-    """The scratchpads at launch, filled from `contents`; those that `contents` does not name are zero."""
+    """The scratchpads at launch, filled from `contents`; scratchpads that `contents` does not name are zero."""
     start = typed_scratchpads(config, contents)
     wgt, par, uop = start["wgt"], start["par"], start["uop"].astype(np.uint64)
     depth = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth

@@ -36,8 +36,8 @@ from .state import (
 
 
 def adding_operations(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """For each instruction, int64 (n,): if it is a GEMM with `overwrite`, the number of its operations that multiply
-    another part of the inputs than the first; else 0.
+    """For each instruction, int64 (n,): if it is a GEMM with `overwrite`, the number of its operations that add to
+    accumulators, because they do not multiply the first part of an input vector; else 0.
 
     All 0 on machines without `fold`. No STORE may change the micro-ops in `memory`. Raises ProgramError for a LOAD.UOP
     out of bounds.

@@ -1,5 +1,5 @@
-"""GEMM with the extension `fold`: the array has fewer columns than vectors have lanes, and the index of a weight tile
-gives the part of the input vector and the part of the lanes that an operation multiplies.
+"""Executes GEMM with the extension `fold`. The array has fewer columns than vectors have lanes, so an operation
+multiplies a part of the input vector for a part of the lanes; the index of its weight tile selects both parts.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ def groups_of(fold):  # type: ignore[no-untyped-def]
 
 @compiled()
 def parts_of(w, folds, groups):  # type: ignore[no-untyped-def]
-    """(part of the input vector, part of the output lanes) that an operation with weight tile `w` multiplies.
+    """Returns the parts of the data for an operation with weight tile `w`: (part of the input vector, part of the
+    output lanes).
 
-    `folds`: number of consecutive weight tiles that together are one block_in x block_out block of weights, block_out /
-    columns of the array. `groups`: number of groups into which the array's rows are divided.
+    `folds`: number of consecutive weight tiles that form one block_in x block_out block of weights (block_out / columns
+    of the array). `groups`: number of groups into which the array's rows are divided.
     """
     part = w % folds
     return part % groups, part // groups

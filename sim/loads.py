@@ -40,8 +40,8 @@ def _set(run, first, count, source):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _copy(target, to, source, start, count):  # type: ignore[no-untyped-def]
-    """target[to:][:count] = source[start:][:count], element by element. An assignment of array slices would take numba
-    2 s longer to compile, for the error message about shapes that differ.
+    """target[to:][:count] = source[start:][:count], element by element. Numba would take 2 s longer to compile an
+    assignment of array slices, because that needs an error message for different shapes.
     """
     for k in range(count):
         target[to + k] = source[start + k]

@@ -1,10 +1,10 @@
 """A timing run: its arrays (parameters, accumulator banks, the state at launch) and its main loop.
 
-Only memory is simulated cycle by cycle. Which client's address memory accepts and which burst it serves depends on the
-requests of that cycle. All other times follow in closed form from earlier times, as sums and maxima, except that the
-store unit reads accumulators only while the compute unit does not. The loop derives every time that it can, then makes
-memory's next decision, in order of time. A time that cannot be derived yet depends on a later decision and is at least
-one cycle after it.
+Only the memory is simulated cycle by cycle, because the address that it accepts and the burst that it serves depend on
+the requests of that cycle. All other times are sums and maxima of earlier times (but the store unit also waits for
+cycles in which the compute unit does not read accumulators). The loop derives every time that it can, then makes the
+memory's next decision, in order of time. A time that cannot be derived yet depends on a later decision of the memory
+and is at least one cycle after that decision.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _clients(config: Config) -> Array:
 
 
 def _bursts_kept(config: Config) -> int:
-    """Length of the ring buffers that record bursts: a power of two above the number of bursts that a client may have
-    in flight, which is at most the number of bus words of its FIFO.
+    """Length of the ring buffers that record bursts: a power of two above the largest number of bursts of a client in
+    flight. A client has at most one burst in flight for each bus word of its FIFO.
     """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
     vectors = config.fifo_bytes("store") // config.out_bytes
@@ -96,7 +96,7 @@ def _bursts_kept(config: Config) -> int:
 
 
 def _units(rows: Array) -> tuple[Array, Array]:
-    """The array U at launch, and the indices of each unit's instructions in program order, int64 (3, n)."""
+    """Returns the state array U of the units at launch, and each unit's instructions in program order, int64 (3, n)."""
     units = np.zeros((3, s.U_SIZE), np.int64)
     order = np.zeros((3, len(rows)), np.int64)
     for unit in Unit:
@@ -192,7 +192,7 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
     """Fills the array B with the accumulator banks that each instruction reads (`sim/ports.py`). Returns copies of
-    micro-ops, uint64; column B_UOPS of B is the index of an instruction's first micro-op among these.
+    micro-ops, uint64; column B_UOPS of B is the index of an instruction's first micro-op in this result.
 
     `trace` uint64: the words that the LOAD.UOPs write, one load after the other. `uops` uint64 (uop_depth,), modified:
     the micro-op scratchpad at launch.

@@ -1,7 +1,7 @@
-"""The parameters P of a timing run, an int64 array; each index P_NAME is declared with the function of its value.
+"""The parameters of a timing run, an int64 array P: index constants P_... and the functions that compute the values.
 
-The simulator reads `P[P_NAME]`; numba compiles the indices as constants. Latencies are those of `isa.timing`, not
-computed here.
+The simulator reads `P[P_BUS]` and the like; numba compiles the indices as constants. Latencies come from `isa.timing`
+and are not computed here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _VALUES: list[Callable[[Launch], int]] = []
 
 
 def _place(value: Callable[[Launch], int]) -> int:
-    """Declares the next element of the array P, whose value is `value(launch)`; returns its index."""
+    """Declares the next element of the parameter array P, whose value is `value(launch)`; returns its index."""
     _VALUES.append(value)
     return len(_VALUES) - 1
 

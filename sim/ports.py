@@ -58,9 +58,8 @@ B_BANK, B_SOURCE, B_UOPS, B_READS = range(4)
 B_SIZE = 4
 MIXED = -1
 NONE, ALL, BY_PART = range(3)
-"""The operations of an instruction that read accumulators: none of them; all of them; or (BY_PART) those that multiply
-another part of the input vector than the first. BY_PART occurs for a GEMM with `overwrite` and several groups of rows
-(extension `fold`).
+"""Operations of an instruction that read accumulators: none, all, or (BY_PART) only operations that do not multiply the
+first part of an input vector. BY_PART occurs for a GEMM with `overwrite` and several groups of rows (extension `fold`).
 """
 
 
@@ -74,8 +73,8 @@ def load_size(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
-    """Issue cycles of each operation of the ALU instruction `row` (a decoded instruction). P: parameters of the run
-    (`sim/parameters.py`).
+    """Number of cycles that each operation of the decoded ALU instruction `row` takes to issue. P: parameters of the
+    run (`sim/parameters.py`).
     """
     return P[P_ALU_CYCLES + 2 * row[ALU_OPCODE] + row[USE_IMM]]
 
@@ -118,8 +117,8 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
 
 @timing_code
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
-    """(first cycle from `cycle` on in which the compute unit does not read accumulator bank `bank`, last cycle up to
-    which the unit certainly does not read this bank).
+    """When the compute unit does not read accumulator bank `bank`: (first such cycle from `cycle` on, last cycle up to
+    which the unit certainly does not read the bank).
 
     Takes the instructions that have begun into account, and cycles up to `horizon`. P, U, V, X: state arrays of the run
     (`sim/arrays.py`).

@@ -1,5 +1,4 @@
-"""Executes STORE.OUT and STORE.POST, from accumulators to DRAM or the chain memory (on-chip buffer for a layer's
-output, which the next layer reads).
+"""Executes STORE.OUT and STORE.POST, from accumulators to DRAM or the chain memory (on-chip buffer between layers).
 
 Each function returns DONE, or OUTSIDE if the store accesses a scratchpad out of bounds.
 """

@@ -103,12 +103,12 @@ def timeline(result: SimulationResult, unit: Unit) -> Timeline:
 
 
 def compute_timeline(result: SimulationResult) -> Timeline:
-    """The timeline of the compute unit, by which reports attribute cycles to layers."""
+    """The timeline of the compute unit; reports use it to attribute cycles to layers."""
     return timeline(result, Unit.COMPUTE)
 
 
 def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, int]:
-    """Numbers of cycles in [start, stop) by category, together stop - start. Categories without cycles are left out."""
+    """Cycles in [start, stop) by category; their sum is stop - start. Categories without cycles are left out."""
     first = int(np.searchsorted(timeline.stop, start, side="right"))
     last = int(np.searchsorted(timeline.start, stop, side="left"))
     inside = np.minimum(timeline.stop[first:last], stop) - np.maximum(timeline.start[first:last], start)

@@ -1,5 +1,5 @@
-"""Executes ROWS (row reductions for softmax and normalizations) and the scaling by their results that STORE.POST with
-`rows` does; `isa.rows` defines the arithmetic.
+"""Executes instruction ROWS (row reductions for softmax and normalizations), and the scaling of vectors by a row's
+result when STORE.POST has the flag `rows`; `isa.rows` defines the arithmetic.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _root(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _factor(total, root):  # type: ignore[no-untyped-def]
-    """The packed factor that ROWS computes from the sum `total`: its reciprocal square root if `root` (normalizations,
-    `isa.rows.reciprocal_root`), else its reciprocal (softmax, `isa.rows.reciprocal`).
+    """The packed factor that ROWS computes from a row's sum `total`: 1 / sqrt(total) if `root` (for normalizations,
+    `isa.rows.reciprocal_root`), else 1 / total (for softmax, `isa.rows.reciprocal`).
     """
     total, places = max(total, np.int64(1)), np.int64(0)
     step = 2 if root else 1
@@ -88,10 +88,10 @@ def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
-    """Scales `reduced` int32 (batch, block_out), a vector of the instruction's row `x` (the last one if `is_last`), in
-    place: each lane becomes the row's factor (from `entries`) times the lane's difference from the row's mean or, for
-    softmax, times the table's entry for its difference from the row's maximum (`isa.rows`). Lanes beyond the row become
-    0. `here`: values of the unit's configuration registers.
+    """Scales in place `reduced` int32 (batch, block_out), a vector of the instruction's row `x` (the row's last vector
+    if `is_last`). `entries` has each row's factor and its sum or maximum. Normalizations: a lane becomes its difference
+    from the mean, times row length and factor. Softmax: a lane becomes the `table` entry for its difference from the
+    maximum, times the factor. Lanes beyond the row become 0. `here`: values of the unit's configuration registers.
     """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])

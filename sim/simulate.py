@@ -59,8 +59,8 @@ def simulate(
     same cycles, begin and end of every instruction, and counters. `scratchpads`: contents at launch
     (`isa.scratchpads`); scratchpads that it does not name are zero.
 
-    Raises EncodingError for bits that are no instruction, ProgramError for an unknown register, a missing extension or
-    an access out of bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past
+    Raises EncodingError for bits that encode no instruction, ProgramError for an unknown register, a missing extension
+    or an access out of bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past
     `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
     """
     decoded = decode(config, instructions, len(memory))

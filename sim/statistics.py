@@ -109,9 +109,9 @@ def operand_statistics(
 
 
 def _immediates(config: Config, instructions: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """For each instruction, int64 (n,), the immediate that the ALU's lanes see while it runs: the bits at the place of
-    an ALU instruction's field `imm`, in an instruction of any kind; NO_IMMEDIATE if the bit at the place of `use_imm`
-    is 0.
+    """For each instruction, int64 (n,), the immediate that reaches the ALU's lanes while the instruction runs. The
+    hardware takes the bits of the ALU format's field `imm` from instructions of all kinds. NO_IMMEDIATE if the bit of
+    field `use_imm` is 0.
     """
     layout = formats(config)["ALU"]
     found = extract(np.asarray(instructions), layout.field("imm")).astype(np.int64)

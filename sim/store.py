@@ -376,7 +376,7 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
     next event. P, U: state arrays (`sim/arrays.py`).
 
     A compute instruction that has not begun yet begins in next_event + 1 at the earliest, not before the last issue of
-    the GEMM before it, and after the end of every other instruction; its first read is later than its begin.
+    the GEMM before it, and after the end of every other instruction; its first read comes later still.
     """
     known = max(next_event + 1, U[COMPUTE, U_OTHER_END] + 1) + P[P_ALU_STAGE]
     return max(known, U[COMPUTE, U_ISSUED] + P[P_GEMM_STAGE])

@@ -64,8 +64,8 @@ def _enter(P, C, c, first):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Advances the load `row` of client `c`, begun in cycle `begin`, of elements of `size` bytes. Returns the cycle of
-    its end, or BLOCKED if not known yet. P, C, R: state arrays (`sim/arrays.py`).
+    """Advances the load `row`, which client `c` began in cycle `begin`; an element has `size` bytes. Returns the cycle
+    in which the load ends, or BLOCKED if not known yet. P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -100,12 +100,12 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
 
 @timing_code
 def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Advances the LOAD.INP `row` of client `c`, begun in cycle `begin`, of elements of `size` bytes, on a machine with
-    the extension `wide_loads`: a step writes all vectors of a row that are in the same aligned block of P_INP_BLOCK
-    bytes. Returns the cycle of its end, or BLOCKED if not known yet. P, C, R: state arrays (`sim/arrays.py`).
+    """Advances the LOAD.INP `row`, which client `c` began in cycle `begin`, on a machine with the extension
+    `wide_loads`: a step writes all vectors of a row that are in the same aligned block of P_INP_BLOCK bytes. `size`:
+    bytes of a vector. Returns the cycle in which the load ends, or BLOCKED if not known yet.
 
-    Columns of the array C: C_ROW is the row of data that has the next byte, C_PATCH the number of steps before that
-    row.
+    P, C, R: state arrays (`sim/arrays.py`). Column C_ROW of C is the row of data that has the next byte, column C_PATCH
+    the number of steps before that row.
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -150,9 +150,9 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
-    """Advances the LOAD.PATCH `row` of client `c`, begun in cycle `begin`. `patch`: value of register PATCH.
-    `row_bytes`: bytes that the load reads of an image row. Returns the cycle of its end, or BLOCKED if not known yet.
-    P, C, R: state arrays (`sim/arrays.py`).
+    """Advances the LOAD.PATCH `row`, which client `c` began in cycle `begin`. `patch`: value of register PATCH.
+    `row_bytes`: bytes that the load reads of an image row. Returns the cycle in which the load ends, or BLOCKED if not
+    known yet. P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])

@@ -61,9 +61,9 @@ def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
 @compiled()
 def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the beats that the instruction `row` moves. `beats` uint8 (n, bus bytes), updated: the
-    last beats on the bus. If `beats` has two rows, the transfer is that of a load's data or a store's operands; if it
-    has one row, that of a store's outputs. `here`: values of the unit's configuration registers; `sizes`: DRAM bytes of
-    an element by kind of instruction; `totals`: counters of toggled bits, updated.
+    last beats on the bus; it has two rows for a load or a store's operands, one row for a store's outputs. `here`:
+    values of the unit's configuration registers; `sizes`: DRAM bytes of an element by kind of instruction; `totals`:
+    counters of toggled bits, updated.
     """
     kind = row[KIND]
     size = sizes[kind]

@@ -130,9 +130,9 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of a read of an accumulator `vector`: at the output of `bank`, in counter `reads` unless
-    that is negative, and, if the store unit's port shows the bank (`shown`), in counter `seen`. Updated: `state` (last
-    register contents), `totals` (counters of toggled bits).
+    """Counts the bits that toggle at the output of accumulator bank `bank` when `vector` is read from it. Adds them to
+    counter `reads` (none if negative) and, if the store unit's port shows this bank (`shown`), to counter `seen`.
+    Updated: `state` (last register contents), `totals` (counters of toggled bits).
     """
     found = 0
     held = state.banks[bank]
@@ -166,8 +166,8 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """A row of block_in weights, int8, for DEPTHWISE: part number `part`, of `narrow` elements, has row `number` of
-    `tile`, divided into rows of `narrow` weights; all other parts are zero.
+    """The weights int8 (block_in,) by which DEPTHWISE multiplies an input vector: row `number` of `tile` (in rows of
+    `narrow` weights) in part `part` of the vector (in parts of `narrow` elements), zeros elsewhere.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
@@ -200,7 +200,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
 
     In the array, TAPS counts like a DEPTHWISE for each of its input positions. So does a sweep (TAPS with register
     SWEEP on), for its own positions and those of earlier operations, but the positions of earlier operations toggle no
-    bits of input vectors. Bits inside the array are those without the zero points of register ZERO.
+    bits of input vectors. Bits inside the array are counted as if the zero points (register ZERO) were 0.
     """
     share, seed, counts = sample.share, sample.seed, sample.counts
     if row[KIND] == ALU:

@@ -301,8 +301,8 @@ def observe_store(row, here, memory, operands, pads, compute, state, totals):  #
 
 @compiled()
 def _reduce(vector, first, sums, reduced, totals):  # type: ignore[no-untyped-def]
-    """Takes an accumulator vector, the window's `first` or a later one, into the reduction `reduced` of the window (sum
-    if `sums`, else maximum) and counts the toggled bits. `totals`: counters of toggled bits, updated.
+    """Updates `reduced`, the sum (if `sums`) or maximum of a window of accumulator vectors, by the next `vector`
+    (`first`: the window's first one), and counts the toggled bits. `totals`: counters of toggled bits, updated.
     """
     for k in range(len(reduced)):
         value = np.int64(vector[k])

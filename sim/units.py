@@ -1,5 +1,5 @@
-"""Timing of fetch, of begin and end of instructions, and of the load and compute units (hw/README.md
-sections 4 to 7).
+"""Timing of fetch, of the start and end of instructions, and of the load and compute units (hw/README.md sections 4 to
+7).
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 @timing_code
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
     """Begins instruction `i` of unit `u`, ready in cycle `ready`, and reserves room for its pushes. Returns the cycle
-    of its begin. P, U, X: state arrays (`sim/arrays.py`).
+    in which it begins. P, U, X: state arrays (`sim/arrays.py`).
     """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MOST_ITEMS = 1000
-"""Largest number of items of a sequence or mapping that are checked: its first ones."""
+"""Number of items of a sequence or mapping that are checked: of a longer one, only the first items."""
 
 _NUMBERS: Mapping[type, tuple[type, ...]] = {
     int: (int, np.integer),
@@ -32,10 +32,10 @@ _NUMBERS: Mapping[type, tuple[type, ...]] = {
 
 
 class _Late:
-    """A class in an annotation of `function` whose module imports it under TYPE_CHECKING only.
+    """A class that an annotation of `function` names, but that `function`'s module imports only under TYPE_CHECKING.
 
     `path`: the dotted name of the class, for example ("onnx", "ModelProto"). The class is imported when a value is
-    checked whose own class or one of its bases has the same last name.
+    checked, if its own class or one of its bases has the same last name.
     """
 
     def __init__(self, function: Callable[..., Any], path: tuple[str, ...]) -> None:
@@ -180,7 +180,7 @@ def _fits(kind: Any, value: object) -> bool:
 
 
 def _items(kind: _Container, value: Any) -> list[tuple[str, object, Any]]:
-    """(place as text, item, wanted type) for each item of a sequence and for each key and each value of a mapping."""
+    """Lists (place as text, item, wanted type) for each item of a sequence, and for each key and value of a mapping."""
     if isinstance(value, Mapping) and len(kind.items) == 2:
         pairs = list(value.items())[:_MOST_ITEMS]
         keys = [(f" ({reprlib.repr(key)})", key, kind.items[0]) for key, _ in pairs]

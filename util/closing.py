@@ -1,4 +1,4 @@
-"""Resources that end with a `with` block."""
+"""Base class of resources that the end of a `with` block frees."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ RecordT = TypeVar("RecordT")
 def whole_records(path: Path, make: Callable[[Any], RecordT], *, kind: str) -> list[RecordT]:
     """The results of `make` for the parsed JSON of each line of a file; empty if there is no file.
 
-    An incomplete last line, from a killed process, is skipped. Raises RecordError for errors of the system, and for a
-    line for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: the message calls it
-    no record of `kind`.
+    An incomplete last line, from a killed process, is skipped. Raises RecordError for errors of the operating system,
+    and for a line for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: the message
+    calls it no record of `kind`.
     """
     try:
         data = read_file(path)
@@ -65,7 +65,8 @@ class LineFile:
     """Appends lines to a file of records, created if necessary. A context manager that closes the file at its end.
 
     One write call appends one line. An incomplete last line, left by a killed process, is ended by a line break or,
-    with `cut`, removed. Raises RecordError if another process has the file open, and for errors of the system.
+    with `cut`, removed. Raises RecordError if another process has the file open, and for errors of the operating
+    system.
     """
 
     def __init__(self, path: Path, *, cut: bool = False) -> None:
@@ -81,7 +82,7 @@ class LineFile:
         self._synced = time.monotonic()
 
     def append_line(self, line: bytes) -> None:
-        """Appends `line`, which ends with a line break. Raises RecordError for errors of the system."""
+        """Appends `line`, which ends with a line break. Raises RecordError for errors of the operating system."""
         rest = b"\n" + line if self._torn else line
         try:
             # If the system writes only a part of the line, the next attempt raises an error with the reason.
@@ -94,7 +95,7 @@ class LineFile:
             raise _refused(self._path, error) from None
 
     def sync(self) -> None:
-        """Waits until everything written is on the disk. Raises RecordError for errors of the system."""
+        """Waits until everything written is on the disk. Raises RecordError for errors of the operating system."""
         try:
             os.fsync(self._file)
         except OSError as error:

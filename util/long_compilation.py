@@ -1,5 +1,5 @@
-"""Long compilations: a message while numba compiles, and a pause of Python's collector of cyclic garbage during other
-compilations.
+"""Help for long compilations: a message while numba compiles, and a pause of Python's collector of cyclic garbage while
+the toolkit itself compiles.
 
 The message appears on standard error, at most once in a process, if compilation by numba takes more than SILENCE
 seconds.
@@ -24,7 +24,7 @@ TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 
 def print_it(text: str) -> None:
-    """Prints `text`, the message on long compilation by numba, on standard error; the default in Python sessions."""
+    """Prints `text`, the long-compilation message, on standard error; Python sessions use this function by default."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -70,7 +70,7 @@ class _Nowhere(NullCache):
     """A numba cache that stores nothing."""
 
     def load_overload(self, sig: Any, target_context: Any) -> None:
-        """Called by numba before it compiles: starts the long-compilation timer; None, since no code is cached."""
+        """Starts the long-compilation timer; numba calls this before it compiles. Returns None: no code is cached."""
         long_compilation.begins()
 
 
@@ -104,7 +104,7 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """The one list for error number `number`, empty at first. A caller that reports the error appends the folder."""
+    """Folders for which this process has reported the error `number` (errno); callers append to this one list."""
     return []
 
 

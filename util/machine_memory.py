@@ -1,4 +1,4 @@
-"""Size of main memory: work that needs more is refused before any memory is allocated."""
+"""Finds the size of main memory, so that work that needs more is refused before it allocates any."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ Lanes = NDArray[np.int64]
 
 @cache
 def check_instruction(instruction: AluInstruction) -> None:
-    """Runs all parts of a custom instruction on the same operands: every pair of edge values, and random pairs, half of
-    them with immediates of its range.
+    """Runs all parts of a custom instruction (reference, simulator function, RTL, loop IR) on the same operands: every
+    pair of edge values, and random pairs, half of them with a legal immediate.
 
     Raises ConfigError for a part that cannot run or has the wrong interface, and for the first operands on which a part
     and the semantics (`compute`) differ; the message names the part, the operands and both results.
@@ -89,7 +89,7 @@ def _others(instruction: AluInstruction, left: Lanes, right: Lanes) -> Iterator[
 
 
 def _run_rtl(instruction: AluInstruction, left: Sequence[int], right: Sequence[int]) -> Lanes:
-    """Results of the RTL for each pair of operands, an operation begun every `cycles` cycles, as the ALU does."""
+    """Simulates the RTL, beginning an operation every `cycles` cycles as the ALU does; returns each pair's result."""
     from amaranth.hdl import Module, Signal
     from amaranth.sim import Simulator
 

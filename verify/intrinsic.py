@@ -43,8 +43,8 @@ semantics.
 
 
 def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
-    """Runs the LLVM code of a declaration on random operands, twice in succession, and its semantics in the
-    interpreter. Does nothing for a declaration without LLVM code.
+    """Compares the LLVM code of a declaration, run twice in succession on random operands, with the declaration's
+    semantics, run in the interpreter. Does nothing for a declaration without LLVM code.
 
     Raises UserError if LLVM rejects the code, and for the first operands on which code and semantics give different
     results; integers must be equal. Code with an instruction that this processor lacks can end the process.
@@ -70,8 +70,8 @@ def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
 
 
 def check_sequence(declaration: IntrinsicDeclaration, config: Config) -> None:
-    """Runs the ALU instructions of a declaration by the instructions' semantics on random operands of all sizes, and
-    the declaration's own semantics in the interpreter.
+    """Compares the ALU instructions of a declaration, executed by their reference semantics, with the declaration's own
+    semantics, executed in the interpreter, on random operands of all sizes.
 
     Raises UserError for lines that are no ALU instruction of the machine `config`, and for the first operands on which
     the results of both differ.

@@ -37,13 +37,13 @@ WORST = TABLE - 1
 """Index of the parameter entry whose totals are the hardest to round (`worst_roundings`)."""
 
 NEAR = 4
-"""Number of accumulators and input vectors, the first ones, that programs use more often than others. Some instructions
-use twice as many.
+"""Programs use the first NEAR accumulators and input vectors more often than the others; some instructions use twice as
+many.
 """
 
 EVEN = 32
-"""Number of vectors in the image whose bytes are all equal: as the operand of a store, each gives all lanes the same
-pair of values.
+"""Number of vectors in the image whose bytes are all equal: such a vector, as the operand of a store, gives the same
+operand to all lanes.
 """
 
 _FAR = 4 * 2**20

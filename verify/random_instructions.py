@@ -36,13 +36,11 @@ equally likely.
 
 _MOST_LOOPS = 2**14 - 1
 _CHAINED = 0.4
-"""Share of stores that write the chain memory (on-chip buffer for a layer's output, which the next layer reads), on
-machines that have one.
-"""
+"""Share of stores that write the chain memory (on-chip buffer between layers), on machines that have one."""
 _QUICK = 1000
 _SHAPES = 0.2
-"""Share of CONFIGs that set register FOLD, on machines with the extension `fold`; if none does, the array's rows form
-one group.
+"""Share of CONFIGs that set register FOLD, on machines with the extension `fold`. In a program without such a CONFIG,
+the array's rows form one group.
 """
 
 
@@ -352,8 +350,8 @@ def rows(source: Source) -> dict[str, int]:
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
-    """The fields that make a STORE.POST with the fields `values` write the chain memory (on-chip buffer for a layer's
-    output, which the next layer reads); rows and columns are reduced if they do not fit.
+    """The fields that make a STORE.POST with the fields `values` write the chain memory (on-chip buffer between
+    layers); rows and columns are reduced if they do not fit.
     """
     vectors = source.config.chain_buffer_bytes // source.config.out_bytes
     rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]

@@ -47,19 +47,19 @@ _WIDE = 0.8
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_OTHER_STEPS = 3000
-"""Largest number of steps of an instruction: _MOST_STEPS for matrix and ALU instructions, by name, and
-_MOST_OTHER_STEPS for all others. Longer instructions are left out.
+"""Largest number of steps of an instruction that programs contain: _MOST_STEPS[name] for matrix and ALU instructions,
+_MOST_OTHER_STEPS for all others.
 """
 
 _IDLE = 0.03
 _MOST_IDLE = 2200
-"""_IDLE: share of programs that begin with many empty instructions. _MOST_IDLE: largest number of these; more than ten
-bits are needed to count them.
+"""_IDLE: share of programs that begin with many empty instructions. _MOST_IDLE: largest number of these instructions,
+which needs more than ten bits.
 """
 
 _SEQUENCE = 8
-"""A longer random sequence counts as at most this number of instructions toward the length of a program, so that there
-is room for others.
+"""Largest number of instructions for which a random sequence counts in the length of a program, however long it is, so
+that there is room for other instructions.
 """
 
 _MOST_TOKENS = 64

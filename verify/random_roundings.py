@@ -28,14 +28,14 @@ _STORES = 6
 
 _MANY = 160
 _SERIES = 0.12
-"""Probability of up to `_MANY` stores of the same totals instead of `_STORES`: an error in a last bit rarely changes a
+"""Probability of a long series of stores: up to `_MANY` read the same totals, since a wrong last bit rarely changes a
 result.
 """
 
 
 def near_ties(source: Source) -> list[Instruction]:
-    """Stores of totals whose products with the scales are near n + 1/2, a tie of rounding, in stage A (requantization);
-    the constants of stage B (the operation after it) are such that its results are near ties, too.
+    """Instructions that store totals (accumulators) whose products with the scales are near n + 1/2, a tie of rounding,
+    in stage A (requantization). The constants of stage B (the operation after stage A) also give results near ties.
     """
     config, regions = source.config, source.regions
     entry = WORST if source.chance(0.35) else source.number(TABLE - 1)
@@ -96,9 +96,9 @@ def setting(name: str, values: dict[str, int]) -> Instruction:
 
 
 def _random(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """CONFIGs for a store of the totals (accumulators) of parameter entry `entry`: random constants with which the
-    result of stage B (the operation after requantization) is near a tie for some pair of int8 values. `values`: flags
-    of the store. `first`: fields of register REQUANTIZE.
+    """CONFIG instructions before a store of the totals (accumulators) of parameter entry `entry`. They set random
+    constants of stage B (the operation after requantization) whose result is near a tie of rounding for some pair of
+    int8 values. `values`: flags of the store. `first`: fields of register REQUANTIZE.
     """
     own, operand, offset = combine_constants(source.rng)
     last = register_values(source, "COMBINE")
@@ -108,9 +108,9 @@ def _random(source: Source, values: dict[str, int], first: dict[str, int], entry
 
 
 def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """CONFIGs for a store of the totals (accumulators) of parameter entry `entry`: the constants that are hardest to
-    round in stage B (the operation after requantization) for one pair of int8 values of the store. `values`: flags of
-    the store. `first`: fields of register REQUANTIZE.
+    """CONFIG instructions before a store of the totals (accumulators) of parameter entry `entry`. They set constants of
+    stage B (the operation after requantization) with which the result is hardest to round for one pair of the store's
+    int8 values. `values`: flags of the store. `first`: fields of register REQUANTIZE.
     """
     config, regions, rng = source.config, source.regions, source.rng
     if values["combine"] and source.chance(0.6):

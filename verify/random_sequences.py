@@ -90,8 +90,8 @@ def _chain(source: Source) -> list[Instruction]:
 
 
 def _through_chain_memory(source: Source) -> list[Instruction]:
-    """A store to the chain memory (on-chip buffer for a layer's output, which the next layer reads), perhaps with an
-    operand from DRAM, and matrix instructions that read the stored vectors.
+    """A store to the chain memory (on-chip buffer between layers), perhaps with an operand from DRAM, and matrix
+    instructions that read the stored vectors.
     """
     config, regions = source.config, source.regions
     instructions: list[Instruction] = []
@@ -118,7 +118,7 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
 
 def chained_product(source: Source) -> list[Instruction]:
     """A CONFIG of register BASE and a matrix instruction that reads some or all sources from the chain memory (on-chip
-    buffer for a layer's output, which the next layer reads).
+    buffer between layers).
     """
     config = source.config
     kinds = [name for name in MATRIX if name in kinds_of(config)]

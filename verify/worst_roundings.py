@@ -76,9 +76,9 @@ def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
 def worst_add(
     rng: np.random.Generator, first: int, second: int, low: int, high: int
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """(ratio_a, ratio_b, offset) with which combine_add of the int8 values `first` and `second` is at or near a
-    threshold of rounding, T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `first` is the
-    operand of the outer fused multiply-add, `second` of the inner one.
+    """Constants (ratio_a, ratio_b, offset) for which combine_add of the int8 values `first` and `second` is hardest to
+    round: at or near a threshold T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `first` is
+    the operand of the outer fused multiply-add, `second` of the inner one.
     """
     threshold = _threshold(rng, low, high)
     if rng.random() < 0.3:
@@ -111,9 +111,9 @@ def worst_add(
 
 
 def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32, int]:
-    """A ratio whose product with `difference`, an int8 minus its zero point (17 bits), is at or near a threshold of
-    rounding, T = n + 1/2 +- half a unit in the last place; and an int16 zero point that brings the rounded product near
-    the range of int8.
+    """Constants (ratio, int16 zero point) for which rescale is hardest to round. The product of the ratio and
+    `difference`, an int8 minus its zero point (17 bits), is at or near a threshold T = n + 1/2 +- half a unit in the
+    last place; the zero point brings the rounded product near the range of int8.
     """
     ratio = _exact_ratio(rng, difference, 15)
     result = round(difference * float(ratio))
@@ -123,8 +123,8 @@ def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32
 def worst_multiply(
     rng: np.random.Generator, difference: int, operand: int, low: int, high: int
 ) -> tuple[np.float32, int]:
-    """A ratio, and a zero point of the int8 `operand`, with which combine_multiply is at or near a threshold of
-    rounding, T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `difference`: the other int8
+    """Constants (ratio, zero point of the int8 `operand`) for which combine_multiply is hardest to round: at or near a
+    threshold T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `difference`: the other int8
     minus its zero point. Assumes that no zero point of the result is added before rounding.
     """
     if rng.random() < 0.5:
@@ -142,8 +142,8 @@ def worst_multiply(
 
 
 def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> np.float32:
-    """A ratio whose product with the integer `difference` is at or near a threshold of rounding, T = n + 1/2 +- half a
-    unit in the last place, with n of up to `most_bits` bits; an arbitrary ratio if none was found.
+    """A ratio whose product with the integer `difference` is hardest to round: at or near a threshold T = n + 1/2 +-
+    half a unit in the last place, with n of up to `most_bits` bits. An arbitrary ratio if none was found.
     """
     size = abs(difference) or 1
     odd = size // (size & -size)

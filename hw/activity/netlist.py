@@ -66,7 +66,7 @@ class Netlist:
     Cells: `kinds` are names of library cells; `kind` (n,) indexes `kinds` and `unit` (n,) indexes `units`; `pins` (n,
     most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin. Gates in order of
     evaluation: truth tables `tables` (m,), nets `inputs` (m, 6) and `outputs` (m,); a row whose first input is -1 - k
-    is no gate but number k of the read ports that are not clocked. Flip-flops: truth table `state_tables` and nets
+    stands for a memory's read port, number k of those without clock. Flip-flops: truth table `state_tables` and nets
     `state_inputs` of the next state, net `states` of the state. Ports: nets by name, lowest bit first.
     """
 
@@ -112,8 +112,9 @@ class _Flattener:
         return np.array([self.numbers[self.find(net)] for net in nets], np.int32)
 
     def bits(self, nets: dict[int, int], wanted: Sequence[Net]) -> list[int]:
-        """The net of each bit of a connection. A bit in `wanted` is an integer (a net of the module) or a text (a
-        constant). `nets` maps the module's nets to nets of this object; missing nets are added to it.
+        """Translates a connection `wanted`, bit by bit, to nets of this object. A bit in `wanted` is an integer (a net
+        of the module) or a text (a constant). `nets` maps the module's nets to nets of this object; missing nets are
+        added to it.
         """
         found: list[int] = []
         for bit in wanted:
@@ -127,7 +128,7 @@ class _Flattener:
         return found
 
     def instance(self, module: MappedModule, path: str, ports: Mapping[str, list[int]]) -> None:
-        """Adds the cells of an instance of `module` at `path`; `ports`: the nets outside that its ports connect to."""
+        """Adds the cells of an instance of `module` at `path`; `ports`: nets of the outer module at each port."""
         unit = unit_of_path(plain_path(module.name).partition(".")[2])
         nets: dict[int, int] = {}
         for port, there in ports.items():

@@ -4,7 +4,7 @@ A toggle of a net costs half the net's load times the voltage squared. A toggle 
 inside the cell: the mean of the Liberty tables for rise and fall, at the output's load and the slew of the input that
 caused the toggle. If several inputs may be the cause, their energies are averaged with their numbers of toggles as
 weights. A toggle of an input with a table of its own (data and clocks of flip-flops) costs the energy in this table.
-Not included: glitches (simulate.py), wires except for `wire_pf` a pin, the clock tree, pads.
+Not included: glitches (simulate.py), wires (apart from a capacitance `wire_pf` for each pin), the clock tree, pads.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _of_output(
 
 
 def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, UnitEnergy]:
-    """Energy and leakage by unit (`synthesis.units.unit_of_path`)."""
+    """Sums energy and leakage over the cells and memories of each unit (`synthesis.units.unit_of_path`)."""
     count = len(netlist.units)
 
     def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

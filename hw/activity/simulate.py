@@ -134,9 +134,9 @@ class _Queue(NamedTuple):
 
 
 class _State(NamedTuple):
-    """State of a simulation. `values` of nets, 0 or 1; `since`: for each net that is 1, the cycle since which it is 1;
-    `upcoming`: next values of flip-flops; `moved`: the number n of flip-flops that may toggle at the next clock edge,
-    then their n indices.
+    """State of a simulation. `values`: values of nets, 0 or 1. `since`: for each net that is 1, the cycle in which it
+    became 1. `upcoming`: next values of flip-flops. `moved`: number n of flip-flops that may toggle at the next clock
+    edge, then their n indices.
     """
 
     values: NDArray[np.uint8]

@@ -39,8 +39,8 @@ class ToolPower:
 
 
 def part_of(netlist: Netlist, cells: NDArray[np.intp], library: Library) -> tuple[Netlist, NDArray[np.bool_]]:
-    """The part of `netlist` that consists of `cells` and of added flip-flops, which drive the nets that no cell of the
-    part drives; and a mask, bool (n,), that is true for `cells`.
+    """Cuts `cells` out of `netlist`. Returns a netlist of these cells and of added flip-flops, which drive the nets
+    that the cells leave open, and a mask of the new netlist's cells, bool (n,), false for the added ones.
 
     Nets keep their numbers. Memories and ports are left out.
     """

@@ -94,8 +94,8 @@ class MemoryModel:
         self.data[address : address + len(contents)] = contents
 
     def fail(self, address: int, size: int, *, response: int = SLAVE_ERROR, kind: str = "rw") -> None:
-        """Makes beats that access the `size` bytes from `address` on get `response`. `kind` has the letter "r" for
-        reads, which then return zeros, and "w" for writes, which then have no effect.
+        """Answers every beat that accesses one of the `size` bytes from `address` on with `response`. `kind` has the
+        letter "r" for reads, which then return zeros, and "w" for writes, which then have no effect.
 
         A write burst has a single response: that of its worst beat.
         """

@@ -1,4 +1,4 @@
-"""Records begin and end of each instruction from the trace ports of a bench."""
+"""Records the cycles in which each instruction begins and ends, from the trace ports of a bench."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class TraceMonitor:
     def times(
         self, config: Config, instructions: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Cycles of (begin, end) of `instructions`, uint64 (n, words), in the last run, int64 (n,); -1 for an event
-        that did not happen.
+        """Returns two arrays, int64 (n,): the cycles of the last run in which each of `instructions`, uint64 (n,
+        words), begins and ends; -1 for an event that did not happen.
         """
         events = np.array(self._events, np.int64).reshape(-1, 5)
         return instruction_times(config, instructions, events)

@@ -20,9 +20,8 @@ def lanes(config: Config) -> int:
 
 
 class Accumulators(wiring.Component):
-    """`acc_banks` memories of `acc_bank_depth` vectors; bank(i) = i // acc_bank_depth.
-
-    If acc_depth is no power of two, the last bank has fewer vectors, and empty banks are left out.
+    """The accumulator scratchpad: `acc_banks` memories of `acc_bank_depth` vectors; vector i is in bank i //
+    acc_bank_depth. If acc_depth is no power of two, the last bank has fewer vectors, and empty banks are left out.
 
     A read of a word in the cycle in which it is written returns an undefined value. The compute pipeline then forwards
     its own result; the store unit avoids such reads by waiting for a token.
@@ -50,8 +49,8 @@ class Accumulators(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds for each bank an address multiplexer before the read port and a register after it (data of block
-        memories arrive late in the cycle), then a multiplexer for each reader.
+        """Builds the banks. Each bank has an address multiplexer before its read port and a register after it, because
+        data of block memories arrive late in the cycle. Then each reader has a multiplexer of the banks.
         """
         m = Module()
         config = self.config

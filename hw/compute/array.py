@@ -124,8 +124,8 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Number of low bits of `row` (the number of a row of weights) that give the row's place among the rows of one
-        input position; the higher bits give the position in its group.
+        """Number of low bits of `row`, the index of a row of weights. These bits select one of the rows that belong to
+        an input position (pixel); the higher bits select the position.
         """
         return (self.inputs * self.outputs).bit_length() - 1
 
@@ -266,9 +266,9 @@ class MultiplyArray(wiring.Component):
         )
 
     def _aparts(self, m: Module) -> list[list[Value]]:
-        """For each of the last levels of the adder tree, a list with one bit for each array row. A bit is 1 if the sums
-        of the groups of a row's multipliers are already complete before this level and must stay separate. DEPTHWISE
-        and TAPS use the largest number of groups.
+        """Signals that keep the groups of a row's multipliers apart: for each of the last levels of the adder tree, one
+        bit for each array row. A bit is 1 if the groups' sums are complete before this level and must not be added.
+        DEPTHWISE and TAPS use the largest number of groups.
         """
         config, levels, found = self.config, self.fold_levels, []
         for level in range(levels):
@@ -355,9 +355,9 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`. While `sweep` is 1 (a TAPS operation that also multiplies the input
-        positions, or pixels, of earlier operations), the multipliers of the row's lanes get other weights: `row`
-        selects a group of weight rows in `tile`, and each position of the sweep has its own row of the group.
+        """The weights `own` of array row `o`, with replacements while `sweep` is 1 (a TAPS operation that also
+        multiplies the input positions, or pixels, of earlier operations). Then the multipliers of the row's lanes get
+        weights from a group of weight rows in `tile`, which `row` selects; each position of the sweep has its own row.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
@@ -377,8 +377,8 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`. While `taps` is 1, some multipliers get other weights: those to which
-        `_own_vectors` connects input position (pixel) t > 0 get the weights of the row's lanes from `groups[t]`, the
+        """The weights `own` of array row `o`, with replacements while `taps` is 1. Then some multipliers multiply input
+        position (pixel) t > 0 (`_own_vectors`); such a multiplier gets the weight of its lane from `groups[t]`, the
         rows of weights for position t.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
@@ -390,8 +390,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`. While `alone` is 1 (DEPTHWISE and TAPS), the multiplier that each of the
-        row's lanes uses for the first input position (pixel) gets the lane's weight from the rows `chosen`.
+        """The weights `own` of array row `o`, with replacements while `alone` is 1 (DEPTHWISE and TAPS). Then each lane
+        of the row multiplies the first input position (pixel) in one multiplier, which gets the lane's weight from the
+        rows `chosen`.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):

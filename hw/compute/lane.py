@@ -29,7 +29,7 @@ _CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
 
 
 def lane_controls(config: Config) -> dict[str, tuple[int, ...]]:
-    """The lane's control inputs that depend on the ALU operation, by name, each with the operations that set it to 1.
+    """Control inputs of a lane that depend on the ALU operation: for each, by name, the opcodes that set it to 1.
 
     If none of `adds`, `chooses` and `shifts` is set, the result is that of MUL. An input that no operation of the
     machine sets is left out. `custom_0`, `custom_1` ... select the machine's custom instructions.

@@ -46,7 +46,7 @@ def loop_layout(config: Config) -> data.StructLayout:
 
 
 def wgt_row_bits(config: Config) -> int:
-    """Width in bits of an index of rows of weights, as in DEPTHWISE."""
+    """Width in bits of the index of a row of weights; DEPTHWISE and TAPS index rows of weights instead of tiles."""
     return config.wgt_index_bits + (config.tile_rows - 1).bit_length()
 
 

@@ -311,15 +311,14 @@ class Pipeline(wiring.Component):
     def _chain(
         self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
     ) -> tuple[Value, Value]:
-        """Reads the chain memory (on-chip buffer for a layer's output, which the next layer reads) for an operation
-        that `multiplies`, if its source `index` is an index of this memory.
+        """Reads the chain memory (on-chip buffer between layers) for an operation that `multiplies`, if its source
+        `index` is in this memory.
 
         Returns (the array's input vector in the next cycle, from the chain memory or the input scratchpad; whether the
         input scratchpad is read in this cycle).
 
-        So that the address is ready in time, it is computed from values of earlier pipeline stages. `src`: micro-op
-        index of the operation one stage before that of `index`. `next_offset`: offset of the operation one stage before
-        that of `src`.
+        The address must be ready early, so it is computed for the operation one pipeline stage behind: `src` is the
+        source index in the micro-op of that operation. `next_offset`: offset of the operation two stages behind.
         """
         config = self.config
         base_bits = config.chain_base.bit_length() - 1
@@ -358,14 +357,14 @@ class Pipeline(wiring.Component):
         src: Value,
         next_offset: Value,
     ) -> None:
-        """Addresses the banks of the input scratchpad or of the chain memory, an on-chip buffer for a layer's output
-        (`reads`: whether each of the two memories is read). Without `taps`, reads the bank of the position (the input
-        vectors of one pixel) that contains vector `index`; with `taps`, reads all banks, for this position and the
+        """Addresses the banks of the input scratchpad or of the chain memory (on-chip buffer between layers). `reads`:
+        whether each of these two memories is read. Vector `index` belongs to a position (the input vectors of one
+        pixel). Without `taps`, the bank of this position is read; with `taps`, all banks are, for this position and the
         following ones.
 
         Bank b is read at address (position + TAPS - 1 - b) div TAPS, computed early as the sum of `src` and
-        `next_offset` without its low bits. `src`: micro-op index of the operation one stage before that of `index`.
-        `next_offset`: offset of the operation one stage before that of `src`.
+        `next_offset` without its low bits. `src`: source index in the micro-op of the operation one pipeline stage
+        behind. `next_offset`: offset of the operation two stages behind.
         """
         config = self.config
         bank_bits, vectors = TAPS.bit_length() - 1, config.position_inputs

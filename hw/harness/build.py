@@ -57,9 +57,9 @@ _TABLE_MODULE = re.compile(r"^module \\vdla\.store\S*\.table_lane ", re.MULTILIN
 _TABLE_MEMORY = 'public_flat_rw -module "*table_lane" -var "words"\n'
 _CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
 _CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
-"""Configuration of Verilator that makes the words of the chain memory (on-chip buffer for a layer's output, which the
-next layer reads) visible in the generated C++. It is used only for machines that have this memory, so that the
-libraries of other machines keep their names in the cache.
+"""Configuration of Verilator that makes the words of the chain memory (on-chip buffer between layers) visible in the
+generated C++. It is used only for machines that have this memory, so that the libraries of other machines keep their
+names in the cache.
 """
 
 _ROWS_MODULE = re.compile(r"^module \\vdla\.store\S*\.row_lane ", re.MULTILINE)
@@ -69,8 +69,8 @@ public_flat_rw -module "*row_entries*" -var "row_values"
 """
 _BANKED = re.compile(r"\bwords_\d+ \[\d")
 _BANKS = 'public_flat_rw -module "*inp" -var "words_*"\npublic_flat_rw -module "*chain" -var "words_*"\n'
-"""Configuration of Verilator for machines whose input scratchpad and chain memory (on-chip buffer for a layer's output,
-which the next layer reads) have banks: makes the banks' words visible in the generated C++.
+"""Configuration of Verilator for machines whose input scratchpad and chain memory (on-chip buffer between layers) have
+banks: makes the banks' words visible in the generated C++.
 """
 
 
@@ -182,8 +182,8 @@ def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
 
 
 def _generate(root: Path, prepared: str, source: str, memories: str, work: Path) -> Path:
-    """Converts the Verilog `prepared` to C++ classes by the Verilator in folder `root`, with its configuration
-    `memories`; writes them and the harness's C++ code `source` to one file in folder `work`, and returns its path.
+    """Converts the Verilog `prepared` to C++ classes by Verilator (installed in folder `root`, with the configuration
+    `memories`). Writes the classes and the harness's C++ code `source` to one file in folder `work`; returns its path.
     """
     generated = work / "generated"
     (work / "vdla.v").write_text(prepared, encoding="utf-8")

@@ -249,8 +249,8 @@ class Machine:
 
     @property
     def _bank_bytes(self) -> int:
-        """Bytes of a word in a bank of the input scratchpad or the chain memory (on-chip buffer for a layer's output,
-        which the next layer reads): the input vectors of one position of the window.
+        """Bytes of a word in a bank of the input scratchpad or the chain memory (on-chip buffer between layers): the
+        input vectors of one position of the window.
         """
         return self._config.inp_bytes * self._config.position_inputs
 

@@ -19,7 +19,8 @@ PLACES = 16
 
 
 class Parameters(ctypes.Structure):
-    """`Parameters` of harness.cpp. `failing`: byte address at which memory fails, -1 for none.
+    """Parameters of a run, the C struct `Parameters` of harness.cpp. `failing`: byte address at which memory fails; -1:
+    none.
 
     `manners`: seed of random pauses and byte-wise accesses on the control bus; 0 for neither. The bytes of memory
     appear at `base` (register BASE) plus each of the first `places` elements of `origins`. `dram`: the functions of a

@@ -26,7 +26,7 @@ latency of the pipeline (isa/timing.py).
 
 
 def harness_verilog(verilog: str, *, gate: bool = False) -> str:
-    """The design `verilog` (top module `vdla`, with trace ports) inside a module `harness`, for Verilator only.
+    """Puts the design `verilog` (top module `vdla`, with trace ports) into a module `harness`, for Verilator only.
 
     The initial values of registers and memories are removed: Verilator sets zeros or random bits, and only the reset
     sets reset values, which reveals registers that lack a reset. Each input passes through a register of `harness`, so

@@ -1,6 +1,4 @@
-"""Writes of stores to the chain memory (on-chip buffer for a layer's output, which the next layer reads), and the
-addresses of a store's vectors in it.
-"""
+"""Writes the vectors of stores to the chain memory (on-chip buffer between layers), and computes their addresses."""
 
 from __future__ import annotations
 
@@ -22,11 +20,11 @@ def write_chain(
     running: data.View,
     pipeline: PostPipeline,
 ) -> Signal:
-    """Drives `port`, the write port of the chain memory (on-chip buffer for a layer's output, which the next layer
-    reads). Returns a signal that is high for one cycle, the cycle after `port` has written a store's last vector.
-    `job`: the oldest store that is not written yet; `running`: the store whose accumulators are being read.
+    """Drives `port`, the write port of the chain memory (on-chip buffer between layers). Returns a signal that is high
+    for one cycle, the cycle after `port` has written a store's last vector. `job`: the oldest store that is not written
+    yet; `running`: the store whose accumulators are being read.
 
-    The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline carries none.
+    The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline has no addresses.
     """
     head = job.payload
     vectors = config.chain_buffer_bytes // config.out_bytes

@@ -143,8 +143,8 @@ class Combine(wiring.Component):
         return m
 
     def _input(self, m: Module, number: Value, name: str) -> tuple[Value, Value]:
-        """(Magnitude (8 bits), sign) of an input of combine_add, `number` in the stored domain (int8; uint8 values less
-        128).
+        """Returns (magnitude of 8 bits, sign) of an input of combine_add; `number`: the input in the stored domain
+        (int8; uint8 values less 128).
         """
         chosen = Signal(signed(8), name=f"{name}_chosen")
         m.d.comb += chosen.eq(number)
@@ -155,8 +155,8 @@ class Combine(wiring.Component):
         return register(m, size, f"{name}_2"), register(m, number_1[-1], f"{name}_sign_2")
 
     def _integer_product(self, m: Module) -> tuple[Value, Value]:
-        """(Magnitude (32 bits), sign) of the product of the inputs' differences from their zero points; without an
-        operand, the second difference is 1.
+        """Multiplies the two inputs, each minus its zero point (without an operand, the second factor is 1); returns
+        (magnitude of 32 bits, sign).
         """
         sizes, signs = [], []
         other = Mux(self.operand_used, self.operand - self.operand_zero_point, 1)
@@ -203,8 +203,8 @@ class Combine(wiring.Component):
         return normal[low:], normal[low - 1], normal[: low - 1]
 
     def _scaled(self, m: Module, high: Value, low: Value, exponent: Value) -> tuple[Value, Value]:
-        """(Mantissa, exponent) of a rounded integer product times the ratio, from the products of its `high` and `low`
-        half with the ratio; the mantissa has a 25th bit if rounding carries into it.
+        """Multiplies a rounded integer product by the ratio: returns (mantissa, exponent). `high`, `low`: the products
+        of its two halves with the ratio. The mantissa has a 25th bit if rounding carries into it.
         """
         product = register(m, ((high << _HALF) + low)[: 2 * floats.MANTISSA_BITS], "scaled_product")
         # The product has 47 or 48 bits, or is zero or too small to matter.

@@ -18,8 +18,8 @@ PRODUCT_BITS = 32
 """Width in bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
 
 GUARD = 3
-"""Number of bits that combine_add's inner sum (of the inputs times their ratios) keeps below the last bit of a product
-(of PRODUCT_BITS): two bits, and a sticky bit for all lower ones.
+"""Number of bits of combine_add's inner sum (inputs times ratios) below the last bit of a product of PRODUCT_BITS bits:
+two bits, and a sticky bit for all lower ones.
 """
 
 _ABOVE = PRODUCT_BITS + GUARD + 2  # of an addend at this bit or above, the product changes only the rounding
@@ -36,9 +36,8 @@ last bit is 2^-23 of its first, and the integer factor is below 2^9.
 """
 
 FIXED_BITS = POINT + CONSTANT_BITS + 9
-"""Width in bits of the fixed-point numbers that the last sum of stage B (the operation after requantization) adds:
-ratios and offset are at most 2^CONSTANT_BITS (the checker requires it), so terms of combine_add are below
-2^(CONSTANT_BITS + 9).
+"""Width in bits of the fixed-point numbers that the last sum of stage B (the operation after requantization) adds. The
+checker requires ratios and offset of at most 2^CONSTANT_BITS, so terms of combine_add are below 2^(CONSTANT_BITS + 9).
 """
 
 DISTANCE_BITS = FIXED_BITS.bit_length()

@@ -88,7 +88,7 @@ def shift_left(m: Module, bits: Value, count: Value, step: int, name: str) -> Va
 
 
 def normalize_step(m: Module, bits: Value, step: int, name: str) -> tuple[Value, Value]:
-    """(`bits` << (n x `step`), n), where n (2 bits) is the largest of 0 to 3 that shifts out no 1 bit."""
+    """Returns (`bits` << (n x `step`), n), where n (2 bits) is the largest of 0 to 3 that shifts out no 1 bit."""
     count = leading_zeros(m, bits, step, f"{name}_zeros")
     return shift_left(m, bits, count, step, name), count
 
@@ -129,8 +129,8 @@ def round_up(mantissa: Value, guard: Value, sticky: Value) -> Value:
 
 
 def round_mantissa(m: Module, mantissa: Value, guard: Value, sticky: Value, name: str) -> tuple[Value, Value]:
-    """(Mantissa, carry): the normalized (or zero) `mantissa` rounded to nearest, ties to even, by the bits below it
-    (`guard`, `sticky`: see `round_up`); if `carry` is 1, the exponent is one larger.
+    """Rounds the normalized (or zero) `mantissa` to nearest, ties to even, by the bits below it (`guard`, `sticky`: see
+    `round_up`). Returns (mantissa, carry); if the carry is 1, the exponent is one larger.
     """
     total = Signal(MANTISSA_BITS + 1, name=name)
     m.d.comb += total.eq(mantissa + round_up(mantissa, guard, sticky))

@@ -18,8 +18,7 @@ from .rows import row_flags
 
 def running_layout(config: Config) -> data.StructLayout:
     """Fields of the store whose accumulators are being read, or were read last; older stores in flight have equal
-    fields. `chain`, only on machines with a chain memory (on-chip buffer for a layer's output, which the next layer
-    reads): the store writes this memory.
+    fields. `chain`, only on machines with a chain memory (on-chip buffer between layers): the store writes this memory.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(
@@ -31,8 +30,8 @@ def running_layout(config: Config) -> data.StructLayout:
 
 
 def starting_layout(config: Config) -> data.StructLayout:
-    """The decoded head instruction: `store`: fields of a store; `entry`: fields of any instruction; `plain`: whether it
-    is a plain store (`Head.is_plain`); `is_table`: whether it loads look-up tables.
+    """Layout of the decoded head instruction. `store`: fields of a store. `entry`: fields of any instruction. `plain`:
+    the instruction is a plain store (`Head.is_plain`). `is_table`: it loads look-up tables.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(

@@ -16,7 +16,7 @@ from ..layouts import instruction_layout
 
 def entry_layout() -> data.StructLayout:
     """Layout of the fields of an instruction that are stored until its end. `short`: the instruction ends in the cycle
-    after its begin.
+    after the one in which it begins.
     """
     return data.StructLayout(dict.fromkeys(("is_config", "is_load", "short", "push_prev", "push_next"), 1))
 
@@ -95,7 +95,7 @@ class InFlight(wiring.Component):
 def job_layout(config: Config) -> data.StructLayout:
     """Destination of a store: `y_size` rows of `x_size` vectors from `dram_base` on; a row begins `x_stride` vectors
     after the previous one. `joined`: there are no gaps between rows. `chain`, only on machines with a chain memory
-    (on-chip buffer for a layer's output, which the next layer reads): the vectors go to this memory.
+    (on-chip buffer between layers): the vectors go to this memory.
     """
     head = instruction_layout(config, "STORE.OUT")
     names = ("dram_base", "y_size", "x_size", "x_stride")

@@ -141,8 +141,8 @@ class Parameters:
         ]
 
     def add_rows(self, m: Module, begin: Value, setting: Signal, loader: ElementWriter) -> None:
-        """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the number of each
-        vector's row: field `first` of register ROWS (`setting`) plus the vector's index within a row of the reader.
+        """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the entry of each
+        vector's row: field `first` of register ROWS (`setting`) plus the vector's index in its row of output vectors.
         `begin`: the head instruction begins in this cycle. `loader`: writer of the look-up table that ROWS reads.
         """
         config, running, reader, pipeline = self.config, self.running, self.reader, self.pipeline

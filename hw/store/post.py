@@ -339,8 +339,8 @@ class PostPipeline(wiring.Component):
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
 
     def _in_passes(self, m: Module, values: list[Value], load: Value, name: str) -> list[Signal]:
-        """Registers of the lanes of one pass, which shift by one pass a cycle: `load` loads `values`, and the first
-        pass is valid one cycle later.
+        """Builds shift registers that give `values` to the lanes of one pass, the next pass in each cycle: `load` loads
+        `values`, and the first pass is valid one cycle later. Returns the registers of the lanes.
         """
         late: list[Signal] = []
         for lane in reversed(range(len(values))):

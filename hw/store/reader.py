@@ -132,11 +132,11 @@ class Reader(wiring.Component):
         return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
-        """Whether a vector of a paced store (one whose vectors go through the passes of STORE.POST) may begin: the
-        previous vector has had a cycle for each of its passes. `given`: whether the store that starts is paced;
-        `paced`: whether the current one is.
+        """Whether the next vector may begin: the previous vector has had a cycle for each of its passes through
+        STORE.POST's arithmetic. Only paced stores wait for this. `given`: the store that starts is paced; `paced`: the
+        current store is.
 
-        Each read of a vector is one of these cycles; after a vector of fewer reads than passes, idle cycles follow.
+        A read of the vector counts as such a cycle; after a vector of fewer reads than passes, idle cycles follow.
         """
         passes = self._config.post_passes
         if passes == 1:
@@ -161,8 +161,8 @@ class Reader(wiring.Component):
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
         """Builds a loop around the loop `inner`: a counter that counts down to `last`. The read that ends `inner`
-        decrements the counter. It starts at `given`, an input; if outer loops repeat the loop, at `size`, a register
-        with the same number.
+        decrements the counter. The counter starts at `given`, an input, or, when an outer loop repeats this loop, at
+        `size`, a register with the same number.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

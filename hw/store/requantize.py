@@ -67,7 +67,7 @@ class Requantize(wiring.Component):
         return m
 
     def _number(self, m: Module) -> tuple[Value, Value, Value, Value]:
-        """(Mantissa, exponent, increment of the exponent, sign) of float32(total), normalized; five cycles later."""
+        """Converts `total` to float32: (mantissa, exponent, increment of the exponent, sign), five cycles later."""
         magnitude_1 = register(m, floats.absolute(m, self.total, 32, "magnitude"), "magnitude_1")
         sign_4 = delay(m, self.total[31], 4, "sign_4")
         shifted, eights = floats.normalize_step(m, magnitude_1, 8, "normal_8")
@@ -93,8 +93,8 @@ class Requantize(wiring.Component):
     def _rounding(
         self, m: Module, product_9: Value, exponent_6: Value
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """From a product and its exponent: (the product's first 24 bits, guard bit, sticky bit, shift distance to fixed
-        point, whether the product is too large for fixed point).
+        """Prepares the rounding of a product with its exponent: returns (the product's first 24 bits, guard bit, sticky
+        bit, shift distance to fixed point, whether the product is too large for fixed point).
         """
         # A product of 48 bits loses 24 of them, one of 47 bits only 23.
         far_7 = register(m, -(_PLACES + floats.MANTISSA_BITS) - exponent_6, "far_7")

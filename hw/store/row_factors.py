@@ -104,7 +104,7 @@ class RowFactors(wiring.Component):
         return register(m, found, "radicand_4")
 
     def _normalized(self, m: Module, total: Value) -> tuple[Value, Value]:
-        """(Mantissa of `total`, number of places it was shifted), three cycles later; a total of 0 counts as 1."""
+        """Normalizes `total` (0 counts as 1): returns (mantissa, number of places of the shift), three cycles later."""
         value: Value = Cat(total[0] | (total == 0), total[1:])
         places: list[Value] = []
         for stage, steps in enumerate(((32, 16), (8, 4), (2, 1))):

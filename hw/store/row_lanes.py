@@ -1,5 +1,5 @@
-"""One lane of the extension `rows` (softmax and normalizations): computes from an accumulator its term of a row's sum,
-or its final value, scaled by the row's factor (`vdla.isa.rows`).
+"""One lane of the extension `rows` (softmax and normalizations). It computes from an accumulator a term of the row's
+sum or, in a later instruction, the final value, scaled by the row's factor (`vdla.isa.rows`).
 """
 
 from __future__ import annotations

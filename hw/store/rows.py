@@ -1,5 +1,6 @@
-"""Statistics of rows for softmax and normalizations (extension `rows`), one entry for each row: sums over lanes and
-vectors, the values and factors computed from the sums, and the memory of both (`vdla.isa.rows`).
+"""Statistics of rows for softmax and normalizations (extension `rows`; `vdla.isa.rows` has the arithmetic): hardware
+for the sums over lanes and vectors and for the values and factors computed from them, and a memory with an entry for
+each row.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Writer(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the burst cutter, a queue of bursts, and two counters of vectors: `taken`, vectors in the FIFO or with
-        reserved room, and `there`, vectors in the FIFO that are not part of a requested burst.
+        """Builds the burst cutter, a queue of bursts, and two counters. `taken` counts vectors that are in the FIFO or
+        have reserved room; `there` counts vectors in the FIFO that are not part of a requested burst.
 
         The data of a burst is offered from the cycle after its address is shown.
         """

@@ -18,15 +18,15 @@ from .tools import end_tool
 from .yosys import SCRIPT, yosys_command
 
 _PREPARATION: Final = 180.0
-"""Seconds that Yosys may take to write the circuit that compares two parts of the design (file MITER): several times as
-long as for the largest part.
+"""Time limit in seconds for Yosys to write the circuit that compares two parts of the design (file MITER). The largest
+part takes a fraction of it.
 """
 
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
-"""_SWEPT, _BOUNDED, _REACHED: names of the files that ABC writes: the comparing circuit (MITER) with equal signals
-merged; ABC's status after the search of the first cycles; its status after the search of all states.
+"""Names of the files that ABC writes. _SWEPT: the comparing circuit (MITER) with equal signals merged. _BOUNDED: ABC's
+status after the search of the first cycles. _REACHED: its status after the search of all states.
 """
 
 
@@ -69,8 +69,8 @@ class Comparison:
 def prove_equivalent(
     mutants: Mutants, mutation: Mutation, *, seconds: float, levels: int = 2
 ) -> tuple[Comparison, ...]:
-    """Compares larger and larger parts with and without `mutation`, until a proof that it has no effect; returns the
-    comparisons, of which only the last one can be a proof.
+    """Tries to prove that `mutation` has no effect: compares larger and larger parts of the design with and without it,
+    until a comparison is a proof. Returns all comparisons; only the last one can be a proof.
 
     The parts are the mutated module, then up to `levels` of the modules around it. Each comparison takes up to
     `seconds` after its preparation. Raises ToolError if Yosys is missing.

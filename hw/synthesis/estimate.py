@@ -115,7 +115,7 @@ def longest_paths(module: Mapping[str, Any], paths: Mapping[str, str], *, count:
 
 
 def _pins(cell: Mapping[str, Any]) -> Iterator[tuple[str, Net]]:
-    """(pin, net) of each bit of a cell's pins that is connected to a net, not to a constant."""
+    """Yields (pin, net) for each bit of a cell's pins that is connected to a net, not to a constant."""
     for pin, bits in cell["connections"].items():
         for bit in bits:
             if not isinstance(bit, str):
@@ -144,8 +144,8 @@ def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
 
 
 def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float, bool]]]]:
-    """(output, timing arcs) for each output of a cell that depends on inputs of the same cycle. A timing arc is (input,
-    nanoseconds, whether the input is reached through routed wires, not by a connection inside the slice).
+    """Yields (output, timing arcs) for each output of a cell that depends on inputs of the same cycle. A timing arc is
+    (input, nanoseconds, whether the input is reached through routed wires, not by a connection inside the slice).
     """
     inputs = [(pin, bit) for pin, bit in _pins(cell) if cell["port_directions"][pin] == "input"]
     outputs = {pin: bit for pin, bit in _pins(cell) if cell["port_directions"][pin] == "output"}

@@ -1,5 +1,5 @@
-"""Makes miters: circuits of a part of the design and the same part with a mutation, whose one output is 1 if they
-differ.
+"""Makes miters. A miter is a circuit that has a part of the design twice, once with a mutation; its one output is 1 if
+the outputs of both copies differ.
 
 A part is a module with its instances. Some contents may be opaque:
 
@@ -36,9 +36,9 @@ def write_sources(directory: Path, mutants: Mutants) -> None:
 
 
 def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
-    """The Yosys script that writes the miter for module `part`, which contains `mutation`, to the file MITER: a circuit
-    whose output is 1 if the part with the mutation differs from the part without. `opaque`: instances without the
-    mutation are opaque (their outputs are arbitrary, their inputs must be equal).
+    """The Yosys script that writes a miter to the file MITER: a circuit whose output is 1 if module `part` with
+    `mutation` differs from the same module without. `opaque`: instances inside `part` that do not contain the mutation
+    are opaque (their outputs are arbitrary, their inputs must be equal).
 
     The script fails if the AIGER file cannot express all differences, since the format has no clocks and no edges.
     """

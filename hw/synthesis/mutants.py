@@ -131,8 +131,8 @@ def _keep_counters(verilog: str) -> str:
 
 
 def _choose_by_file(verilog: str) -> str:
-    """`verilog` in which the input `mutation` of the top module is a register, set from the file
-    SELECTION at time 0.
+    """Replaces the input `mutation` of the top module in `verilog` by a register that is set from the file SELECTION
+    at time 0; returns the new text.
     """
     start = verilog.index(f"module {TOP}(")
     end = verilog.index("endmodule", start)

@@ -133,7 +133,7 @@ def count_modules(
 
 
 def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The sum of several amounts of resources, for each resource."""
+    """Adds up `counts`, amounts by name of the resource; returns the total of each resource."""
     total: dict[str, float] = dict.fromkeys(RESOURCES, 0.0)
     for one in counts:
         for resource, amount in one.items():

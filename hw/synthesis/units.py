@@ -29,8 +29,8 @@ _UNITS: Final = (
     ("wgt", "weight scratchpad"),
     ("chain", "chain memory"),
 )
-"""(prefix of instance paths, unit in reports); the first prefix that matches decides. Paths without a matching prefix
-belong to `top`.
+"""Pairs (prefix of instance paths, unit in reports). A path belongs to the unit of the first prefix that matches, or to
+`top` if none does.
 """
 
 UNITS: Final = (*dict.fromkeys(unit for _, unit in _UNITS), TOP_UNIT)

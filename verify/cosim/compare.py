@@ -22,8 +22,8 @@ _LIMIT = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Results of both engines; None for an engine that did not finish. `differences`: one line each; empty if the
-    results agree.
+    """Results of simulator and RTL on one program; None for a run that did not finish. `differences`: one line each;
+    empty if the results agree.
     """
 
     simulated: SimulationResult | None
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run_both(config: Config, start: Launch) -> Outcome:
-    """Runs simulator and RTL on `start` and compares them; an engine that does not finish is a difference."""
+    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference."""
     program = start.program
     try:
         simulated = simulate_program(config, program, start.scratchpads)
@@ -63,8 +63,8 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
 
 
 def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
-    """The program's instructions, uint64 (n, words), and the conditions of the RTL's run (`Surroundings`). If
-    `start.place` is given, it is the seed of the addresses to which the instructions are moved.
+    """Returns the program's instructions, uint64 (n, words), and conditions of the RTL's run, such as memory addresses.
+    If `start.place` is not None, the program is moved to other addresses, drawn with this seed.
     """
     if start.place is None:
         return start.program.instructions, PLAIN

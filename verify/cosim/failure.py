@@ -1,4 +1,4 @@
-"""Reports a mismatch of the engines: files that reproduce it, and both timelines around the first difference."""
+"""Reports a mismatch of simulator and RTL: files that reproduce it, and both timelines around the first difference."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ AROUND = 6
 
 
 def first_difference(outcome: Outcome) -> int | None:
-    """Index of the instruction that shows the earliest difference, in cycles, of a begin or end; None if no begin or
-    end differs.
+    """Index of the instruction whose begin or end differs between simulator and RTL in the earliest cycle; None if all
+    begins and ends agree.
     """
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None or run is None:

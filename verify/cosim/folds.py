@@ -1,6 +1,6 @@
-"""Coverage of the extension `fold`, in which the rows of the MAC array work in groups (register FOLD), each for lanes
-of its own: the number of groups, the effect of the field `overwrite`, and accumulators that are used again a few
-operations after some of their lanes were written.
+"""Coverage bins of the extension `fold`, with which the rows of the MAC array work in groups (register FOLD) and each
+group computes other lanes. There are bins for the number of groups, for the effect of the field `overwrite`, and for
+accumulators that are used again a few operations after some of their lanes were written.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def shapes(
 
 
 def used_again(before: Touched | None, now: Touched, distances: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """The bins of operations in `now` that add to an accumulator which an operation of `now` or `before` wrote
-    `distances` operations earlier, so recently that the written values are still in the pipeline. There is a bin for
-    each distance, and for whether the earlier operation wrote all, some or none of the lanes to which the later one
-    adds.
+    """The bins for pipeline hazards: an operation of `now` adds to an accumulator that an operation of `now`, or of the
+    instruction `before`, wrote a few operations (`distances`) earlier, so that the written values are still in the
+    pipeline. There is a bin for each distance, and for whether the earlier operation wrote the same lanes, other lanes,
+    or some of the lanes.
     """
     both = [now] if before is None else [before, now]
     accumulators, lanes, adds = (

@@ -1,4 +1,4 @@
-"""Shrinks a program on which the engines differ: fewer instructions, smaller fields, a simpler initial state.
+"""Shrinks a program on which simulator and RTL differ: fewer instructions, smaller fields, a simpler initial state.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over instructions:
 smaller and smaller pieces are left out if simulator and RTL still differ on the other instructions. The remaining
@@ -34,7 +34,9 @@ _KEPT = ("opcode", "memory_type", "unit", "register")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Smallest:
-    """The smallest launch found on which the engines still differ, its configuration, and the number of runs so far."""
+    """The smallest launch (program and initial state) found on which simulator and RTL still differ, its configuration,
+    and the number of runs so far.
+    """
 
     config: Config
     launch: Launch
@@ -49,8 +51,8 @@ class _Search:
     runs: int = 0
 
     def accepts(self, config: Config, launch: Launch) -> bool:
-        """Whether the engines still differ on `launch`; if so, `launch` becomes the smallest launch so far. Always
-        False after MOST_RUNS runs.
+        """Whether simulator and RTL still differ on `launch` (a program and its initial state); if so, `launch` becomes
+        the smallest launch so far. Always False after MOST_RUNS runs.
         """
         if self.runs >= MOST_RUNS:
             return False
@@ -76,8 +78,8 @@ class _Search:
 
 
 def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
-    """Shrinks `launch` as long as `differs` stays true; returns the smallest launch found. `differs` must be true for
-    `launch` itself.
+    """Shrinks `launch`, a program and its initial state, as long as `differs` stays true; returns the smallest launch
+    found. `differs` must be true for `launch` itself.
     """
     search = _Search(differs=differs, config=config, launch=launch)
     _plainer_start(search)
@@ -173,7 +175,7 @@ def _fewer_instructions(search: _Search) -> None:
 
 def _smaller_fields(search: _Search) -> None:
     """For each field of each instruction, tries to set it to zero, one or half its value; keeps the change if the
-    program is valid without repair and the engines still differ.
+    program is valid without repair and simulator and RTL still differ.
     """
     for index in range(len(search.instructions)):
         name, values = search.instructions[index]

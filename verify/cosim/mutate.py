@@ -126,8 +126,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A random part of the program. Instructions before it set the registers, micro-ops and parameters to their state
-    where the part begins.
+    """A random part of the program, after instructions that set the registers, micro-ops and parameters to the state
+    that they have in the program where this part begins.
     """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
@@ -285,8 +285,8 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Picks a token queue; sets the flag by which a random instruction of `chosen` pushes a token to it, and the flag
-    by which a later instruction pops one.
+    """For a random token queue, sets the push flag of a random instruction of `chosen` and the pop flag of a random one
+    that comes later.
     """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]

@@ -1,4 +1,4 @@
-"""Programs of small networks, which `mutate` changes.
+"""Compiles small networks to programs, which `mutate.py` changes to get unusual programs.
 
 The networks have convolutions, also depthwise and grouped, pools, sums, dense layers, blocks that expand and reduce
 channels, and attention if the machine can run it; two are shipped models. For a machine that the compiler does not
@@ -42,7 +42,7 @@ _HEAD = 16
 _ROWS, _KEYS = 32, 48
 """Sizes of attention: queries, keys and values have `_HEAD` channels; there are `_ROWS` rows of queries, and `_KEYS`
 rows of keys and of values. The sizes are large enough to be compiled as one kernel on machines with a chain memory
-(on-chip buffer for a layer's output, which the next layer reads).
+(on-chip buffer between layers).
 """
 
 

@@ -153,7 +153,7 @@ def matrix_mode(values: Values) -> str:
 
 
 def zero_points(zero: Values) -> str:
-    """The bin for the operands that have a nonzero zero point in register ZERO, whose fields are `zero`."""
+    """The bin that says which operands have a nonzero zero point; `zero`: fields of register ZERO."""
     return ZERO_POINTS[(zero["inp_zero"] != 0) + 2 * (zero["wgt_zero"] != 0)]
 
 
@@ -248,7 +248,7 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 def _in_store_unit(item: Instruction) -> str:
     """The name of an instruction of the store unit in bins: its format, and whether it writes the chain memory (on-chip
-    buffer for a layer's output, which the next layer reads).
+    buffer between layers).
     """
     name, values = item
     return f"{name} to the chain memory" if values.get("chain") else name
@@ -343,7 +343,7 @@ def _transfers(config: Config, registers: Mapping[str, Values], name: str, value
 def _walk(
     config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.unsignedinteger] | None
 ) -> Iterator[Bin]:
-    """Walks the program in order; yields the bins that depend on registers, micro-ops and earlier writes."""
+    """Tracks registers, micro-ops and written elements through the program; yields the bins that depend on them."""
     trace = start_trace(config, program.image, uop)
     last = start_access(config, len(program.image))
     compute: list[int] = []
@@ -483,7 +483,7 @@ def _rows(config: Config, register: Values, name: str, values: Values) -> Iterat
 
 
 def _reads_too(name: str, values: Values, resource: Resource) -> bool:
-    """Whether an instruction also reads the elements that it writes."""
+    """Whether an instruction (format `name`, fields `values`) also reads the elements of `resource` that it writes."""
     if resource is not Resource.ACC:
         return False
     return name == "ALU" or (name in MATRIX and matrix_mode(values) == "accumulate")
@@ -508,8 +508,8 @@ def _window(config: Config, registers: Mapping[str, Values], values: Values) -> 
 def _operations(
     uop: NDArray[np.unsignedinteger], config: Config, values: Values, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """(accumulator index that each operation of an instruction writes, accumulator index that it reads), int64 (n,)
-    each; the second one is meaningful for ALU instructions only. `uop`: micro-op scratchpad; `base`: field acc_base of
+    """Two arrays, int64 (n,): the accumulator index that each operation of an instruction writes, and the index that
+    the operation reads (valid for ALU instructions only). `uop`: micro-op scratchpad; `base`: field acc_base of
     register BASE. None if the instruction has no operations or more than MOST_OPERATIONS.
     """
     words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]
@@ -549,9 +549,9 @@ def _distances(
 def _across(
     tail: tuple[str, NDArray[np.int64]], name: str, values: Values, destination: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """The bins of operations of a matrix instruction that read a result of the matrix instruction before it while that
-    one is still in the pipeline. `tail`: name and last destinations of the instruction before; `name`, `values` and
-    `destination` (accumulator indices, int64 (n,)) describe the instruction itself.
+    """The bins for hazards between two consecutive matrix instructions: an operation of the second one reads a result
+    of the first one that is still in the pipeline. `tail`: name and last destinations of the first instruction. `name`,
+    `values` (fields) and `destination` (accumulator indices, int64 (n,)) describe the second one.
     """
     if matrix_mode(values) != "accumulate":
         return

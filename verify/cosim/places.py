@@ -1,8 +1,8 @@
 """Moves a program to other memory addresses and other initial counter values; its results must not change.
 
-The simulator has no addresses outside its memory image, and a counter would take too long to overflow. So the RTL runs
-the moved program: each kind of transfer finds the image at another origin, high in the address space and such that the
-sum of origin and an address of the program carries into high bits; counters start just below a carry.
+The simulator has no addresses outside its memory image, and a counter would take too long to overflow. So only the RTL
+runs the moved program. Each kind of transfer finds the image at another origin, high in the address space, for which
+some address of the program plus the origin carries into high bits. Counters start just below a carry.
 """
 
 from __future__ import annotations

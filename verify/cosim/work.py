@@ -20,7 +20,9 @@ from .observe import Bin, observe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """Result of a case: numbers of instructions and cycles, the coverage bins that it hit, the engines' differences."""
+    """Result of a case (one program on one machine): numbers of instructions and cycles, the coverage bins that it hit,
+    differences between simulator and RTL.
+    """
 
     case: Case
     instructions: int
@@ -32,7 +34,7 @@ class CaseResult:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Failure:
     """The first mismatch of a campaign, minimized. `original_instructions`: number of instructions before minimizing.
-    `runs`: number of runs of both engines that minimizing took.
+    `runs`: number of runs of simulator and RTL that minimizing took.
     """
 
     case: Case
@@ -59,7 +61,7 @@ def build(machine: Config) -> float:
 
 
 def run_case(item: Case) -> CaseResult:
-    """Runs both engines on one case and collects its coverage bins."""
+    """Runs one case on simulator and RTL and collects its coverage bins."""
     start = launch(item)
     outcome = run_both(item.config, start)
     bins: set[Bin] = {machine_bin(item.machine, item.timing, item.random_state is not None)}
@@ -80,7 +82,7 @@ def run_cases(items: list[Case]) -> list[CaseResult]:
 
 
 def minimize_case(item: Case) -> Failure:
-    """Minimizes the launch of a case on which the engines differ."""
+    """Minimizes the program and initial state of a case on which simulator and RTL differ."""
     start = launch(item)
 
     def differs(config: Config, candidate: Launch) -> bool:

@@ -1,5 +1,5 @@
-"""Table of one-line faults in optional hardware, which co-simulation must find: chain memory (on-chip buffer for a
-layer's output, which the next layer reads) and the extensions taps, table, rows, wide_loads, fold.
+"""Table of one-line faults in optional hardware, which co-simulation must find: chain memory (on-chip buffer between
+layers) and the extensions taps, table, rows, wide_loads, fold.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def expected_programs(machine: Config, count: int, campaign: int) -> list[Expect
 
 
 def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
-    """(index, difference) of the first of `programs` whose result on the RTL in `library` differs from the simulator's;
-    None if all results agree.
+    """Finds the first of `programs` whose result on the RTL in `library` differs from the simulator's: (index,
+    difference); None if all results agree.
 
     Programs run one after the other without reset on one instance of the RTL; a program that starts with random
     registers gets a new instance. In a run before the first program, memory answers with an error: the error must stop

@@ -32,7 +32,7 @@ def _fused_multiply_add(a: np.float32, b: np.float32, c: np.float32) -> np.float
 
 
 def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int, str] | None:
-    """(number, difference) of the first program on which simulator and RTL differ or fail; None if there is none."""
+    """Finds the first program on which simulator and RTL differ or fail: (number, difference), or None if all agree."""
     for number in range(programs):
         item = case(machine, number, campaign)
         start = launch(item)

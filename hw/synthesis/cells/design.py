@@ -69,8 +69,8 @@ class MappedModule:
 
 @dataclass(frozen=True, kw_only=True)
 class CellDesign:
-    """A whole design. `modules`: by name, inner modules before outer ones. `macros`: memories by name. `counts`: number
-    of instances of each module in the design.
+    """A whole design, mapped to cells. `modules`: by name, inner modules before outer ones. `macros`: memories by name.
+    `counts`: number of instances of each module in the design.
     """
 
     top: str

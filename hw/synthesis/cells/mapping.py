@@ -40,7 +40,7 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class MappedText:
-    """A canonical module after mapping by Yosys.
+    """A module after mapping by Yosys, made from the module's canonical text (its Verilog with renumbered names).
 
     `ports`: nets by port. `boxes` (black boxes): instances of macros and modules. `cells`: number of instances by cell.
     `macros`: memories by name. For the nets of ports and of black boxes: `loads`: capacitance of the cells that the net
@@ -72,8 +72,8 @@ def map_modules(
 ) -> dict[str, MappedText]:
     """Maps `modules` to cells of `library`; returns the results by the same keys.
 
-    Modules with equal canonical text are mapped once. With `flatten`, the text of a module also contains the inner
-    modules, which are merged into the outer one. Raises ToolError and NetlistError.
+    Modules with equal canonical text (Verilog with renumbered names) are mapped once. With `flatten`, the text of a
+    module also contains the inner modules, which are merged into the outer one. Raises ToolError and NetlistError.
     """
     names = {module.key: name for name, module in modules.items()}
     found: dict[str, MappedText] = {}

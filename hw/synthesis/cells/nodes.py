@@ -1,7 +1,7 @@
-"""The technology node in nm of a library of cells, as its maker states it; if that is not known, an estimate.
+"""The technology node in nm of a library of cells, as its maker states it or, if that is not known, an estimate.
 
-`sram.Scale`, which scales areas, uses another number: the node at which the smallest flip-flop of the Nangate library
-would be as large as that of this library. For the 180 nm library it is 207 nm.
+`sram.Scale`, which scales areas, uses another number: the node to which the Nangate library must be scaled so that its
+smallest flip-flop is as large as the one of this library. For the 180 nm library this node is 207 nm.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """The longest path to each end point of paths: (nanoseconds, start point), by end point.
+    """The longest timing path that ends in each module or memory macro: (nanoseconds, start point), by end point.
 
     End and start points are plain paths of modules. Equal instances are named without their number
     ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
@@ -264,8 +264,8 @@ def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
 
 
 def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str], str]) -> str:
-    """The name, as in the result of `longest_by_end`, of the module or memory macro that contains the instance at path
-    `where`; `pin`: pin at which the timing path begins or ends.
+    """The module or memory macro that contains the instance at path `where`, named as in the result of
+    `longest_by_end`. `pin`: pin at which the timing path begins or ends.
     """
     path = re.sub(r"_\d+(?=\.|$)", "", plain_path(_module_at(where, design.top, names).partition(".")[2]))
     return f"{path}:" if pin in PORTS else path
