@@ -203,6 +203,7 @@ class Controller:
     """Sizes and times of a DRAM controller. Times are in controller clocks; -1: the part has no such limit.
 
     `phases`: DRAM clocks in a controller clock. `column_bits`: a row of a bank has 2 ** `column_bits` bus words.
+    `bank_shift`: 2 ** `bank_shift` consecutive bus words lie in one bank, the next ones in the next bank.
     `queue`: most requests that wait at a bank, besides the request that the bank executes. `read_time`,
     `write_time`: longest time of reads, or writes, while requests of the other direction wait. `read_latency`,
     `write_latency`: from a column command to its data at the crossbar. `turnaround`: from the end of reads to the first

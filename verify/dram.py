@@ -88,11 +88,6 @@ def random_streams(controller: Controller, words: int, masters: int, bursts: int
     )
 
 
-def controller_of(design: Design) -> Controller:
-    """The parameters (sizes and times) of a design's DRAM controller. Raises ConfigError."""
-    return controller(design.part, clock_mhz=design.clock_mhz, width=design.width, grade=design.grade or None)
-
-
 def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Streams]:
     """`count` random streams for a design, with the seeds `seed`, `seed` + 1 ..."""
     numbers = design.controller
