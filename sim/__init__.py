@@ -2,6 +2,7 @@
 
 from .errors import CycleLimitError, DeadlockError, SimulationError
 from .result import (
+    DramCounts,
     SimulationResult,
     Timeline,
     Traffic,
@@ -18,6 +19,7 @@ __all__ = [
     "CATEGORIES",
     "CycleLimitError",
     "DeadlockError",
+    "DramCounts",
     "SimulationError",
     "SimulationResult",
     "Timeline",

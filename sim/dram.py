@@ -25,12 +25,12 @@ from .cache import timing_code
 
 Array = NDArray[np.int64]
 
-# Parameters: the fields of `isa.dram.Controller` in their order.
+# Parameters: the fields of `isa.dram.Controller` in their order, and the bits of a bank's number.
 (
     P_BANKS, P_PHASES, P_COLUMN_BITS, P_BANK_SHIFT, P_WORD_BYTES, P_QUEUE, P_READ_TIME, P_WRITE_TIME, P_READ_LATENCY,
     P_WRITE_LATENCY, P_TURNAROUND, P_RP, P_RCD, P_WTP, P_RC, P_RAS, P_RRD, P_FAW, P_CCD, P_WTR, P_REFI, P_RFC,
-    P_ZQCS, P_ZQCS_PERIOD, P_READ_FIFO, P_WRITE_FIFO,
-) = range(26)  # fmt: skip
+    P_ZQCS, P_ZQCS_PERIOD, P_READ_FIFO, P_WRITE_FIFO, P_BANK_BITS,
+) = range(27)  # fmt: skip
 
 # States of a bank.
 REGULAR, PRECHARGE, AUTOPRECHARGE, PRECHARGING, ACTIVATE, ACTIVATING, REFRESHING = range(7)
@@ -50,12 +50,13 @@ IDLE, WAIT, REFRESHES, CALIBRATES = range(4)
 # Columns of G. The cycle; the multiplexer's state, the first cycle of this state and the last one of TO_WRITES; the
 # grants of both choosers; the first cycles after t_rrd, t_ccd, t_wtr, t_faw; the cycles of the last three activates;
 # the refresher's state, the next cycle in which it wants a refresh, the end of its sequence, whether banks must stop;
-# sets of banks: with requests, with work, that ask for a row command, a read, a write; the next calibration's cycle.
+# sets of banks: with requests, with work, that ask for a row command, a read, a write; the next calibration's cycle;
+# counts: rows opened, refreshes, changes from reads to writes.
 (
     G_CYCLE, G_STATE, G_SINCE, G_UNTIL, G_ROW_GRANT, G_COLUMN_GRANT, G_RRD, G_CCD, G_WTR, G_FAW, G_ACTIVATE,
     _G_SECOND, _G_THIRD, G_REFRESHER, G_REFRESH_AT, G_SEQUENCE_END, G_STOPS, G_BUSY, G_ACTIVE, G_ASK_ROWS,
-    G_ASK_READS, G_ASK_WRITES, G_CALIBRATE_AT, G_SIZE,
-) = range(24)  # fmt: skip
+    G_ASK_READS, G_ASK_WRITES, G_CALIBRATE_AT, G_OPENED, G_REFRESHES, G_TURNS, G_SIZE,
+) = range(27)  # fmt: skip
 
 # Columns of M: the AXI bridge of each master. Reads and writes have the same columns, from M_READ and M_WRITE on: the
 # burst in the address register, its next word; words requested and not yet moved; words in the FIFO and its output
@@ -77,7 +78,7 @@ M_READ, M_WRITE = 0, A_SIZE
 
 def parameters(controller: Controller) -> Array:
     """The fields of a DRAM controller as the array P, int64, which the constants P_... index."""
-    return np.array(dataclasses.astuple(controller), np.int64)
+    return np.array((*dataclasses.astuple(controller), controller.banks.bit_length() - 1), np.int64)
 
 
 def _first_ready(time: int) -> int:
@@ -106,7 +107,8 @@ def state(controller: Controller, masters: int) -> tuple[Array, Array, Array, Ar
     G[G_REFRESH_AT], G[G_CALIBRATE_AT] = controller.t_refi, controller.zqcs_period - 1
     L = np.zeros((controller.banks, controller.queue, 2), np.int64)
     M = np.zeros((masters, M_SIZE), np.int64)
-    F = np.zeros((masters, 2, max(controller.read_fifo, controller.write_fifo) + 4), np.int64)
+    words = 1 << (max(controller.read_fifo, controller.write_fifo) + 3).bit_length()
+    F = np.zeros((masters, 2, words), np.int64)
     return G, B, L, M, F
 
 
@@ -171,7 +173,7 @@ def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-
             word = master[port + A_ADDRESS] + master[port + A_BEAT]
             place, within = word >> P[P_BANK_SHIFT], word & ((1 << P[P_BANK_SHIFT]) - 1)
             bank = place & (len(B) - 1)
-            row = (place // len(B) << P[P_BANK_SHIFT] | within) >> P[P_COLUMN_BITS]
+            row = (place >> P[P_BANK_BITS] << P[P_BANK_SHIFT] | within) >> P[P_COLUMN_BITS]
             master[M_VALID], master[M_BANK], master[M_ROW] = 1, bank, row
             master[M_ENDS] = master[port + A_BEAT] == master[port + A_LAST]
             mine = B[bank, B_GRANT] == number and B[bank, B_QUEUED] < P[P_QUEUE]
@@ -182,7 +184,7 @@ def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-
     master[M_W_READY] = master[M_WRITE + A_INNER] != P[P_WRITE_FIFO]
     master[M_R_VALID] = master[M_READ + A_OUT]
     if master[M_R_VALID]:
-        master[M_R_LAST] = flags[0, master[M_READ + A_TAKEN] % flags.shape[1]]
+        master[M_R_LAST] = flags[0, master[M_READ + A_TAKEN] & (flags.shape[1] - 1)]
     master[M_B_VALID] = master[M_RESPONSES] > 0
 
 
@@ -278,6 +280,7 @@ def _note_activate(P, G):  # type: ignore[no-untyped-def]
         # The controller's count of activates has two bits if the window has up to four cycles; then 4 reads as 0.
         G[G_FAW] = oldest + P[P_FAW] + 2 if P[P_FAW] > 4 else cycle + 2
     G[G_ACTIVATE], G[G_ACTIVATE + 1], G[G_ACTIVATE + 2] = G[G_ACTIVATE + 1], G[G_ACTIVATE + 2], cycle
+    G[G_OPENED] += 1
 
 
 @timing_code
@@ -288,6 +291,7 @@ def _clock_multiplexer(P, G, B):  # type: ignore[no-untyped-def]
     if before == READS:
         if writes and (not reads or cycle - G[G_SINCE] >= P[P_READ_TIME] - 1):
             after, G[G_UNTIL] = TO_WRITES, cycle + P[P_TURNAROUND]
+            G[G_TURNS] += 1
     elif before == WRITES:
         if reads and (not writes or cycle - G[G_SINCE] >= P[P_WRITE_TIME] - 1):
             after = TO_READS
@@ -318,6 +322,7 @@ def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
         G[G_REFRESHER] = WAIT
     elif state == WAIT and ready:
         G[G_REFRESHER], G[G_SEQUENCE_END] = REFRESHES, cycle + P[P_RP] + P[P_RFC] + 1
+        G[G_REFRESHES] += 1
     elif state == REFRESHES and over:
         calibrates = cycle == G[G_CALIBRATE_AT] and P[P_ZQCS] >= 0
         G[G_REFRESHER] = CALIBRATES if calibrates else IDLE
@@ -424,7 +429,7 @@ def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: igno
             write[A_RESERVED] += 1
         else:
             read[A_RESERVED] += 1
-            flags[0, read[A_WORDS] % flags.shape[1]] = ends
+            flags[0, read[A_WORDS] & (flags.shape[1] - 1)] = ends
             read[A_WORDS] += 1
     if read_leaves:
         read[A_RESERVED] -= 1
@@ -433,11 +438,11 @@ def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: igno
         master[M_RESPONSES] -= 1
     if write_leaves:
         write[A_RESERVED] -= 1
-        master[M_RESPONSES] += flags[1, write[A_TAKEN] % flags.shape[1]]
+        master[M_RESPONSES] += flags[1, write[A_TAKEN] & (flags.shape[1] - 1)]
         write[A_TAKEN] += 1
     enters = given[I_W_VALID] and write[A_INNER] != P[P_WRITE_FIFO]
     if enters:
-        flags[1, write[A_WORDS] % flags.shape[1]] = given[I_W_LAST]
+        flags[1, write[A_WORDS] & (flags.shape[1] - 1)] = given[I_W_LAST]
         write[A_WORDS] += 1
     _clock_fifo(read, arrives, given[I_R_READY])
     _clock_fifo(write, enters, sent)

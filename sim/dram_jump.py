@@ -56,6 +56,7 @@ from .dram import (
     M_READ,
     M_RESPONSES,
     M_WRITE,
+    P_BANK_BITS,
     P_BANK_SHIFT,
     P_CCD,
     P_COLUMN_BITS,
@@ -80,18 +81,16 @@ from .dram_port import (
     E_ANNOUNCED,
     E_ARRIVED,
     E_CYCLE,
-    E_FIRST,
     E_READS,
     E_SENT,
     E_WAITS,
     E_WRITES,
-    Q_REQUEST,
-    R_REQUEST,
+    note_beats,
+    note_last,
 )
 from .memory import first_show
-from .parameters import P_BUS, P_FIFO_LATENCY, P_LIMIT, P_READS, P_ROOM_DELAY, P_STORE_LATENCY, P_WRITES
+from .parameters import P_FIFO_LATENCY, P_LIMIT, P_READS, P_ROOM_DELAY, P_STORE_LATENCY, P_WRITES
 from .state import (
-    C_SERVED,
     C_SHOWN,
     FETCH_CLIENT,
     M_SERVED,
@@ -99,14 +98,9 @@ from .state import (
     M_WRITE_ACCEPTED,
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
-    NEVER,
     Q_BEATS,
     Q_CLIENT,
     QUEUE_MASK,
-    R_ADDRESS,
-    R_BYTES,
-    R_FREE,
-    R_START,
     STORE_CLIENT,
     V_COUNT,
     V_EARLIEST,
@@ -212,7 +206,7 @@ def jump(P, V, bus, dram):  # type: ignore[no-untyped-def]
     client, oldest = np.int64(-1), Q[M[M_SERVED] & QUEUE_MASK]
     if arrives:
         client = oldest[Q_CLIENT]
-        n = min(n, oldest[Q_BEATS] - E[E_ARRIVED] - 1)
+        n = min(n, oldest[Q_BEATS] - E[E_ARRIVED])
         if client == FETCH_CLIENT:
             return np.int64(0)
         if client == STORE_CLIENT:
@@ -257,7 +251,7 @@ def jump(P, V, bus, dram):  # type: ignore[no-untyped-def]
         word = port[A_ADDRESS] + port[A_BEAT]
         place, within = word >> D[P_BANK_SHIFT], word & ((1 << D[P_BANK_SHIFT]) - 1)
         bank = place & (len(B) - 1)
-        row = (place // len(B) << D[P_BANK_SHIFT] | within) >> D[P_COLUMN_BITS]
+        row = (place >> D[P_BANK_BITS] << D[P_BANK_SHIFT] | within) >> D[P_COLUMN_BITS]
         accepts = B[bank, B_QUEUED] < D[P_QUEUE] and not G[G_BUSY] & ~(1 << bank)
         if accepts:
             n = min(n, port[A_LAST] - port[A_BEAT])
@@ -295,7 +289,7 @@ def jump(P, V, bus, dram):  # type: ignore[no-untyped-def]
     n = min(n, min(M[M_TOTAL], P[P_LIMIT]) + 1 - cycle)
     if leaves and n >= 2:
         taken, i = write[A_TAKEN], 0
-        while i < n and not F[0, 1, (taken + i) % F.shape[2]]:
+        while i < n and not F[0, 1, (taken + i) & (F.shape[2] - 1)]:
             i += 1
         n = i
     if n < 2:
@@ -307,7 +301,7 @@ def jump(P, V, bus, dram):  # type: ignore[no-untyped-def]
         port[A_RESERVED] += n
         if not writes:
             for i in range(n):
-                F[0, 0, (read[A_WORDS] + i) % F.shape[2]] = 0
+                F[0, 0, (read[A_WORDS] + i) & (F.shape[2] - 1)] = 0
             read[A_WORDS] += n
         if works < 0:
             slot = B[bank, B_HEAD] + B[bank, B_QUEUED]
@@ -335,25 +329,20 @@ def jump(P, V, bus, dram):  # type: ignore[no-untyped-def]
     if arrives:
         read[A_RESERVED] -= n
         read[A_TAKEN] += n
-        request = A[client, oldest[Q_REQUEST] & (A.shape[1] - 1)]
-        word = request[R_ADDRESS] // P[P_BUS] + E[E_ARRIVED]
-        if E[E_ARRIVED] == 0:
-            E[E_FIRST] = request[R_ADDRESS]
-        beat = R[client, C[client, C_SERVED] & (R.shape[1] - 1)]
-        end = (word + n) * P[P_BUS]
-        beat[R_ADDRESS], beat[R_BYTES], beat[R_START] = E[E_FIRST], end - E[E_FIRST], cycle
-        beat[R_REQUEST], beat[R_FREE] = 0, NEVER
-        E[E_FIRST] = end
-        E[E_ARRIVED] += n
-        C[client, C_SERVED] += 1
-        work = 1 << client
+        last_beat = E[E_ARRIVED] + n == oldest[Q_BEATS]
+        known = note_beats(P, C, R, A, E, oldest, n, last_beat, cycle)
+        if known >= 0:
+            work = 1 << known
+        if last_beat:
+            M[M_SERVED] += 1
+            note_last(P, E, cycle + n - 1)
     if leaves:
         write[A_RESERVED] -= n
         write[A_TAKEN] += n
         write[A_INNER] -= n
     if enters:
         for i in range(n):
-            F[0, 1, (write[A_WORDS] + i) % F.shape[2]] = 0
+            F[0, 1, (write[A_WORDS] + i) & (F.shape[2] - 1)] = 0
         write[A_WORDS] += n
         write[A_INNER] += n
         E[E_SENT] += n

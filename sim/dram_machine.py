@@ -18,6 +18,9 @@ from .arrays import Array, Bus, Program, Tokens, Traffic
 from .cache import timing_code
 from .dram import (
     G_CYCLE,
+    G_OPENED,
+    G_REFRESHES,
+    G_TURNS,
     I_AR_ADDRESS,
     I_AR_LEN,
     I_AR_VALID,
@@ -44,41 +47,43 @@ from .dram import (
 from .dram_jump import jump
 from .dram_port import (
     E_ANNOUNCED,
-    E_ARRIVED,
     E_CYCLE,
-    E_FIRST,
     E_OPEN,
     E_READS,
     E_RESPONSES,
     E_SEEN,
     E_SENT,
+    E_SHIFT,
     E_SIZE,
     E_WAITS,
     E_WRITES,
     Q_REQUEST,
     R_REQUEST,
     Dram,
+    note_beats,
+    note_last,
 )
 from .memory import first_show, note_write, show_request
-from .parameters import P_BUS, P_INSTRUCTION, P_LIMIT, P_READS, P_WRITES
+from .parameters import P_LIMIT, P_READS, P_WRITES
 from .state import (
     C_ACCEPTED,
     C_BEATS,
     C_BYTES,
     C_ISSUED,
     C_KIND,
-    C_SERVED,
     C_SHOWN,
     C_TAKEN,
     COMPUTE_CLIENT,
     DEADLOCK,
-    FETCH_CLIENT,
     LIMIT,
     LOAD,
     LOAD_CLIENT,
     M_ACCEPTED,
+    M_OPENED,
+    M_REFRESHES,
     M_SERVED,
     M_TOTAL,
+    M_TURNS,
     M_WRITE_ACCEPTED,
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
@@ -88,9 +93,7 @@ from .state import (
     Q_CLIENT,
     QUEUE_MASK,
     R_ADDRESS,
-    R_BYTES,
     R_FREE,
-    R_START,
     STORE,
     STORE_CLIENT,
     U_LAST_END,
@@ -115,7 +118,7 @@ def dram_arrays(config: Config, bus: Bus) -> Dram:
     common, banks, queues, bridges, flags = state(numbers, 1)
     common[G_CYCLE] = RESET_CYCLES + 1
     port = np.zeros(E_SIZE, np.int64)
-    port[E_CYCLE] = 1
+    port[E_CYCLE], port[E_SHIFT] = 1, numbers.word_bytes.bit_length() - 1
     return Dram(
         A=bus.R.copy(),
         E=port,
@@ -158,34 +161,10 @@ def _read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
     if client >= 0:
         inputs[0, I_AR_VALID] = 1
         inputs[0, I_AR_ADDRESS] = (
-            A[client, (C[client, C_ISSUED] - 1) & (A.shape[1] - 1), R_ADDRESS] // P[P_BUS]
+            A[client, (C[client, C_ISSUED] - 1) & (A.shape[1] - 1), R_ADDRESS] >> E[E_SHIFT]
         )
         inputs[0, I_AR_LEN] = C[client, C_BEATS] - 1
     return client
-
-
-@timing_code
-def _beat_arrives(P, C, R, A, E, read, last, cycle):  # type: ignore[no-untyped-def]
-    """Notes the beat of the oldest request `read` (a row of array Q) that moves in `cycle`; `last`: it is the request's
-    last one. Returns the client if the beat completes an entry of ring R, else -1. P, C, R, A, E: state arrays.
-    """
-    c, bus = read[Q_CLIENT], P[P_BUS]
-    request = A[c, read[Q_REQUEST] & (A.shape[1] - 1)]
-    word = request[R_ADDRESS] // bus + E[E_ARRIVED]
-    if E[E_ARRIVED] == 0:
-        E[E_FIRST] = request[R_ADDRESS]
-    end = min((word + 1) * bus, request[R_ADDRESS] + request[R_BYTES])
-    E[E_ARRIVED] = 0 if last else E[E_ARRIVED] + 1
-    if c == FETCH_CLIENT and end % P[P_INSTRUCTION]:
-        return np.int64(-1)
-    beat = R[c, C[c, C_SERVED] & (R.shape[1] - 1)]
-    beat[R_ADDRESS], beat[R_BYTES] = E[E_FIRST], end - E[E_FIRST]
-    beat[R_START] = cycle - word + E[E_FIRST] // bus
-    beat[R_REQUEST] = read[Q_REQUEST] + 1 if last else 0
-    beat[R_FREE] = NEVER
-    E[E_FIRST] = end
-    C[c, C_SERVED] += 1
-    return c
 
 
 @timing_code
@@ -212,8 +191,9 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     outputs(D, G, B, L, N, F)
     work = np.int64(0)
     client = _read_address(P, C, A, E, inputs, cycle)
-    reads, writes = E[E_READS], E[E_WRITES]
-    if client >= 0 and N[0, M_AR_READY]:
+    writes = E[E_WRITES]
+    accepted = client >= 0 and N[0, M_AR_READY]
+    if accepted:
         read = Q[M[M_ACCEPTED] & QUEUE_MASK]
         read[Q_CLIENT], read[Q_BEATS] = client, C[client, C_BEATS]
         read[Q_REQUEST] = C[client, C_ISSUED] - 1
@@ -222,18 +202,16 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
         traffic.moved[C[client, C_KIND]] += C[client, C_BYTES]
         traffic.beats[C[client, C_KIND]] += C[client, C_BEATS]
         E[E_OPEN] = cycle + 1
-        reads += 1
         work |= 1 << client
     if N[0, M_R_VALID]:
         last = N[0, M_R_LAST]
-        known = _beat_arrives(P, C, R, A, E, Q[M[M_SERVED] & QUEUE_MASK], last, cycle)
+        known = note_beats(P, C, R, A, E, Q[M[M_SERVED] & QUEUE_MASK], 1, last, cycle)
         if known >= 0:
             work |= 1 << known
         if last:
             M[M_SERVED] += 1
-            if E[E_READS] == P[P_READS]:
-                E[E_OPEN] = cycle + 1
-            reads -= 1
+            note_last(P, E, cycle)
+    E[E_READS] += accepted
     inputs[0, I_AW_VALID] = 0
     announced = E[E_ANNOUNCED]
     if M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN] and E[E_WRITES] < P[P_WRITES]:
@@ -264,7 +242,7 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
         E[E_RESPONSES] += 1
         writes -= 1
         work |= 1 << STORE_CLIENT
-    E[E_READS], E[E_WRITES], E[E_ANNOUNCED] = reads, writes, announced
+    E[E_WRITES], E[E_ANNOUNCED] = writes, announced
     clock(D, G, B, L, N, F, inputs)
     E[E_CYCLE] += 1
     return work
@@ -335,5 +313,8 @@ def run_on_dram(
     program: Program,
     traffic: Traffic,
 ) -> tuple[int, int]:
-    """`run_dram` on the machine `config`, whose DRAM is in its state at the launch."""
-    return run_dram(P, U, V, X, bus, tokens, program, traffic, dram_arrays(config, bus), FAST)
+    """`run_dram` on the machine `config`, whose DRAM is as at the launch of a program; its counts are in `bus.M`."""
+    dram = dram_arrays(config, bus)
+    outcome = run_dram(P, U, V, X, bus, tokens, program, traffic, dram, FAST)
+    bus.M[[M_OPENED, M_REFRESHES, M_TURNS]] = dram.G[[G_OPENED, G_REFRESHES, G_TURNS]]
+    return outcome

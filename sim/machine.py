@@ -49,8 +49,8 @@ class TimingRun:
     """Result of a timing run: `outcome` (OK, DEADLOCK or LIMIT) and its `cycle`.
 
     `record` (m, RECORD_COLUMNS): a row for each instruction. `units`, `tokens`: the arrays U and T at the end. `moved`,
-    `beats`: data bytes and bus beats by kind of traffic. `begin_delay`: number of cycles from the cycle in which all
-    conditions of an instruction hold to the cycle in which it begins.
+    `beats`: data bytes and bus beats by kind of traffic. `memory`: the array M at the end. `begin_delay`: number of
+    cycles from the cycle in which all conditions of an instruction hold to the cycle in which it begins.
     """
 
     outcome: int
@@ -60,6 +60,7 @@ class TimingRun:
     tokens: Array
     moved: Array
     beats: Array
+    memory: Array
     begin_delay: int
 
 
@@ -171,6 +172,7 @@ def run_timing(
         tokens=tokens.T,
         moved=traffic.moved,
         beats=traffic.beats,
+        memory=memory,
         begin_delay=int(numbers[P_BEGIN_DELAY]),
     )
 

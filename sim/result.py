@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 
+from .state import M_OPENED, M_REFRESHES, M_TURNS
 from .timeline import BUSY_CATEGORIES, CATEGORIES
 
 
@@ -49,6 +50,23 @@ class Timeline:
     instruction: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DramCounts:
+    """Counts of a DRAM in a run: rows `opened` (ACTIVATE commands), `refreshes`, and `turnarounds`, changes from reads
+    to writes. `beats`: bus words read and written, one column command each.
+    """
+
+    opened: int
+    refreshes: int
+    turnarounds: int
+    beats: int
+
+    @property
+    def row_hit_rate(self) -> float:
+        """Share of column commands that found their row open: 1 - opened / beats; 0 without beats."""
+        return max(0.0, 1 - self.opened / self.beats) if self.beats else 0.0
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationResult:
     """Cycles and traffic of a run and, if it simulated data, memory and scratchpads at its end.
@@ -57,7 +75,7 @@ class SimulationResult:
     it never began (instructions after FINISH); a STORE ends with its last write response. `dispatch` int64 (n,): cycle
     in which fetch moved the instruction to its command queue, -1 if it never did. `traffic`: by kind (`sim.TRAFFIC`).
     `memory` (uint8) and `scratchpads` are None in a run of timing alone. `segments`: for each unit, int64 (m, 4), the
-    columns of its Timeline.
+    columns of its Timeline. `dram`: counts of the memory, None on a machine with a fixed memory.
     """
 
     config: Config
@@ -69,6 +87,7 @@ class SimulationResult:
     memory: NDArray[np.uint8] | None
     scratchpads: Scratchpads | None
     segments: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    dram: DramCounts | None = None
 
     @cached_property
     def units(self) -> dict[str, UnitCounters]:
@@ -84,6 +103,12 @@ class SimulationResult:
     def dram_write_bytes(self) -> int:
         """Data bytes written to memory."""
         return self.traffic["out"].bytes
+
+
+def dram_counts(memory: NDArray[np.int64], beats: int) -> DramCounts:
+    """The counts in the array M of a run (`state.py`) on a machine with a DRAM that moved `beats` bus words."""
+    opened, refreshes, turns = memory[[M_OPENED, M_REFRESHES, M_TURNS]].tolist()
+    return DramCounts(opened=opened, refreshes=refreshes, turnarounds=turns, beats=beats)
 
 
 def _count(segments: NDArray[np.int64]) -> UnitCounters:

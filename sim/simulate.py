@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import vdla.isa.timing as timing
 from vdla.isa.config import Config
+from vdla.isa.dram_memory import FIXED
 from vdla.isa.layout import Unit
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
@@ -18,7 +19,7 @@ from .decode import decode
 from .errors import CycleLimitError, DeadlockError
 from .execute import execute, trace_uops
 from .machine import run_timing, token_queues
-from .result import Scratchpads, SimulationResult, Traffic
+from .result import Scratchpads, SimulationResult, Traffic, dram_counts
 from .state import DEADLOCK, OK, TRAFFIC, X_BEGIN, X_DISPATCH, X_END
 from .timeline import unit_segments
 
@@ -104,4 +105,5 @@ def simulate(
         memory=image if data else None,
         scratchpads=final if data else None,
         segments=(first, second, third),
+        dram=None if config.memory.kind == FIXED else dram_counts(timing.memory, int(timing.beats.sum())),
     )

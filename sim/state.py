@@ -137,8 +137,11 @@ W_SIZE = 9
     M_DISPATCHED,
     M_LAST_DISPATCH,
     M_TOTAL,  # end of FINISH, or NEVER
-) = range(18)
-M_SIZE = 18
+    M_OPENED,  # of a DRAM: rows opened, refreshes, changes from reads to writes
+    M_REFRESHES,
+    M_TURNS,
+) = range(21)
+M_SIZE = 21
 
 # --- U[unit]: progress of the units ----------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -182,6 +183,8 @@ def _simulate(
         "units": unit_report(result),
         "dram": {kind: {"bytes": item.bytes, "beats": item.beats} for kind, item in result.traffic.items()},
     }
+    if result.dram is not None:
+        document["rows"] = {**asdict(result.dram), "hit_rate": result.dram.row_hit_rate}
     return document, result.memory
 
 
@@ -282,3 +285,8 @@ def _print(document: dict[str, Any]) -> None:
             name, f"{unit['busy']:,}", ", ".join(f"{cause} {count:,}" for cause, count in causes if count)
         )
     console.print(table)
+    if rows := document.get("rows"):
+        console.print(
+            f"DRAM: {rows['beats']:,} bus words, {rows['hit_rate']:.1%} in an open row; {rows['opened']:,} rows "
+            f"opened, {rows['refreshes']:,} refreshes, {rows['turnarounds']:,} changes from reads to writes"
+        )

@@ -1,0 +1,115 @@
+"""Timing runs on machines with a DRAM: repeated cycles done together, counts of the memory, deadlocks and limits."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vdla.sim.dram_machine as dram_machine
+from vdla.isa.assembler import assemble
+from vdla.isa.config import Config, Memory, load_config
+from vdla.isa.dram_memory import controller_of
+from vdla.sim import CycleLimitError, DeadlockError, SimulationResult, simulate
+from vdla.verify.cosim.cases import case, launch
+
+TINY = load_config("tiny")
+MEMORIES: dict[str, dict[str, Any]] = {
+    "DDR3": {"part": "MT41K256M8"},
+    "DDR2, two rows in a bank": {"part": "MT47H64M16", "bank_bytes": 4096},
+    "SDR, no refresh": {"part": "MT48LC16M16", "width": 64, "refresh": False},
+    "DDR4": {"part": "MT40A1G8"},
+}
+
+
+def machine(name: str) -> Config:
+    return dataclasses.replace(TINY, name=name, memory=Memory(kind="dram", **MEMORIES[name]))
+
+
+def same(left: SimulationResult, right: SimulationResult) -> bool:
+    return (
+        (left.cycles, left.traffic, left.dram) == (right.cycles, right.traffic, right.dram)
+        and all(
+            np.array_equal(getattr(left, name), getattr(right, name)) for name in ("begin", "end", "dispatch")
+        )
+        and all(map(np.array_equal, left.segments, right.segments))
+    )
+
+
+def both_ways(config: Config, number: int, monkeypatch: pytest.MonkeyPatch) -> tuple[SimulationResult, ...]:
+    """A random program with cycles one by one, and with repeated cycles done together."""
+    start = launch(case(config, number, 0))
+    program, results = start.program, []
+    for fast in (False, True):
+        monkeypatch.setattr(dram_machine, "FAST", fast)
+        results.append(
+            simulate(config, program.instructions, program.image, data=False, scratchpads=start.scratchpads)
+        )
+    return tuple(results)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_repeated_cycles_done_together_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (*range(20), 31):
+        slow, fast = both_ways(machine(name), number, monkeypatch)
+        assert same(slow, fast), number
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", MEMORIES)
+def test_repeated_cycles_of_many_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(400):
+        slow, fast = both_ways(machine(name), number, monkeypatch)
+        assert same(slow, fast), number
+
+
+LOADS = """
+LOAD.INP sram_base=0 dram_base=0 y_size=1 x_size=4 x_stride=4
+LOAD.INP sram_base=0 dram_base={second} y_size=1 x_size=4 x_stride=4 push_next
+{finish}
+"""
+
+
+def loads(config: Config, second: int, finish: str = "FINISH pop_prev") -> SimulationResult:
+    """Two loads of 16 bytes each, the second one from byte `second` on."""
+    words = assemble(LOADS.format(second=second // config.inp_bytes, finish=finish), config)
+    return simulate(config, words, np.zeros(1 << 16, np.uint8), data=False)
+
+
+def test_a_row_conflict_costs_a_precharge_and_an_activate() -> None:
+    config = machine("DDR3")
+    numbers = controller_of(config)
+    row = numbers.word_bytes << numbers.column_bits
+    hit, conflict = loads(config, 256), loads(config, row * numbers.banks)
+    assert hit.dram is not None and conflict.dram is not None
+    # Instructions lie in a row of their own.
+    assert (hit.dram.opened, conflict.dram.opened) == (2, 3)
+    assert hit.dram.beats == sum(item.beats for item in hit.traffic.values()) > 2 * 16 // 8
+    assert hit.dram.row_hit_rate == 1 - 2 / hit.dram.beats
+    assert conflict.cycles - hit.cycles >= numbers.t_rp + numbers.t_rcd
+
+
+def test_refreshes_are_counted_and_can_be_left_out() -> None:
+    config = machine("DDR3")
+    program = launch(case(config, 0, 0)).program
+    run = simulate(config, program.instructions, program.image, data=False)
+    without = dataclasses.replace(config, memory=dataclasses.replace(config.memory, refresh=False))
+    other = simulate(without, program.instructions, program.image, data=False)
+    assert run.dram is not None and other.dram is not None
+    assert run.dram.refreshes == pytest.approx(run.cycles / controller_of(config).t_refi, abs=1)
+    assert other.dram.refreshes == 0 and other.cycles < run.cycles
+
+
+def test_a_fixed_memory_has_no_counts() -> None:
+    assert loads(TINY, 256).dram is None
+
+
+def test_a_deadlock_and_a_limit_end_the_run() -> None:
+    config = machine("DDR3")
+    with pytest.raises(DeadlockError, match="deadlock after cycle"):
+        loads(config, 256, "FINISH pop_next")
+    words = assemble(LOADS.format(second=64, finish="FINISH pop_prev"), config)
+    with pytest.raises(CycleLimitError, match="not finished after 30 cycles"):
+        simulate(config, words, np.zeros(1 << 16, np.uint8), data=False, cycle_limit=30)
