@@ -160,7 +160,7 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
     seen: set[str] = set()
     for node in model.graph.node:
         if node.name in seen:
-            problem, way_out = "another node has the same name", "give each a name of its own, or none"
+            problem, way_out = "another node has the same name", "give each node a unique name, or no name"
             raise invalid_node_error(label, node.name, node.op_type, problem, way_out)
         if node.name:
             seen.add(node.name)

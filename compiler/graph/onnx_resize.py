@@ -170,8 +170,8 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
                 # ONNX places the corner at size * scale, ONNX Runtime at the integer below it.
                 context.fail(
                     node,
-                    f"aligns corners of {axis.size} elements by a scale of {axis.scale:.6g}, which gives no whole "
-                    "number of elements, and then ONNX and ONNX Runtime compute different results",
+                    f"aligns corners of {axis.size} elements by a scale of {axis.scale:.6g}, which does not give an "
+                    "integer number of elements; in this case ONNX and ONNX Runtime define different results",
                     f"give the size {axis.outputs} instead of the scale",
                 )
     return found

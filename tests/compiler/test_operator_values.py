@@ -183,8 +183,8 @@ def test_gathered_elements_that_do_not_fit() -> None:
 @pytest.mark.parametrize(
     ("bounds", "what"),
     [
-        ((np.int64(0), np.int64(1)), "of one length"),
-        (([0, 0], [1]), "of one length"),
+        ((np.int64(0), np.int64(1)), "of the same length"),
+        (([0, 0], [1]), "of the same length"),
         (([0], [1], [0], [0]), "no step of 0"),
         (([0], [1], [2]), "must be different axes"),
         (([0, 0], [1, 1], [1, -1]), "must be different axes"),

@@ -77,7 +77,7 @@ def test_what_no_target_takes_is_not_told_to_take_another_form(vdla, tmp_path: P
         helper.make_tensor_value_info(model.graph.node[-1].output[0], TensorProto.FLOAT, None)
     )
     message = refused(vdla, tmp_path, model.SerializeToString())
-    assert message.strip().endswith("give each a name of its own, or none")
+    assert message.strip().endswith("give each node a unique name, or no name")
 
 
 def test_nothing_to_compute(vdla, tmp_path: Path) -> None:

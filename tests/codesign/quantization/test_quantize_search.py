@@ -136,7 +136,7 @@ def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path
     ("options", "message"),
     [
         (("--budget", 0), "--budget"),
-        (("--budget", 3, "--layer", "fc9=float"), 'net.onnx: no layer is called "fc9"'),
+        (("--budget", 3, "--layer", "fc9=float"), 'net.onnx: the model has no layer "fc9"'),
         (
             ("--budget", 3, "--held-out", "wrong.npz"),
             "input 'input' has shape [2, 8]; the model expects",

@@ -103,6 +103,6 @@ def test_other_files_with_the_suffix_are_no_tflite_files(content: bytes, tmp_pat
     path = tmp_path / "net.tflite"
     path.write_bytes(content)
     with pytest.raises(
-        ModelError, match=r"net\.tflite: is no TFLite file or is damaged: bytes 4 to 7 are not TFL3"
+        ModelError, match=r"net\.tflite: is not a TFLite file or is damaged: bytes 4 to 7 are not TFL3"
     ):
         load_model(read_model(path))
