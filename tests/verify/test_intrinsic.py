@@ -117,12 +117,14 @@ def test_wrong_declarations_are_refused():
         vdla.intrinsic("scaled", scaled(), {})
     with pytest.raises(ExpressionError, match="there is no operand 'c'; there are out, a, b"):
         vdla.intrinsic("scaled", scaled(), {"llvm": SCALED}, scopes={"c": "register"})
-    with pytest.raises(ExpressionError, match="adds needs a reduce_sum or reduce_max"):
+    with pytest.raises(
+        ExpressionError, match="needs an expression that is a single reduce_sum or reduce_max"
+    ):
         vdla.intrinsic("scaled", scaled(), {"llvm": SCALED}, adds=True)
     middle = scaled()
     twice = vdla.compute("twice", (8,), lambda i: middle[i] * 2.0)
     with pytest.raises(
-        ExpressionError, match="intrinsic scaled: out is computed; compute twice from placeholders"
+        ExpressionError, match="intrinsic scaled: out is not a placeholder; compute twice from placeholders"
     ):
         vdla.intrinsic("scaled", twice, {"llvm": SCALED})
 
@@ -233,7 +235,9 @@ def test_wrong_sequences_are_refused_in_one_line(code: str, message: str):
 def test_operands_of_a_sequence_are_accumulators():
     with pytest.raises(vdla.UserError, match=r"computes on vectors int32\[1, 4\] @ acc, not on x: int32"):
         sequence(scope="dram")
-    with pytest.raises(ExpressionError, match="updates names 'z'; the placeholders are x, y"):
+    with pytest.raises(
+        ExpressionError, match="`updates` names 'z', which is not a placeholder; the placeholders are x, y"
+    ):
         sequence(updates="z")
     x = vdla.placeholder("x", LANES, "int32")
     swapped = vdla.compute("out", LANES, lambda b, j: x[b, 3 - j] + 1)
