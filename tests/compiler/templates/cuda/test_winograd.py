@@ -173,7 +173,7 @@ def alone(window: dict, knobs: object = None, channels: int = 16, size: int = 14
     ],
 )
 def test_other_windows_are_refused(window) -> None:
-    with pytest.raises(TypeError, match="3 x 3 taps, stride 1"):
+    with pytest.raises(TypeError, match="needs 3 x 3 taps and stride 1"):
         alone(window, winograd.Knobs(m=2))
 
 
