@@ -288,7 +288,7 @@ def test_an_instruction_of_one_thread():
         (blocks(threads(seq(put(Y, T, X[T]), Barrier()))), "is inside a loop over threads"),
         (
             blocks(threads(put(Y, T, Call("power", (X[T], X[T]), F32)))),
-            "function power has no code on this target",
+            "function power is not supported on this target",
         ),
     ],
 )
