@@ -220,10 +220,13 @@ def test_a_sequence_of_the_accelerator(virtual_threads: bool, repeated: bool):
     [
         ("MUL x, 3\nSHR x, 1\nMAX x, y", "on random operands its code gives .*, its semantics"),
         ("MUL x, 3\nROT x, 1", "\"ROT x, 1\": tiny has no ALU operation 'ROT'; its operations are MIN, MAX"),
-        ("MUL x, 40000", '"MUL x, 40000": the immediate 40000 is not within -32768 .. 32767'),
-        ("MUL y, 3", 'the ALU overwrites x; write "MUL x, RIGHT"'),
+        ("MUL x, 40000", '"MUL x, 40000": the immediate 40000 is outside of -32768 .. 32767'),
+        (
+            "MUL y, 3",
+            'an ALU instruction must have x, which it overwrites, as its first operand; write "MUL x, RIGHT"',
+        ),
         ("MUL x, z", "'z' is neither an operand \\(x, y\\) nor an integer"),
-        ("", "there are no instructions for the accelerator"),
+        ("", "it is declared without instructions for the accelerator"),
     ],
 )
 def test_wrong_sequences_are_refused_in_one_line(code: str, message: str):

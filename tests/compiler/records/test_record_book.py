@@ -138,9 +138,9 @@ def test_a_search_goes_on_from_its_own_legal_trials_in_order():
     assert points.dtype == np.int64
     assert (resumed.duplicates, resumed.foreign, resumed.illegal, resumed.stale) == (1, 2, 1, 1)
     assert resumed.warning == (
-        "5 records of this search are not used: 1 of a trial that was counted already, 2 of knobs that the template "
-        "does not have, 1 of knobs that are not legal, 1 of another version of the compiler, whose costs may have "
-        "changed"
+        "5 records of this search are not used: 1 of trials that are recorded twice, 2 of knobs that the template "
+        "does not have, 1 of knobs that are not legal, 1 of another version of the compiler, whose kernels may "
+        "run at other speeds"
     )
     nothing = trials_of(strange, TASK, space(), strategy="genetic", seed=1)
     assert nothing.trials == {} and nothing.warning is None
