@@ -76,7 +76,7 @@ def test_books_of_several_files_and_over_others(tmp_path):
     second.write_bytes(second.read_bytes() + b"fox\n")
     book, skipped = read_book([first, second])
     assert book == book_of(MANY)
-    assert [s.warning for s in skipped] == [None, f"{second}: 1 of 8 lines skipped: 1 no JSON (line 8)"]
+    assert [s.warning for s in skipped] == [None, f"{second}: 1 of 8 lines skipped: 1 not JSON (line 8)"]
     # What is tuned here counts more than what was tuned elsewhere, whatever it cost there.
     mine = book_of([trial(0, 1000.0, knobs=knobs(4, 1))])
     assert mine.over(book).lookup(WORKLOAD, VDLA) == knobs(4, 1)
