@@ -106,7 +106,7 @@ def test_row_hits_misses_and_conflicts() -> None:
 
 
 def test_missing_packages_and_unknown_parts_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"LiteDRAM makes no controller: .*MT41K128M17"):
+    with pytest.raises(UserError, match=r"LiteDRAM cannot generate a controller: .*MT41K128M17"):
         harness.litedram_verilog(Design("MT41K128M17", 100.0, 16))
     monkeypatch.setattr(harness, "PACKAGES", ("litedram", "no-such-package"))
     with pytest.raises(UserError, match=r'needs the package no-such-package: pip install "vdla\[dram\]"'):
