@@ -76,7 +76,7 @@ def load_model(
     if not model.HasField("graph") or not model.graph.node:
         from .other_formats import problem_of_name
 
-        problem = problem_of_name(label) or "holds no ONNX graph; give the .onnx file of a model"
+        problem = problem_of_name(label) or "contains no ONNX graph; give the .onnx file of a model"
         raise InvalidModelError(f"{label}: {problem}")
     opset = opset_of(model)
     if opset < oldest_opset:

@@ -63,7 +63,7 @@ def test_wrong_lengths_are_named(vdla, model: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--length", "sequence"), "write NAME=LEAST:MOST"),
-        (("--length", "sequence=4:2"), "4 to 2 is no range"),
+        (("--length", "sequence=4:2"), "4 to 2 is not a range"),
         (("--length", "sequence=1:4", "--pad", "mask"), "write NAME=VALUE"),
         (("--length", "words=1:4"), "has no symbolic dimension 'words'"),
         (("--length", "sequence=1:4", "--target", "vdla,llvm"), "writes a file for one target"),

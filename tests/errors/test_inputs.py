@@ -28,7 +28,7 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"input": IMAGE.astype(np.float64)}, ["'input' is float64", "convert it to float32"]),
         (
             {"input": np.full_like(IMAGE, np.nan)},
-            ["in.npz: input 'input' holds NaN, first at [0, 0]", "clean"],
+            ["in.npz: input 'input' contains NaN, first at [0, 0]", "clean"],
         ),
     ],
 )

@@ -59,8 +59,8 @@ def refused(vdla, tmp_path: Path) -> Callable[..., str]:
         ({"x": GOOD["x"][:, :3]}, ["'x' has shape [3, 3]", "expects [1, 4]"]),
         ({"x": GOOD["x"][:0]}, ["'x' has shape [0, 4]"]),
         ({"x": GOOD["x"].astype(np.float64)}, ["'x' is float64", "convert it to float32"]),
-        ({"x": np.full((2, 4), np.nan, np.float32)}, ["'x' holds NaN or infinities"]),
-        ({"x": np.full((2, 4), np.inf, np.float32)}, ["'x' holds NaN or infinities"]),
+        ({"x": np.full((2, 4), np.nan, np.float32)}, ["'x' contains NaN or infinities"]),
+        ({"x": np.full((2, 4), np.inf, np.float32)}, ["'x' contains NaN or infinities"]),
     ],
 )
 def test_calibration_data_that_do_not_fit(refused, arrays: dict[str, np.ndarray], parts: list[str]) -> None:
