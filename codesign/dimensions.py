@@ -61,7 +61,9 @@ def parse_length(text: str) -> Lengths:
         raise UserError(f"--length {text}: write NAME=LEAST:MOST, as in --length sequence=1:512")
     least, most = (int(part[:12]) for part in parts)
     if not 1 <= least <= most:
-        raise UserError(f"--length {text}: {least} to {most} is no range; give the least first, 1 or more")
+        raise UserError(
+            f"--length {text}: {least} to {most} is not a range; give the smallest length first, 1 or more"
+        )
     return Lengths(symbol=name, least=least, most=most)
 
 

@@ -53,7 +53,7 @@ class RefusedModelError(CheckError):
     """Raised for a model that ONNX Runtime refuses; `reason` is the first line of its message."""
 
     def __init__(self, reason: str, way_out: str) -> None:
-        super().__init__(f"ONNX Runtime refuses the model: {reason}; {way_out}")
+        super().__init__(f"ONNX Runtime cannot run the model: {reason}; {way_out}")
         self.reason = reason
 
 
@@ -135,7 +135,9 @@ def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
     """
     data = read_whole(path, "inputs")
     if data.startswith(_BARE_ARRAY):
-        raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
+        raise CheckError(
+            f"{path}: contains a single array without an input name; save it with numpy.savez(file, INPUT_NAME=array)"
+        )
     if is_pointer(data):
         raise CheckError(f"{path}: {pointer_problem('the file')}")
     try:

@@ -82,7 +82,7 @@ def check_outputs(
     except RefusedModelError as error:
         if wanted == ONNXRUNTIME:
             raise
-        return None, f"ONNX Runtime refuses the model: {error.reason}"
+        return None, f"ONNX Runtime cannot run the model: {error.reason}"
     error = relative_difference(wanted_outputs, outputs)
     read = read_model(model)
     tolerance, why = (

@@ -72,7 +72,7 @@ def _checked(samples: list[Arrays], where: str) -> list[Arrays]:
         kind = samples[0][name].dtype.kind
         if kind == "f" and not all(np.isfinite(sample[name]).all() for sample in samples):
             raise CalibrationError(
-                f"{where}: input {name!r} holds NaN or infinities, which have no scale; remove those samples"
+                f"{where}: input {name!r} contains NaN or infinities, which cannot be quantized; remove those samples"
             )
     return samples
 

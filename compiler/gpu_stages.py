@@ -119,7 +119,7 @@ def _check(label: str, graph: Graph) -> None:
     for tensor in graph.tensors.values():
         if tensor.dtype.is_code:
             raise ModelError(
-                f"{label}: tensor '{tensor.name}' is {tensor.dtype}, which has no code for GPUs; run the "
+                f"{label}: tensor '{tensor.name}' is {tensor.dtype}, a type that is not supported on GPUs; run the "
                 "model on a processor"
             )
 
@@ -157,7 +157,7 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
                     return error
                 # The kernel uses functions or types that only processors have.
                 return ModelError(
-                    f"{label}: node '{node}' has no code for {language}: {error}; run the model on a processor"
+                    f"{label}: node '{node}' cannot be compiled to {language}: {error}; run the model on a processor"
                 )
 
             def link(network: LoweredNetwork, launches: tuple[Launch[str], ...]) -> CudaNetworkCode:

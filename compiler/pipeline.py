@@ -85,7 +85,7 @@ def compile_program(
         check_machine(config, virtual_threads)
         model = accelerator_graph(model, config)
     if not model.nodes:
-        raise CompileError("holds nothing for the accelerator to compute; `vdla run --device cpu` runs it")
+        raise CompileError("contains nothing for the accelerator; run it with `vdla run --device cpu`")
 
     legalized = legalize(model, config)
     graph, layouts = legalized.graph, dict(legalized.layouts)

@@ -172,7 +172,7 @@ def _without(line: str, name: str) -> str:
     line = re.sub(rf"(?<=[{{,]) {exact}\s*,", "", line)
     line = re.sub(rf",\s*{exact}\s*}}", " }", line)
     if re.search(exact, line):
-        raise ValueError(f"the signal {name} of no bits is used in: {line}")
+        raise ValueError(f"the signal {name}, which has 0 bits, is used in: {line}")
     return line
 
 

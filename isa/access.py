@@ -166,7 +166,9 @@ def _dram(
     end = start + (rows - 1) * pitch + length
     if start < 0 or end > size:
         place = "; the instructions follow this memory" if verb == "writes" and end > size else ""
-        raise AccessError(f"{what} {verb} DRAM bytes {start}..{end} of a memory of {size} bytes{place}")
+        raise AccessError(
+            f"{what} {verb} DRAM bytes {start}..{end}, outside of the memory of {size} bytes{place}"
+        )
     if rows == 1 or pitch <= length:
         yield slice(start // granule, (end - 1) // granule + 1)
         return
@@ -426,8 +428,8 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
         first, pitch, width = operand_shape(values, operand)
         if not values["chain"] and _reads_own_outputs(values, first, pitch, width):
             raise AccessError(
-                f"register OPERAND.delta = {operand['delta']} reads vectors that this instruction itself writes "
-                "before; operands are read ahead of the writes, so split the store in two"
+                f"register OPERAND.delta = {operand['delta']} reads vectors that this instruction writes; its "
+                "operands are read before it writes, so split the store in two"
             )
         for run in _vectors(trace, "reads", "register OPERAND.delta", rows, first, pitch, width):
             yield Access(Resource.DRAM, False, run)

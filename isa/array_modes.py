@@ -194,7 +194,7 @@ ARRAY_REGISTERS = (
         (Field("shape", 0, 3),),
         extension="fold",
         most=lambda config: {"shape": config.tile_parts.bit_length() - 1},
-        refusal=lambda config, shape: f"means {1 << shape} groups, and at most {config.folds} are possible",
+        refusal=lambda config, shape: f"means {1 << shape} groups, but at most {config.folds} are possible",
     ),
 )
 """Registers of the compute unit that affect the array: zero points, and registers that select modes."""

@@ -145,7 +145,7 @@ def _parse(
             what = (
                 f"allowed are the flags {', '.join(flags)} and name=value" if flags else "expected name=value"
             )
-            raise EncodingError(f"{where}: {word!r} is not understood; {what}")
+            raise EncodingError(f"{where}: {word!r} is not a field or flag; {what}")
         elif name not in allowed:
             raise EncodingError(f"{where} has no field {name!r}; it has {', '.join(allowed)}")
         else:
@@ -189,7 +189,7 @@ def assemble_line(line: str, config: Config) -> tuple[int, ...]:
     """
     words = line.partition("#")[0].split()
     if not words:
-        raise EncodingError("the line holds no instruction")
+        raise EncodingError("the line contains no instruction")
     return split_words(config, _line(words, config))
 
 
@@ -242,7 +242,7 @@ def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArra
                     values = _parse(config, rest, "UOP", tuple(item.name for item in fields), ())
                     result.append(pack_fields("UOP", fields, values))
                 case _:
-                    raise EncodingError(f"{words[0]!r} is no micro-op; expected UOP dst=.. src=.. wgt=..")
+                    raise EncodingError(f"{words[0]!r} is not a micro-op; expected UOP dst=.. src=.. wgt=..")
         except EncodingError as error:
             raise EncodingError(f"{where}:{number}: {error}") from None
     return np.array(result, dtype=uop_dtype(config))

@@ -133,7 +133,7 @@ def _take(findings: Iterable[Finding]) -> list[Finding]:
     for item in findings:
         if len(taken) == MOST_FINDINGS:
             taken.append(
-                _error(item.kind, item.instructions, "there are more findings; these are not listed")
+                _error(item.kind, item.instructions, "there are more findings, which are not listed")
             )
             break
         taken.append(item)
@@ -150,7 +150,7 @@ def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
         if layout is None:
             opcode, kind = low & 7, low >> 7 & 7
             what = (
-                f"{Opcode(opcode).name} cannot name memory type {kind} (a store goes to OUT, 4, or POST, 6)"
+                f"{Opcode(opcode).name} cannot have memory type {kind} (a store must name OUT, 4, or POST, 6)"
             )
             yield _error(
                 "encoding", (index,), f"instruction {index} ({instruction_text(config, *row)}): {what}"
@@ -218,7 +218,7 @@ def _register_problem(config: Config, values: dict[str, int]) -> str | None:
     if target is None:
         return f"unit {values['unit']} has no register {values['register']}"
     if values["value"] & ~used_bits(target.fields):
-        return f"register {target.name}: a bit is set in {values['value']:#x} that belongs to no field"
+        return f"register {target.name}: its value {values['value']:#x} sets a bit that belongs to no field"
     most = target.most(config)
     for name, bits in unpack_fields(target.fields, values["value"]).items():
         if bits > most.get(name, bits):
@@ -257,13 +257,16 @@ def _blocked_text(program: _Decoded, item: Blocked) -> str:
     if item.unit is None:
         unit = unit_of(program.names[item.instruction], program.values[item.instruction])
         depth = program.config.command_queue_depth
-        return f"fetch waits at {text} for room in the command queue of {unit_name(unit)}, of {depth} places"
+        return (
+            f"fetch waits at {text} for room in the command queue of {unit_name(unit)}, which holds {depth} "
+            "instructions"
+        )
     who = f"{unit_name(item.unit)} waits at {text}"
     if item.queue is None:
         return f"{who} for load and store to end"
     queue = TOKEN_QUEUES[item.queue].name
     if item.full:
-        return f"{who} for room in the token queue {queue}, of {program.config.token_queue_depth} places"
+        return f"{who} for room in the token queue {queue}, which holds {program.config.token_queue_depth} tokens"
     if item.never:
         return (
             f"{who} for token {item.pop_number} of {queue}, but the program pushes only {item.pop_number - 1}; "
@@ -339,7 +342,7 @@ def _race_text(
     does, did = ("reads", "writes") if item.kind == "RAW" else ("writes", "reads")
     earlier_clock = clocks[item.earlier]
     if earlier_clock is not None and earlier_clock[unit] >= index:
-        order = "the tokens order them the other way round"
+        order = "the tokens order them the opposite way"
     else:
         queue = next(q.name for q in TOKEN_QUEUES if q.producer == item.unit and q.consumer == unit)
         order = f"no token orders them; push one of {queue} after the first and pop it before the second"

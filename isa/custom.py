@@ -163,7 +163,7 @@ def find_instruction(reference: str, imports: bool = False) -> AluInstruction:
         import_module(module)
     if module not in sys.modules:
         raise ConfigError(
-            f"instructions: {reference!r}: module {module!r} is not imported; import it before, or give the command "
+            f"instructions: {reference!r}: module {module!r} is not imported; import it first, or give the command "
             f"the option --import {module}"
         )
     found = [item for item in vars(sys.modules[module]).values() if isinstance(item, AluInstruction)]

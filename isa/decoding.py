@@ -81,7 +81,7 @@ def format_names(words: np.ndarray) -> list[str]:
                 names.append("ROWS")
             case Opcode.STORE:
                 raise EncodingError(
-                    f"instruction {index}: {Opcode(opcode).name} cannot name memory type {kind}"
+                    f"instruction {index}: {Opcode(opcode).name} cannot have memory type {kind}"
                 )
             case _:
                 names.append(Opcode(opcode).name)

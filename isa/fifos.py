@@ -122,8 +122,8 @@ def starved(config: Config) -> Iterator[str]:
         busy = min(rate(size // bus), reachable)
         if size < default and busy < BUSY[fifo] * min(1.0, reachable):
             yield (
-                f"{fifo}_fifo_bytes = {size} keeps the bus of {bus} bytes busy {busy:.0%} of the time at most; "
-                f"{default} would do"
+                f"{fifo}_fifo_bytes = {size} keeps the bus of {bus} bytes busy for at most {busy:.0%} of the time; "
+                f"{default} would suffice"
             )
     for name, kind, rate, size in (
         ("outstanding_reads", "load", partial(read_rate, memory), config.fifo_bytes("load")),
@@ -138,11 +138,11 @@ def starved(config: Config) -> Iterator[str]:
         while rate(words, enough) < bound:
             enough += 1
         remedy = (
-            f"{enough} would do"
+            f"{enough} would suffice"
             if enough <= OUTSTANDING
-            else f"{enough} would do, but at most {OUTSTANDING} are possible"
+            else f"{enough} would suffice, but at most {OUTSTANDING} are possible"
         )
-        yield f"memory.{name} = {given} keeps the bus of {bus} bytes busy {busy:.0%} of the time at most; {remedy}"
+        yield f"memory.{name} = {given} keeps the bus of {bus} bytes busy for at most {busy:.0%} of the time; {remedy}"
 
 
 def _taken(config: Config, fifo: str) -> float:

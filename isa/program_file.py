@@ -142,7 +142,7 @@ def read_hex(path: str | Path, config: Config | None = None) -> NDArray[np.uint6
         text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
         raise ProgramError(
-            f"{path}: not a text file; expected one instruction a line in {count} hexadecimal digits"
+            f"{path}: not a text file; expected one instruction per line in {count} hexadecimal digits"
         ) from None
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -156,8 +156,8 @@ def read_hex(path: str | Path, config: Config | None = None) -> NDArray[np.uint6
                 else ""
             )
             raise ProgramError(
-                f"{path}:{number}: {digits[:40]!r} is no instruction; expected {count} hexadecimal digits{of}, the "
-                "most significant first"
+                f"{path}:{number}: {digits[:40]!r} is not an instruction; expected {count} hexadecimal digits{of}, "
+                "the most significant first"
             )
         rows.append(tuple(int(digits[low - 16 : low], 16) for low in range(count, 0, -16)))
     return np.array(rows, dtype=np.uint64).reshape(-1, words)

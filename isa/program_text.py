@@ -86,7 +86,7 @@ def from_text(text: str, where: str, config: Config | None = None) -> Program:
         except (ProgramError, EncodingError, ConfigError) as error:
             raise ProgramError(f"{where}:{number}: {error}") from None
     if parts.config is None:
-        raise ProgramError(f"{where}: holds no .config; name a configuration (--config)")
+        raise ProgramError(f"{where}: has no .config line; name a configuration (--config)")
     try:
         return Program(
             config=parts.config,
@@ -148,7 +148,9 @@ def _line(parts: _Parts, line: str) -> None:
             raise ProgramError(f"no directive {name}; there are {', '.join(_DIRECTIVES)} and .word")
         case _ if line.partition("#")[0].strip():
             if parts.config is None:
-                raise ProgramError("an instruction stands before .config; name a configuration (--config)")
+                raise ProgramError(
+                    "an instruction comes before .config; move .config to the top, or name a configuration (--config)"
+                )
             parts.words.append(assemble_line(line, parts.config))
             parts.group_of.append(parts.group)
 

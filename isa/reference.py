@@ -83,14 +83,17 @@ class _Machine:
     def read(self, field: str, address: int, size: int) -> NDArray[np.uint8]:
         if address < 0 or address + size > len(self.memory):
             self.fail(
-                f"{field} reads DRAM bytes {address}..{address + size} of a memory of {len(self.memory)} bytes"
+                f"{field} reads DRAM bytes {address}..{address + size}, outside of the memory of {len(self.memory)} "
+                "bytes"
             )
         return self.memory[address : address + size]
 
     def write(self, field: str, address: int, data: NDArray[np.int8]) -> None:
         if address < 0 or address + data.size > len(self.memory):
             end = address + data.size
-            self.fail(f"{field} writes DRAM bytes {address}..{end} of a memory of {len(self.memory)} bytes")
+            self.fail(
+                f"{field} writes DRAM bytes {address}..{end}, outside of the memory of {len(self.memory)} bytes"
+            )
         self.memory[address : address + data.size] = data.reshape(-1).view(np.uint8)
 
 

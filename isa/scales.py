@@ -36,7 +36,7 @@ def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> I
     infinities saturate.
     """
     if np.isnan(values).any():
-        raise ScaleError("an input holds NaN, which has no quantized value; clean the input data first")
+        raise ScaleError("an input contains NaN, which cannot be quantized; clean the input data first")
     with np.errstate(over="ignore"):
         return saturate(values / np.asarray(scale, np.float32), zero_point, INT8_LOW, INT8_HIGH)
 

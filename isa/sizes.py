@@ -172,7 +172,7 @@ class Sizes:
             case "table":
                 return TABLE_BYTES
             case _:
-                raise ConfigError(f"{kind!r} is no kind of element")
+                raise ConfigError(f"{kind!r} is not a kind of element")
 
     def least_fifo_bytes(self, fifo: str) -> int:
         """The smallest legal size of the FIFO `fifo`: two bus words; for operands and outputs at least two vectors."""

@@ -28,7 +28,7 @@ def describe(
     dispatched = int(units[:, s.U_DISPATCHED].sum())
     if last == count and dispatched == count:
         clauses.append(
-            f"all {count} instructions are dispatched and none is FINISH: end the program with one"
+            f"all {count} instructions are dispatched, but none is FINISH: end the program with FINISH"
         )
     elif dispatched <= last and dispatched < count:
         unit = Unit(rows[dispatched, s.UNIT])

@@ -348,12 +348,12 @@ def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -
         )
     if outcome == _OUTSIDE:
         raise ProgramError(
-            f"instruction {where} ({KIND_NAMES[rows[where, KIND]]}) touches DRAM bytes {begin}..{end} of a memory of "
-            f"{memory_size} bytes; check dram_base, x_stride and the sizes"
+            f"instruction {where} ({KIND_NAMES[rows[where, KIND]]}) accesses DRAM bytes {begin}..{end}, outside of "
+            f"the memory of {memory_size} bytes; check dram_base, x_stride and the sizes"
         )
     if outcome == _OUTSIDE_CHAIN:
         raise ProgramError(
-            f"instruction {where} (STORE.POST) touches bytes {begin}..{end} of a chain memory of "
+            f"instruction {where} (STORE.POST) accesses bytes {begin}..{end}, outside of the chain memory of "
             f"{config.chain_buffer_bytes} bytes; check dram_base, x_stride and the sizes"
         )
     return Decoded(rows=rows, registers=registers, last=last, rewrites_uops=bool(rewrites))

@@ -48,7 +48,7 @@ def open_file(path: str | Path, *, pipes: bool = False, follow: bool = True) -> 
     try:
         descriptor = os.open(path, flags if pipes else flags | os.O_NONBLOCK)
     except ValueError:
-        raise OSError(errno.ENOENT, "the path holds a zero byte", str(path)) from None
+        raise OSError(errno.ENOENT, "the path contains a zero byte", str(path)) from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) or (pipes and not stat.S_ISDIR(mode)):
         return descriptor
@@ -59,7 +59,7 @@ def open_file(path: str | Path, *, pipes: bool = False, follow: bool = True) -> 
 
 
 def _too_large(path: str | Path, most: int) -> OSError:
-    return OSError(errno.EFBIG, f"larger than {most:,} bytes, the limit for this file", str(path))
+    return OSError(errno.EFBIG, f"larger than the limit of {most:,} bytes for this file", str(path))
 
 
 _COPY_BYTES = 2**22

@@ -56,7 +56,7 @@ def whole_records(path: Path, make: Callable[[Any], RecordT], *, kind: str) -> l
             records.append(make(json.loads(line)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise RecordError(
-                f"{path}:{number}: is no record of {kind}; move the file away or name another folder"
+                f"{path}:{number}: is not a record of {kind}; move the file away or name another folder"
             ) from None
     return records
 

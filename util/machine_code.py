@@ -109,7 +109,7 @@ def _told(number: int | None) -> list[Path]:
 
 
 def _warn(folder: Path, error: OSError) -> None:
-    print(f"warning: compiled code is not kept for later runs: {folder}: {error.strerror}", file=sys.stderr)
+    print(f"warning: compiled code is not cached for later runs: {folder}: {error.strerror}", file=sys.stderr)
 
 
 @functools.cache

@@ -66,7 +66,7 @@ class StoredArrays:
                 shape, dtype = _read_header(file)
                 size = math.prod(shape) * dtype.itemsize
                 if file.tell() + size != member.file_size:
-                    raise NpzError(f"array {name!r} has another size than its header says")
+                    raise NpzError(f"array {name!r} does not have the size that its header gives")
             total += size
             self.headers[name] = np.broadcast_to(np.zeros((), dtype), shape)
         if problem := memory_problem(total):
@@ -106,7 +106,7 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise ValueError("holds Python objects")
+        raise ValueError("contains Python objects")
     if any(not isinstance(size, int) or size < 0 for size in shape):
         raise ValueError("no shape")
     return shape, dtype

@@ -51,7 +51,7 @@ def check_own_file(descriptor: int, path: Path) -> None:
     """Raises OSError unless an open file is a regular file of this user that no other user may write."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise _refused(path, "is no file")
+        raise _refused(path, "is not a file")
     if found.st_uid != os.geteuid():
         raise _refused(path, f"belongs to {_user(found.st_uid)}")
     if _others_write(found):
@@ -126,7 +126,7 @@ def _user(uid: int) -> str:
 
 
 def _open_to_others(path: Path, found: os.stat_result) -> str:
-    return f"lets other users write (mode {stat.S_IMODE(found.st_mode):o}); `chmod go-w {path}` closes it"
+    return f"lets other users write (mode {stat.S_IMODE(found.st_mode):o}); `chmod go-w {path}` forbids it"
 
 
 def _refused(path: Path, why: str) -> OSError:

@@ -149,7 +149,7 @@ def _opened(directory: Path) -> Iterator[bytes]:
         yield user_key(directory.parent)
     except OSError as error:
         raise CacheError(
-            f"{directory}: {error.strerror}; XDG_CACHE_HOME may name another place for caches"
+            f"{directory}: {error.strerror}; set XDG_CACHE_HOME to another folder for caches"
         ) from None
 
 
@@ -184,7 +184,7 @@ def _for_this_process() -> Path:
 @functools.cache
 def say_not_kept(why: str) -> None:
     """Prints on standard error, once in a process, that nothing can be stored in the cache, and why."""
-    print(f"warning: nothing is kept for later runs: {why}", file=sys.stderr)
+    print(f"warning: nothing is cached for later runs: {why}", file=sys.stderr)
 
 
 def _remove(path: Path) -> None:

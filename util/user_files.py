@@ -46,7 +46,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
         return
     parent = path.parent
     if not parent.is_dir():
-        raise FileError(f"{path}: there is no directory {parent}; make it first")
+        raise FileError(f"{path}: there is no directory {parent}; create it first")
     if not os.access(parent, os.W_OK):
         raise FileError(f"{path}: the directory {parent} cannot be written")
     if any(
@@ -94,10 +94,10 @@ def check_directory(path: Path, *, parents: bool = False) -> None:
         if path.exists() and not path.is_dir():
             raise FileError(f"{path}: is a file; name a directory")
         if not parents and not path.parent.is_dir():
-            raise FileError(f"{path}: there is no directory {path.parent}; make it first")
+            raise FileError(f"{path}: there is no directory {path.parent}; create it first")
         there = next(place for place in (path, *path.absolute().parents) if place.exists())
         if not there.is_dir():
-            raise FileError(f"{path}: cannot make this directory: {there} is a file")
+            raise FileError(f"{path}: cannot create this directory: {there} is a file")
         if not os.access(there, os.W_OK):
             raise FileError(f"{path}: {there} cannot be written")
 
@@ -107,4 +107,4 @@ def make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"{path}: cannot make this directory: {error.strerror}") from None
+        raise FileError(f"{path}: cannot create this directory: {error.strerror}") from None

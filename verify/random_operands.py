@@ -96,7 +96,9 @@ def near_tie_totals(
     Most n + `zero_point` are in the range of int8. Raises ProgramError if there are not as many biases as scales.
     """
     if scales.shape != biases.shape:
-        raise ProgramError(f"{scales.shape} scales need as many biases, not {biases.shape}")
+        raise ProgramError(
+            f"scales of shape {scales.shape} need biases of the same shape, not {biases.shape}"
+        )
     shape = (rows, scales.size)
     target = rng.integers(-132, 132, shape) + 0.5 - zero_point
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

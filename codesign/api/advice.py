@@ -32,6 +32,8 @@ def advise(
     if no extensions of the table are enough.
     """
     if not 0 <= least < 1:
-        raise UserError(f"least is {least:g}; give a share of the latency from 0 to 1, as 0.03")
+        raise UserError(
+            f"least is {least:g}; give the smallest saving to report, a share of the latency from 0 to 1 such as 0.03"
+        )
     trial = Trial(network=load_network(model_source(model).source), components=load_components(technology))
     return advise_network(named(config), trial, least)

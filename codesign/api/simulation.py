@@ -196,7 +196,7 @@ def simulate(
         result = simulate_program(program.config, program.instructions, program.image, data=data is not False)
         return Report(program=program, simulation=result, outputs={}, technology=components)
     raise UserError(
-        f'{subject.name}: is not compiled for the accelerator alone; compile it with target="vdla"'
+        f'{subject.name}: is not compiled for the accelerator only; compile the model with target="vdla"'
     )
 
 

@@ -80,7 +80,7 @@ def tune(
         )
     file = Path(records)
     if file.exists() and file.stat().st_size:
-        raise UserError(f"{file} holds records already; name another file")
+        raise UserError(f"{file} contains records already; name another file")
     tunable = _tunable(target, config)
     whole = model is not None and tunable.in_place
     options = Options(

@@ -52,7 +52,10 @@ def bench(
         ),
     ] = 1,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Rounds; in each both sides run once, which gives one ratio.")
+        int,
+        typer.Option(
+            min=1, help="Rounds; in each round vdla and its peer run once, which gives one ratio of times."
+        ),
     ] = 15,
     json: JsonOption = False,
 ) -> None:

@@ -96,7 +96,7 @@ def run_command(arguments: Sequence[str]) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         place = printable(error.filename or tempfile.gettempdir())
-        advice = "make room there, or let TMPDIR and XDG_CACHE_HOME name other places"
+        advice = "free some space there, or set TMPDIR and XDG_CACHE_HOME to folders elsewhere"
         raise Stopped(f"{place}: {error.strerror}; {advice}", 2) from None
     except _USAGE_ERROR as error:
         return _refuse_usage(error)
@@ -120,4 +120,4 @@ def _refuse_usage(error: Exception) -> int:
         return 2
     context = getattr(error, "ctx", None)
     command = "vdla" if context is None else context.command_path
-    raise Stopped(printable(f"{message}; `{command} --help` lists what there is"), 2) from None
+    raise Stopped(printable(f"{message}; `{command} --help` lists arguments and options"), 2) from None

@@ -192,7 +192,9 @@ def _print(campaign: Campaign, failure: Failure | None, output: Path) -> None:
     if not coverage.unreachable:
         return
     if not talk.verbose:
-        note(f"{len(coverage.unreachable)} further bins cannot be hit on these machines; -v says why")
+        note(
+            f"{len(coverage.unreachable)} further coverage bins cannot be hit on these machines; -v prints the reasons"
+        )
         return
     for (group, name), reason in coverage.unreachable.items():
         note(f"cannot be hit: {group}: {name}: {reason}")

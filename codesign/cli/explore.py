@@ -205,7 +205,7 @@ def explore(
     )
     print_written(written, json)
     if found.interrupted:
-        note("interrupted; the same command goes on from the records")
+        note("interrupted; run the same command again to continue from the records")
         raise typer.Exit(130)
     end_written(written)
 
@@ -217,7 +217,9 @@ def _network(text: str) -> tuple[Path, float]:
     try:
         return Path(path), float(weight)
     except ValueError:
-        raise UserError(f'--network "{text}": {weight} is no weight; write MODEL.onnx*2') from None
+        raise UserError(
+            f'--network "{text}": {weight} is not a weight; write a number, such as MODEL.onnx*2'
+        ) from None
 
 
 def _check_any(found: Exploration) -> None:

@@ -190,7 +190,7 @@ def end_written(written: Written) -> None:
             + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
         )
     if written.interrupted:
-        note(f"interrupted: {written.interrupted}; the same command goes on")
+        note(f"interrupted: {written.interrupted}; run the same command again to continue")
         raise typer.Exit(130)
 
 

@@ -52,8 +52,10 @@ ToleranceOption = Annotated[
     typer.Option(
         "--tolerance",
         min=0,
-        help="With --length: the share by which a length may cost more than in a program of its own (default: 0.03 on "
-        "the accelerator, 0.025 on processors).",
+        help=(
+            "With --length: the largest slowdown of any length against a program for that length alone, as a "
+            "fraction (default: 0.03 on the accelerator, 0.025 on processors)."
+        ),
     ),
 ]
 ConstantOption = Annotated[

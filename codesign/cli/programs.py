@@ -42,7 +42,7 @@ def open_program(path: Path, config: str | None, memory: Path | None = None) -> 
     if content.startswith(ZIP_MAGIC):
         if config is not None or memory is not None:
             raise UserError(
-                f"{path}: holds its own configuration and memory; leave out --config and --memory"
+                f"{path}: contains its own configuration and memory; leave out --config and --memory"
             )
         return from_bytes(content, str(path))
     if path.suffix == ".hex":
@@ -52,7 +52,7 @@ def open_program(path: Path, config: str | None, memory: Path | None = None) -> 
         machine = load_config(config or "vta")
         return bare_program(machine, read_hex(path, machine), image)
     if memory is not None:
-        raise UserError(f"{path}: an assembler text holds its own memory; leave out --memory")
+        raise UserError(f"{path}: an assembler text contains its own memory image; leave out --memory")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:

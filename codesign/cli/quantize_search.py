@@ -71,7 +71,7 @@ def quantize_by_search(
         _print(text_console(), model.stem, outcome)
         note(f"wrote {', '.join(map(str, paths))}")
     if outcome.found.interrupted:
-        note("interrupted; the same command goes on from the records")
+        note("interrupted; run the same command again to continue from the records")
         raise typer.Exit(130)
 
 

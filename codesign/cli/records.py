@@ -22,8 +22,10 @@ RecordsOption = Annotated[
     typer.Option(
         "--records",
         metavar="FILE|shipped",
-        help="Records of `vdla tune`, whose best schedules are taken; shipped: the records of the package. "
-        "May be repeated.",
+        help=(
+            "Records of `vdla tune`, whose best schedules are used; shipped: the records of the package. May be "
+            "repeated."
+        ),
     ),
 ]
 
@@ -59,4 +61,4 @@ def applied_text(knobs: ChosenKnobs[Any] | None) -> str:
         return "records: the network in the cache was compiled with the same records"
     applied, ignored = len(knobs.applied), len(knobs.ignored)
     why = f" ({knobs.ignored[0][1]})" if ignored else ""
-    return f"records: {applied} kernels took recorded knobs, {ignored} had some that were ignored{why}"
+    return f"records: {applied} kernels use recorded knobs; recorded knobs of {ignored} kernels were ignored{why}"

@@ -113,12 +113,14 @@ def run_divided(
             progress.begin("checking the outputs")
             verdict, remark = check_division(model, network, launches, results, of_model.check)
             if verdict is None:
-                note("not checked: the interpreter compares regions of the accelerator, and there is none")
+                note(
+                    "not checked: the interpreter checks only regions that run on the accelerator, and none does"
+                )
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
             offloaded = any(region.accelerated for region in network.regions)
             if offloaded:
-                progress.begin(f"compiling all of it for {processor.cpu}")
+                progress.begin(f"compiling the whole network for {processor.cpu}")
                 wait_for_whole()
             progress.begin("timing")
             times = network.time(

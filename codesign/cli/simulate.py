@@ -156,7 +156,9 @@ def _launch(insns: Path, memory: Path | None, config: str | None) -> tuple[Confi
         instructions = read_hex(insns, machine)
         return machine, instructions, np.frombuffer(read_whole(memory, "memory image"), np.uint8)
     if insns.suffix == ".hex":
-        raise UserError(f"{insns}: a .hex file holds no memory; give it with --memory")
+        raise UserError(
+            f"{insns}: a .hex file contains instructions only; give the memory image with --memory"
+        )
     program = open_program(insns, config)
     return program.config, program.instructions, program.image
 

@@ -189,12 +189,17 @@ def tune(
         load_xgboost()  # Checked before anything is measured: a missing extra should cost no trial.
     elif transfer or features:
         told = "--transfer" if transfer else "--features"
-        raise UserError(f"--strategy {options.strategy} learns nothing; leave out {told}, or take evolution")
+        raise UserError(
+            f"--strategy {options.strategy} has no cost model to train; leave out {told}, or use the strategy "
+            "evolution"
+        )
     learned: list[Record] = []
     for file in transfer or ():
         learned += _noting_skipped(read_records(file))
     if not resume and output.exists() and output.stat().st_size > 0:
-        raise UserError(f"{output} holds records already; add --resume to go on, or name another file")
+        raise UserError(
+            f"{output} contains records already; add --resume to continue the search, or name another file"
+        )
     started = time.perf_counter()
     from ..dimensions import sized_model
 
@@ -237,7 +242,9 @@ def _interruptible(output: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note(f"interrupted; {output} has every trial that ended: the same command with --resume goes on")
+        note(
+            f"interrupted; {output} has every finished trial; run the same command with --resume to continue"
+        )
         raise typer.Exit(130) from None
 
 

@@ -186,7 +186,7 @@ def _number(value: Any) -> float:
     or TypeError for anything else.
     """
     if isinstance(value, bool) or not 0 <= value <= _GREATEST:
-        raise ValueError(f"{value!r} is no figure")
+        raise ValueError(f"{value!r} is not a valid figure")
     return value
 
 

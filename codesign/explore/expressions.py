@@ -61,7 +61,7 @@ def parse_expression(text: str) -> Expression:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UserError(f'"{text}" is no expression of fields and integers') from None
+        raise UserError(f'"{text}" is not an expression of fields and integers') from None
     _check(tree, text)
     names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     return Expression(text=text, tree=tree, names=names)
@@ -94,7 +94,7 @@ def _value(node: ast.expr, fields: Mapping[str, Any]) -> int:
         case ast.Name(id=name):
             value = fields[name]
             if type(value) is not int:
-                raise TypeError(f"{name} = {value!r} is no integer")
+                raise TypeError(f"{name} = {value!r} is not an integer")
             return value
         case ast.BinOp(left=left, op=op, right=right):
             value = _BINARY[type(op)](_value(left, fields), _value(right, fields))

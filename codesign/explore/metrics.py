@@ -175,7 +175,7 @@ def parse_constraint(text: str) -> Constraint:
     """A constraint such as "area<2mm2". Raises UserError for anything else."""
     match = _CONSTRAINT.fullmatch(text)
     if match is None:
-        raise UserError(f'"{text}" is no constraint; write one as "area<2mm2" or "utilization>0.9"')
+        raise UserError(f'"{text}" is not a constraint; write one like "area<2mm2" or "utilization>0.9"')
     metric = metric_of(match[1])
     unit = match[4]
     if unit and unit not in metric.scales and unit != metric.unit:
@@ -184,7 +184,7 @@ def parse_constraint(text: str) -> Constraint:
     try:
         limit = float(match[3]) * metric.scales.get(unit, 1.0)
     except ValueError:
-        raise UserError(f'"{text}": {match[3]} is no number') from None
+        raise UserError(f'"{text}": {match[3]} is not a number') from None
     if limit == inf:
         raise UserError(f'"{text}": {match[3]} is too large')
     return Constraint(text=text, metric=metric, limit=limit, upper=match[2].startswith("<"))

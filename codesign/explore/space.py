@@ -316,7 +316,7 @@ def without_machine(space: Space) -> str | None:
     kind, most = reasons.most_common(1)[0]
     of = f"{space.size:,} points" if space.size <= MOST_LOOKED_AT else f"{MOST_LOOKED_AT:,} points looked at"
     share = "" if most == count else f" ({most:,} of them)"
-    return f"{count:,} of {of} make no machine{share}: {first[kind]}"
+    return f"{count:,} of {of} are not legal machines{share}: {first[kind]}"
 
 
 def machine_error(space: Space, point: Point) -> UserError | None:

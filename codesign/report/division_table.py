@@ -104,7 +104,7 @@ def _against_cpu(account: DivisionAccount) -> list[str]:
     return [
         f"the CPU alone takes {_ms(account.all_cpu_seconds)} (measured): the division is {factor:.2f} times "
         f"{'faster' if faster else 'slower'}",
-        f"it spends {account.offloaded_share:.1%} of that in the kernels of what the accelerator has here"
+        f"the CPU spends {account.offloaded_share:.1%} of that time in nodes that the accelerator runs here"
         + most,
     ]
 
@@ -113,8 +113,8 @@ def _cost(cost: CostAccount) -> str:
     nodes = cost.nodes[0] if len(cost.nodes) == 1 else f"{cost.nodes[0]} .. {cost.nodes[-1]}"
     offloaded = f"{_ms(cost.accelerator_seconds)} simulated + {_ms(cost.boundary_seconds)} conversions"
     if cost.cpu_seconds is None:
-        return f"cost of {nodes}: {offloaded}; the CPU cannot run it ({cost.remark}): vdla"
-    return f"cost of {nodes}: {offloaded} against {_ms(cost.cpu_seconds)} measured on the CPU: {cost.target}"
+        return f"cost of {nodes}: {offloaded}; the CPU cannot run these nodes ({cost.remark}); chosen: vdla"
+    return f"cost of {nodes}: {offloaded} against {_ms(cost.cpu_seconds)} measured on the CPU; chosen: {cost.target}"
 
 
 def _check(check: DivisionCheck) -> list[str]:

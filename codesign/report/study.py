@@ -171,6 +171,6 @@ def _run(item: Mapping[str, Any]) -> Run:
     # Costs may be rounded, so an improvement may be invisible.
     if not (np.all(np.diff(trials) > 0) and np.all(np.array(costs[:-1]) >= costs[1:])):
         raise ValueError(
-            f"the curve of {run.layer}, {run.strategy}, seed {run.seed} is no row of improvements"
+            f"the curve of {run.layer}, {run.strategy}, seed {run.seed} is not a sequence of improvements"
         )
     return run

@@ -95,7 +95,9 @@ def taught(study: Study) -> Series:
                 color=color,
                 marker=marker,
             )
-    raise StudyError("the study has no runs with transfer, which need two layers at least")
+    raise StudyError(
+        "the study has no runs with transfer between layers; such a study needs at least two layers"
+    )
 
 
 def _label(name: str, learned: Sequence[str]) -> str:

@@ -48,8 +48,8 @@ MARKS = {"overlap": "*", "fusion": "+"}
 (`LayerAccount.below_roofline`).
 """
 WHY = {
-    "overlap": "below its roofline: it began under the layer before it",
-    "fusion": "below its roofline, which counts what the convolution would store without the pool fused into it",
+    "overlap": "below its roofline: it began while the layer before it was still running",
+    "fusion": "below its roofline, which counts the stores of the convolution without the fused pool",
 }
 
 
@@ -125,7 +125,7 @@ def summary(run: RunAccount, *, computed: bool = False) -> list[str]:
     if run.check is not None:
         lines.append(check_text(run.check))
     elif not computed:
-        lines.append("timing alone: no data was computed, nothing was checked")
+        lines.append("timing only: no data was computed, nothing was checked")
     return lines + warning_lines(run.warnings)
 
 
@@ -155,7 +155,9 @@ def comparison_table(run: RunAccount, variants: Sequence[Variant]) -> Table:
     """A table of `run` and of the same network under other conditions (`variants`): the gain of hiding latency, and the
     cost of a longer memory latency.
     """
-    table = Table(title="the same network otherwise", title_justify="left", box=SIMPLE, padding=(0, 1))
+    table = Table(
+        title="the same network under other conditions", title_justify="left", box=SIMPLE, padding=(0, 1)
+    )
     table.add_column("condition")
     table.add_column("cycles", justify="right")
     table.add_column("utilization", justify="right")

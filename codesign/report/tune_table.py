@@ -43,16 +43,18 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
     tuning.
     """
     trials = sum(task["trials"] for task in document["tasks"])
-    lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
+    lines = [
+        f"{trials} trials of single layers in {document['seconds']:.1f} s, recorded in {document['records']}"
+    ]
     names = [task["name"] for task in document["tasks"]]
     if len(set(names)) < len(names):
-        lines.append("* the fastest of the ways to compute a layer, which networks take with these records")
+        lines.append("* the fastest method for the layer; networks use it with these records")
     network = document.get("network")
     if network is not None and "default_ms" in network:
         clock = "on one thread" if document["target"] == "llvm" else "by the device's clock"
         lines.append(
             f"whole network: {network['default_ms']:.3f} -> {network['tuned_ms']:.3f} ms {clock}; "
-            f"{network['kernels_tuned']} of {network['kernels']} kernels take recorded knobs"
+            f"{network['kernels_tuned']} of {network['kernels']} kernels use recorded knobs"
         )
     elif network is not None:
         lines.append(

@@ -80,7 +80,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         """
         workloads = network_workloads(self.lowering, path)
         if not workloads:
-            raise UserError(f"{path}: has no layer that can be tuned; layers with knobs on {self.tunable}")
+            raise UserError(f"{path}: has no layer that can be tuned; tunable layers are, on {self.tunable}")
         return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
 
     def feature_reader(self, workload: KernelT) -> Read:

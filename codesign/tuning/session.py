@@ -134,7 +134,9 @@ def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[Hist
 
     def refuse(job: Job, error: EmptySpaceError) -> None:
         empty.append(error)
-        run.watchers.remark(f"{job.name}: {error} of {target.machine}; its template decides")
+        run.watchers.remark(
+            f"{job.name} is not tuned: {error} of {target.machine}; its template's default schedule is used"
+        )
 
     histories = spend_trials(jobs, plan, write=run.write, watch=run.watchers.trial, refuse=refuse)
     if len(empty) == len(jobs):

@@ -34,8 +34,8 @@ def code_files(output: Path) -> tuple[Path, ...]:
     name = function_name(output)
     if not is_c_name(name):
         raise UserError(
-            f"-o {output}: the C function would have the name {name!r}, which C does not allow; "
-            "use letters, digits and single underscores"
+            f"-o {output}: from this name the C function would be called {name!r}, which C does not allow; use "
+            "letters, digits and single underscores"
         )
     return (output, output.with_name(f"{name}.h"), output.with_name(f"{name}_main.c"))
 

@@ -129,7 +129,10 @@ class CudaCompiler:
     def files(self, output: Path) -> tuple[Path, ...]:
         """The archive `output`, the only file that `save` writes. Raises UserError for a suffix other than .tar."""
         if output.suffix not in (".tar", ""):
-            raise UserError(f"-o {output}: code for GPUs goes into a FILE.tar, which `vdla run` runs")
+            raise UserError(
+                f"-o {output}: code for GPUs is written to a FILE.tar, which `vdla run` executes; give a name with "
+                "the suffix .tar"
+            )
         return (output,)
 
     def describe_saved(self, path: Path) -> Saved:
@@ -280,7 +283,8 @@ class EmulatedCudaDevice(CudaCompiler):
         """
         if not trusted:
             raise UserError(
-                f"{path}: holds machine code of a GPU, which runs on --device cuda:0; for {self.device} give the model"
+                f"{path}: contains machine code of a GPU, which runs only on --device cuda:0; for {self.device} give "
+                "the model"
             )
         return load_network(path, trusted=True)
 
@@ -337,7 +341,8 @@ class CudaBackend:
         ordinal = options.device or "0"
         if not (ordinal.isdecimal() and ordinal.isascii()):
             raise UserError(
-                f'device "{ordinal}": GPUs have numbers from 0 on; "{EMULATED}" is this processor'
+                f'device "{ordinal}": the number of a GPU must be 0 or more; "{EMULATED}" emulates a GPU on this '
+                "processor"
             )
         gpu = cuda_core.open_device(int(ordinal))
         return CudaDevice(text=options.target, gpu=gpu, device=f"cuda:{int(ordinal)}")
@@ -385,7 +390,7 @@ class CudaBackend:
         device = self.open(options)
         if isinstance(device, EmulatedCudaDevice):
             raise UserError(
-                f"{path}: holds machine code of a GPU, which is not emulated; compile the model instead"
+                f"{path}: contains machine code of a GPU, which cannot be emulated; compile the model instead"
             )
         with _owned(device):
             return OwningNetwork(load_cuda_network(path, device.archive), device.gpu)

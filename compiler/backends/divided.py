@@ -151,7 +151,7 @@ class DividedBackend:
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """Raises UserError: a single expression cannot be partitioned."""
-        raise UserError(f'target "{options.target}": an expression runs on one target; take vdla or llvm')
+        raise UserError(f'target "{options.target}": an expression runs on one target only; use vdla or llvm')
 
     def load(self, path: Path, options: CompileOptions) -> Executable:
         """Raises UserError: partitioned networks are not saved."""

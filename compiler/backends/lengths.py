@@ -112,8 +112,8 @@ def compile_lengths(
     started = time.perf_counter()
     if not isinstance(backend, LengthsBackend):
         raise UserError(
-            f'target "{options.target}": compiles fixed lengths only; take vdla, llvm or "vdla,llvm", or give '
-            f"the size: --dim {lengths.symbol}=SIZE"
+            f'target "{options.target}": supports fixed lengths only; use vdla, llvm or "vdla,llvm", or give the '
+            f"size: --dim {lengths.symbol}=SIZE"
         )
     _check_range(lengths, tolerance)
     work = _Work(
@@ -163,7 +163,8 @@ def load_lengths(path: Path) -> LengthsExecutable:
             backend = None
         if not isinstance(backend, LengthsBackend):
             raise ArchiveError(
-                f'{path}: is for target "{target}", which has no files for ranges of lengths; compile the model anew'
+                f'{path}: is for target "{target}", which does not support files with ranges of lengths; compile the '
+                "model again"
             )
         return backend.read_rungs
 
@@ -173,11 +174,13 @@ def load_lengths(path: Path) -> LengthsExecutable:
 def _check_range(lengths: Lengths, tolerance: float | None) -> None:
     if not 1 <= lengths.least <= lengths.most:
         raise UserError(
-            f"lengths of {lengths.symbol}: {lengths.least} to {lengths.most} is no range; give the least "
+            f"lengths of {lengths.symbol}: {lengths.least} to {lengths.most} is not a range; give the smallest length "
             "first, 1 or more"
         )
     if tolerance is not None and not 0 <= tolerance <= 10:
-        raise UserError(f"tolerance {tolerance}: give a share of a length's cost, from 0 to 10, as in 0.05")
+        raise UserError(
+            f"tolerance {tolerance}: give the allowed slowdown as a fraction from 0 to 10, such as 0.05"
+        )
 
 
 def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...]]:
@@ -197,7 +200,7 @@ def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...
                     raise UserError(
                         f"{what} '{port.name}': axis {axis} has {port.shape[axis]} elements for {lengths.symbol} "
                         f"{lengths.least} and {other.shape[axis]} elements for {lengths.symbol} {lengths.most}, but "
-                        f"must grow by one element a token; give the size: --dim {lengths.symbol}=SIZE"
+                        f"must grow by one element per token; give a fixed size: --dim {lengths.symbol}=SIZE"
                     )
             axes[port.name] = tuple(found)
     return axes
@@ -238,9 +241,9 @@ def _check_exact(found: LengthsExecutable, work: _Work) -> None:
                 masks = ", ".join(name for name, among in found.axes.items() if among and name in inputs)
                 raise UserError(
                     f"{found.name}: output '{name}' of {found.lengths.symbol} {low} changes when the inputs are "
-                    f"padded to {high}: real tokens see pads. Give the model an input that masks tokens, or the value "
-                    f"that masks (pad NAME=VALUE of {masks}), or compile one length: --dim "
-                    f"{found.lengths.symbol}={high}"
+                    f"padded to {high}: results of real tokens depend on padded tokens. Give the model an input that "
+                    f"masks tokens, or pad an input with the value that masks (pad NAME=VALUE, NAME one of {masks}), "
+                    f"or compile one length: --dim {found.lengths.symbol}={high}"
                 )
 
 

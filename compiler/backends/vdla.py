@@ -90,8 +90,8 @@ class VdlaBackend:
     def load(self, path: Path, options: CompileOptions) -> KernelExecutable:
         """Raises UserError: a saved program lacks the types and shapes of its outputs, which only the model has."""
         raise UserError(
-            f"{path}: programs of the accelerator run with `vdla.simulate(vdla.load_program(path))`; outputs as arrays "
-            "need the model: vdla.compile(model)"
+            f"{path}: is a program of the accelerator; run it with `vdla.simulate(vdla.load_program(path))`, or get "
+            "outputs as arrays from the model: vdla.compile(model)"
         )
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:

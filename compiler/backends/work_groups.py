@@ -80,7 +80,7 @@ class WorkGroupBackend(CudaBackend):
         """A device of this computer. Raises UserError if there is none."""
         ordinal = options.device or "0"
         if not (ordinal.isdecimal() and ordinal.isascii()):
-            raise UserError(f'device "{ordinal}": {self.called} have numbers from 0 on')
+            raise UserError(f'device "{ordinal}": the number of {self.called} must be 0 or more')
         number = int(ordinal)
         gpu = gpu_kind(self.name).open(number)
         return WorkGroupDevice(text=options.target, gpu=gpu, device=f"{self.name}:{number}", kind=self.name)

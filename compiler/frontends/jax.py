@@ -62,7 +62,7 @@ def export_function(
         arrays = [jax.numpy.asarray(value) for value in values]
     except TypeError:
         way_out = "bind parameters first: functools.partial(function, parameters)"
-        raise UserError(f"{label}: its arguments must be arrays; {way_out}") from None
+        raise UserError(f"{label}: each of its arguments must be an array; {way_out}") from None
     inputs = []
     for name, array in zip(names, arrays, strict=True):
         symbols = (dynamic_shapes or {}).get(name, {})
@@ -93,11 +93,9 @@ def _bound(
     try:
         bound = inspect.signature(model).bind(*args, **kwargs)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{label}: args and kwargs are not its arguments: {error}") from None
+        raise UserError(f"{label}: args and kwargs do not match the function's parameters: {error}") from None
     if bound.kwargs:
-        raise UserError(
-            f"{label}: has parameters that are given by name only ({', '.join(bound.kwargs)}); bind them"
-        )
+        raise UserError(f"{label}: has keyword-only parameters ({', '.join(bound.kwargs)}); bind them")
     several = len(bound.arguments) != len(bound.args)
     return [f"input_{k}" for k in range(len(bound.args))] if several else [*bound.arguments], bound.args
 

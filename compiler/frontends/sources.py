@@ -73,7 +73,7 @@ def model_source(model: object, example: Example | None = None) -> ModelSource:
         function = export_function(model, given.args, given.kwargs, given.dynamic_shapes)
         return ModelSource(source=function.SerializeToString())
     raise UserError(
-        f"{type(model).__name__} is no network; give the path of an ONNX file, its bytes, an onnx.ModelProto, or a "
+        f"{type(model).__name__} is not a network; give the path of an ONNX file, its bytes, an onnx.ModelProto, or a "
         "PyTorch module or JAX function with args=(x,)"
     )
 

@@ -30,7 +30,7 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
         if name not in inputs:
             others = [other for other in inputs if other not in initialized]
             raise ModelError(
-                f"{label}: has no input '{name}' to give a value; "
+                f"{label}: the model has no input '{name}', so it cannot be given a value; "
                 + (f"its inputs are {', '.join(others)}" if others else "it has no inputs")
             )
         if name in initialized:

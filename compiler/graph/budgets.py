@@ -35,7 +35,7 @@ _WINDOWS = frozenset(
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
     """The reason why a tensor of `shape` exceeds the byte limit or has a negative dimension; None if it does not."""
     if any(size < 0 for size in shape):
-        return f"has the shape {_shape(shape)}, a product beyond 64 bits"
+        return f"has the shape {_shape(shape)}, whose number of elements does not fit 64 bits"
     size = math.prod(shape) * item_bytes
     # A tensor of 0 x 2**40 elements is empty, but tensors derived from it may not be: check the longest dimension,
     # too.
@@ -78,8 +78,8 @@ def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapp
     largest = max(tensors, key=lambda name: (tensors[name], name))
     maker = f"node '{makers[largest]}'" if largest in makers else "the model"
     raise ModelError(
-        f"{label}: its activations take {total:,} bytes together, more than the {MOST_ARENA_BYTES:,} they may; "
-        f"the largest, '{largest}' of {maker}, has {tensors[largest]:,}; {SMALLER}"
+        f"{label}: its activations take {total:,} bytes together; the limit is {MOST_ARENA_BYTES:,} bytes; the "
+        f"largest, '{largest}' of {maker}, has {tensors[largest]:,}; {SMALLER}"
     )
 
 

@@ -90,7 +90,7 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if not location or "\0" in location:
-        raise refused("they name no file")
+        raise refused("no file is named")
     path = os.path.realpath(os.path.join(root, location))
     if os.path.commonpath([root, path]) != root or path == root:
         raise refused(f"'{location}' lies outside of the model's folder")
@@ -98,7 +98,7 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
     for name in ("offset", "length"):
         if name in entries:
             if not _NUMBER.fullmatch(entries[name]):
-                raise refused(f"{name} '{entries[name][:40]}' is no number of bytes")
+                raise refused(f"{name} '{entries[name][:40]}' is not a number of bytes")
             numbers[name] = int(entries[name])
     if any(size < 0 for size in tensor.dims):
         raise refused(f"its shape {list(tensor.dims)} has a negative dimension")

@@ -18,7 +18,7 @@ _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
             "convert it to QuantizeLinear and DequantizeLinear: python -m qonnx.util.convert MODEL --output-style qcdq",
         ),
         ("com.microsoft.nchwc",): (
-            "is an operator on blocks of channels, which ONNX Runtime writes for itself",
+            "is an internal operator of ONNX Runtime on blocks of channels",
             BEFORE_OPTIMIZATION,
         ),
     }
@@ -54,8 +54,8 @@ def unsupported(supported: str, operator: str = "") -> tuple[str, str]:
     if operator in RECURRENT:
         return (
             "is a recurrent layer in float32",
-            "quantize the float model with `vdla quantize --whole`, which writes its steps, or leave it to the "
-            "processor (--target vdla,llvm)",
+            "quantize the float model with `vdla quantize --whole`, which unrolls the layer into quantized steps, or "
+            "run the layer on the processor (--target vdla,llvm)",
         )
     return (
         "this operator is not supported",

@@ -39,8 +39,8 @@ def store_input(graph: Graph, graph_input: GraphInput, array: np.ndarray) -> np.
         if np.isnan(array).any():
             first = np.argwhere(np.isnan(array))[0].tolist()
             raise InputError(
-                f"input '{graph_input.name}' holds NaN, first at {first}, which has no quantized value; "
-                "clean the input data first"
+                f"input '{graph_input.name}' contains NaN, first at {first}, which cannot be quantized; clean the "
+                "input data first"
             )
         stored = quantize(ordered, tensor.grid.scale, tensor.grid.stored_zero_point)
     else:

@@ -146,7 +146,7 @@ class _State:
             axes = None if output.view is None else permutation_of(output.view)
             if output.view is not None and axes is None:
                 raise ValueError(
-                    f"output {output.name} must be a whole tensor, as stored or transposed; its view is neither"
+                    f"output {output.name} must be a whole tensor, in stored order or transposed; its view is neither"
                 )
             if axes is not None:
                 before = tuple([output.shape[axes.index(axis)] for axis in range(len(axes))])

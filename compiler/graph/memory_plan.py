@@ -84,14 +84,14 @@ def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
         raise ValueError(f"alignment {alignment} is below 1")
     pending = sorted(buffers, key=lambda buffer: (-buffer.size, buffer.first, buffer.name))
     if len({buffer.name for buffer in pending}) != len(pending):
-        raise ValueError("two buffers have one name")
+        raise ValueError("two buffers have the same name")
     placed: list[tuple[int, Buffer]] = []
     offsets: dict[str, int] = {}
     for buffer in pending:
         if buffer.size < 0 or buffer.last < buffer.first:
             raise ValueError(
-                f"buffer '{buffer.name}' must have a size of at least 0 bytes, not {buffer.size}, and a life that "
-                f"does not end before it begins, not {buffer.first}..{buffer.last}"
+                f"buffer '{buffer.name}' must have a size of at least 0 bytes, not {buffer.size}, and its first use "
+                f"({buffer.first}) must not come after its last ({buffer.last})"
             )
         offset = _best_fit(buffer, placed, alignment)
         offsets[buffer.name] = offset

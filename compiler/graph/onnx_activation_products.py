@@ -199,7 +199,8 @@ def _moved_to_images(
     if found is None:
         context.fail(
             node,
-            f"a product of an input of shape {value.shape} with its elements in this memory order is not supported",
+            f"a product of an input of shape {value.shape} whose elements are not stored in row-major order is not "
+            "supported",
             "put a Transpose before it",
         )
     return found

@@ -80,15 +80,19 @@ def evaluate_node(
     if reference_is_mistaken(node, opset):
         context.fail(
             node,
-            "depends on constants only, and ONNX's reference implementation, which folds constants, computes "
-            "it wrongly",
+            "depends on constants only, but ONNX's reference implementation, which computes constants at import, "
+            "gives a wrong result for it",
             _OUTSIDE,
         )
     if node.op_type in _COMPUTED_HERE:
         return {node.outputs[0]: _COMPUTED_HERE[node.op_type](context, node, feeds)}
     if any(True for _ in subgraphs(node.proto)):
         # Time and memory of a subgraph, a loop's body, say, are unknown before it runs.
-        context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
+        context.fail(
+            node,
+            "depends on constants only, but contains a subgraph, which is not computed at import",
+            _OUTSIDE,
+        )
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
     opset = _evaluation_opset(node, opset)
@@ -131,9 +135,11 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
         return problem
     count = math.prod(shape)
     if looped and count > MOST_LOOPED_ELEMENTS:
-        return f"has {count:,} elements, more than the {MOST_LOOPED_ELEMENTS:,} that are computed at import"
+        return (
+            f"has {count:,} elements, more than the {MOST_LOOPED_ELEMENTS:,} that may be computed at import"
+        )
     if count * item_bytes > MOST_CONSTANT_BYTES:
-        return f"has {count * item_bytes:,} bytes, more than the {MOST_CONSTANT_BYTES:,} that are computed at import"
+        return f"has {count * item_bytes:,} bytes, more than the {MOST_CONSTANT_BYTES:,} that may be computed at import"
     return None
 
 
@@ -226,13 +232,13 @@ def _gather_elements(
     if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
         context.refuse(
             node,
-            f"its data and indices, of shapes {shapes}, must have as many dimensions as each other, and an axis {axis}",
+            f"its data and indices, of shapes {shapes}, must have the same number of dimensions, and an axis {axis}",
         )
     axis %= data.ndim
     if any(i > d for k, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if k != axis):
         context.refuse(
             node,
-            f"its indices are longer than its data along another axis than axis {axis}: they have the shapes {shapes}",
+            f"its indices are longer than its data along an axis other than axis {axis}: they have the shapes {shapes}",
         )
     size = data.shape[axis]
     if indices.size and not (indices.min() >= -size and indices.max() < size):

@@ -171,7 +171,7 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
     operation = pending.operation
     if operation.alone is not None:
         problem, way_out = operation.alone
-        context.fail(node, f"rounds '{pending.name}', {problem}", way_out)
+        context.fail(node, f"quantizes '{pending.name}', which holds {problem}", way_out)
     try:
         low, high = clamp_of(pending, result)
         to = Rounding(pending=pending, output=output, grid=result, low=low, high=high)
@@ -180,7 +180,7 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
         else:
             tensor = ROUNDED[type(operation).__name__](context, operation, to)
     except AccumulatorError as error:
-        problem = f"ends '{pending.members[0]}', where {error}"
+        problem = f"quantizes the result of '{pending.members[0]}', where {error}"
         context.fail(node, problem, "quantize it with a larger weight scale, or leave it float")
     except (ScaleError, RoundingError) as error:
         way_out = error.way_out if isinstance(error, RoundingError) else "calibrate the model again"

@@ -32,7 +32,8 @@ def filled(
     if len(data.shape) not in (3, 4):
         context.fail(
             node,
-            f"pads an input of shape {data.shape} with another value than 0, which needs three or four dimensions",
+            f"pads an input of shape {data.shape} with a value other than 0, which is supported for three or four "
+            "dimensions only",
             "reshape it to (N, C, H, W) or (N, C, L) first",
         )
     data = contiguous(context, node, without_pads(context, node, data))
@@ -42,7 +43,11 @@ def filled(
     grid = Quantization(scale=np.float32(abs(fill)), zero_point=0, dtype="int8")
     spatial = any((places < 0).any() for places in (positions[0], *positions[2:]))
     if spatial and not np.array_equal(positions[1], np.arange(channels)):
-        context.fail(node, "pads channels and positions with another value than 0", "pad them in two nodes")
+        context.fail(
+            node,
+            "pads both channels and positions with a value other than 0",
+            "pad channels and positions in two Pad nodes",
+        )
     pixel = (1, channels, 1, 1) if spatial else (batch, 1, height, width)
     constant = context.store_constant(f"{node.name}.fill", np.full(pixel, np.sign(fill), np.int8), grid)
     parts = (data, Real(tensor=constant, shape=pixel, quantization=grid))

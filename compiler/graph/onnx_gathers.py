@@ -23,14 +23,13 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
     if not 1 <= depth <= len(data.shape) - batch:
         context.refuse(
             node,
-            f"its indices select along {depth} axes and must select along 1 to {len(data.shape) - batch}, the axes of "
-            "its data",
+            f"its indices select along {depth} axes of its data; they must select along 1 to {len(data.shape) - batch}",
         )
     lead, named, rest = data.shape[:batch], data.shape[batch : batch + depth], data.shape[batch + depth :]
     if not 0 <= batch < indices.ndim or indices.shape[:batch] != lead:
         context.refuse(
             node,
-            f"its indices of shape {indices.shape} do not have the {batch} first axes of its data, {lead}",
+            f"its indices of shape {indices.shape} must begin with the first {batch} axes of its data, {lead}",
         )
     if (indices < np.negative(named)).any() or (indices >= np.array(named)).any():
         context.refuse(node, f"some of its indices lie outside of its data of shape {data.shape}")
@@ -49,7 +48,8 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     if indices.ndim != len(data.shape) or any(indices.shape[d] > data.shape[d] for d in beside):
         context.refuse(
             node,
-            f"its indices of shape {indices.shape} do not fit its data of shape {data.shape} beside the axis",
+            f"its indices of shape {indices.shape} must have as many axes as its data of shape {data.shape} and be no "
+            "longer along the axes that are not gathered",
         )
     if (indices < -data.shape[axis]).any() or (indices >= data.shape[axis]).any():
         context.refuse(
@@ -66,7 +66,7 @@ def _indices(context: GraphContext, node: OnnxNode) -> np.ndarray:
     """The constant indices, int64; fails on other types and on empty indices."""
     indices = context.array(node, 1, "indices")
     if indices is None or indices.dtype.kind != "i" or not indices.size:
-        context.refuse(node, "its indices must be integers, at least one")
+        context.refuse(node, "its indices must be integers, and at least one must be given")
     return indices.astype(np.int64)
 
 

@@ -132,8 +132,8 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
         bind_integers(context, info.name, shape, dtype)
     else:
         raise ModelError(
-            f"{context.source}: input '{info.name}' has type {dtype}; give the model a float32, int8 or uint8 "
-            "input, or leave its readers to the CPU (--target vdla,llvm)"
+            f"{context.source}: input '{info.name}' has type {dtype}; give the model a float32, int8 or uint8 input, "
+            "or run the nodes that read it on the processor (--target vdla,llvm)"
         )
 
 

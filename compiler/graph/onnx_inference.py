@@ -48,8 +48,8 @@ def check_ranges(label: str, model: onnx.ModelProto) -> bool:
         numbers = _numbers(model, index)
         if numbers is not None and numbers > MOST_NUMBERS:
             raise ModelError(
-                f"{label}: node '{node.name or f'{node.op_type}_{index}'}' ({node.op_type}): makes {numbers:,} "
-                f"numbers, more than {MOST_NUMBERS:,}; {SMALLER}"
+                f"{label}: node '{node.name or f'{node.op_type}_{index}'}' ({node.op_type}): produces {numbers:,} "
+                f"numbers, more than the limit of {MOST_NUMBERS:,}; {SMALLER}"
             )
     return True
 

@@ -76,7 +76,7 @@ def load_model(
     if not model.HasField("graph") or not model.graph.node:
         from .other_formats import problem_of_name
 
-        problem = problem_of_name(label) or "holds no ONNX graph; give the .onnx file of a model"
+        problem = problem_of_name(label) or "contains no ONNX graph; give the .onnx file of a model"
         raise InvalidModelError(f"{label}: {problem}")
     opset = opset_of(model)
     if opset < oldest_opset:
@@ -160,7 +160,7 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
     seen: set[str] = set()
     for node in model.graph.node:
         if node.name in seen:
-            problem, way_out = "another node has the same name", "give each a name of its own, or none"
+            problem, way_out = "another node has the same name", "give each node a unique name, or no name"
             raise invalid_node_error(label, node.name, node.op_type, problem, way_out)
         if node.name:
             seen.add(node.name)

@@ -272,7 +272,8 @@ def round_average(
         bias = average_bias(window.kernel[0] * window.kernel[1], source.stored_zero_point)
     except AccumulatorError as error:
         raise RoundingError(
-            f"ends '{to.pending.members[0]}', where {error}", "use smaller windows, or leave it float"
+            f"quantizes the result of '{to.pending.members[0]}', where {error}",
+            "use smaller windows, or leave the pool float",
         ) from None
     plane = context.tensors[data.tensor].nchw[2:]
     divisors = average_divisors(plane, window, counted, any(counted))

@@ -51,8 +51,8 @@ def weight_operand(
         if node.op_type == "MatMul" and not (able.products or able.processor):
             context.fail(
                 node,
-                "multiplies two activations, which needs a machine with batch = 1 and block_in = block_out",
-                "change the configuration, or leave the product to the processor (--target vdla,llvm)",
+                "multiplies two activations, which needs an accelerator with batch = 1 and block_in = block_out",
+                "change the configuration, or run the node on the processor (--target vdla,llvm)",
             )
         context.fail(
             node, "its weights are not constant", "only products with constant weights are supported"

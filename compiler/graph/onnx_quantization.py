@@ -160,8 +160,8 @@ def _mirrored(
     if mirrored.min(initial=0) < limits.min or mirrored.max(initial=0) > limits.max:
         context.fail(
             node,
-            f"has a negative scale, but {integers.dtype} cannot hold its negated constants, the least of which is "
-            f"{integers.min()}",
+            f"has a negative scale, but {integers.dtype} cannot hold its constants after they are mirrored at the "
+            f"zero point (the smallest is {integers.min()})",
             "quantize weights with positive scales",
         )
     return mirrored.astype(integers.dtype)
@@ -174,7 +174,7 @@ def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | N
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point
     if number not in TensorProto.DataType.values():
-        context.refuse(node, f"its output_dtype {number} is not the number of a type")
+        context.refuse(node, f"its output_dtype {number} is not the number of an ONNX element type")
     named = helper.tensor_dtype_to_np_dtype(number)
     if zero_point is not None and zero_point != named:
         context.refuse(node, f"its output_dtype {named} does not match its zero point of type {zero_point}")

@@ -75,13 +75,13 @@ def import_concat(context: GraphContext, node: OnnxNode) -> None:
     """Imports Concat; empty inputs are dropped."""
     tensors = [context.tensor(node, i) for i in range(len(node.inputs))]
     if len({tensor.dtype for tensor in tensors}) > 1:
-        context.refuse(node, "its inputs must have one type")
+        context.refuse(node, "its inputs must have the same element type")
     shapes, first = [tensor.shape for tensor in tensors], tensors[0].shape
     axis = one_axis(context, node, first)
     if any(shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :] for shape in shapes):
         context.refuse(
             node,
-            f"its inputs must have one shape beside axis {axis}, not the shapes {', '.join(map(str, shapes))}",
+            f"its inputs must have equal shapes except along axis {axis}, not the shapes {', '.join(map(str, shapes))}",
         )
     shape = (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
     tensors = [tensor for tensor in tensors if tensor.size] or tensors
@@ -103,7 +103,7 @@ def import_slice(context: GraphContext, node: OnnxNode) -> None:
     steps = np.ones(starts.size, np.int64) if steps is None else steps
     lists = (starts, ends, axes, steps)
     if any(given.ndim != 1 or given.size != starts.size for given in lists) or not all(steps):
-        context.refuse(node, "needs starts, ends, axes and steps of one length, and no step of 0")
+        context.refuse(node, "needs starts, ends, axes and steps of the same length, and no step of 0")
     if any(not -rank <= axis < rank for axis in axes) or len({int(axis) % rank for axis in axes}) < axes.size:
         context.refuse(node, f"its axes {axes.tolist()} must be different axes of its input of shape {shape}")
     slices = [slice(None)] * rank
@@ -139,9 +139,9 @@ def import_split(context: GraphContext, node: OnnxNode) -> None:
     if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < 0:
         context.fail(
             node,
-            f"its {len(node.outputs)} outputs cannot be the parts {list(parts)} of axis {axis}, which has {size} "
-            "elements",
-            "give each output a part of 0 or more, with this sum",
+            f"its split sizes {list(parts)} must be one per output ({len(node.outputs)}) and add up to the {size} "
+            f"elements of axis {axis}",
+            "give each output a size of 0 or more, with this sum",
         )
     start = 0
     for name, part in zip(node.outputs, parts, strict=True):
@@ -162,7 +162,7 @@ def import_gather(context: GraphContext, node: OnnxNode) -> None:
     if context.is_constant(node, 1):
         indices = context.array(node, 1, "indices")
         if indices is None or indices.dtype.kind not in "iu" or not indices.size:
-            context.refuse(node, "its indices must be integers, at least one")
+            context.refuse(node, "its indices must be integers, and at least one must be given")
         if indices.min() < -data.shape[axis] or indices.max() >= data.shape[axis]:
             context.refuse(
                 node, f"some of its indices lie outside of axis {axis}, which has {data.shape[axis]} elements"
@@ -222,6 +222,10 @@ def import_pad(context: GraphContext, node: OnnxNode) -> None:
     except ValueError as error:
         context.fail(node, str(error), "use smaller pads")
     if (pieces := prod(map(len, runs))) > MOST_RUNS:
-        context.fail(node, f"its pads make {pieces:,} pieces, more than {MOST_RUNS:,}", "use smaller pads")
+        context.fail(
+            node,
+            f"its pads divide the output into {pieces:,} regions that are copied one by one, more than {MOST_RUNS:,}",
+            "use smaller pads",
+        )
     shape = tuple(sum(run.count for run in of_axis) for of_axis in runs)
     context.add(node, Remap(runs=tuple(runs), fill=fill), (data.name,), shape, dtype=data.dtype)

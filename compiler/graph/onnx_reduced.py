@@ -107,7 +107,7 @@ def _length(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) 
     if found is None:
         context.fail(
             node,
-            "multiplies two activations, which needs a machine with batch = 1 and block_in = block_out",
-            "change the configuration, or leave the node to the processor (--target vdla,llvm)",
+            "multiplies two activations, which needs an accelerator with batch = 1 and block_in = block_out",
+            "change the configuration, or run the node on the processor (--target vdla,llvm)",
         )
     return found

@@ -21,8 +21,8 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
     QuantizedConstant: _CONSTANT,
     Integer: ("is integer", "dequantize the tensor first (DequantizeLinear)"),
     RowStatistic: (
-        "is a number for each row, which only normalizations use",
-        "leave the node to the processor",
+        "holds one number per row (a mean or a variance), which only a normalization can read",
+        "run the node on the processor (--target vdla,llvm)",
     ),
 }
 """Error text (problem, remedy) about an operand that is not quantized, by the class of its value."""
@@ -34,7 +34,9 @@ def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Valu
         context.refuse(node, f"its input {index} is missing")
     name = node.inputs[index] if index < len(node.inputs) else str(index)
     if isinstance(value, Real):
-        raise ModelError(f"{context.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused")
+        raise ModelError(
+            f"{context.source}: node '{node.name}' ({node.op_type}): the quantized input '{name}' is not accepted"
+        )
     if isinstance(value, Pending):
         problem, way_out = f"(from '{value.name}') is float: no QuantizeLinear follows", QUANTIZE
     else:
@@ -61,12 +63,16 @@ def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
         if any(prod(value.shape) != 1 for value in constants):
             context.fail(
                 node,
-                "has a constant of several elements, but a look-up table takes functions of one tensor and "
-                "single numbers",
+                "has a constant of several elements, but it is computed by a look-up table, which takes one tensor "
+                "and single numbers",
                 "use a constant of one element",
             )
         if len(values) - len(constants) == 1 and any(isinstance(value, Pending) for value in values):
-            context.fail(node, "is a function of a result that no QuantizeLinear rounds", MERGE_PATTERN)
+            context.fail(
+                node,
+                "reads a float result: no QuantizeLinear follows the node that computes it",
+                MERGE_PATTERN,
+            )
     for index, value in enumerate(values):
         if isinstance(value, Pending):
             context.refuse_float(node, index, value)
@@ -78,5 +84,5 @@ def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
         "combines several tensors, which only processors and GPUs do"
         if activations > 1
         else "has attributes or shapes that only processors and GPUs support",
-        "leave the node to the processor",
+        "run the node on the processor (--target vdla,llvm)",
     )

@@ -157,7 +157,7 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     if min(outputs) < 1 or max(outputs) > MOST_POSITIONS:
         context.fail(
             node,
-            f"its output sizes {outputs} of its input of shape {shape} are too small or too large",
+            f"its output sizes {outputs} for an input of shape {shape} are too small or too large",
             f"give sizes from 1 to {MOST_POSITIONS:,}",
         )
     found = [
@@ -170,8 +170,8 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
                 # ONNX places the corner at size * scale, ONNX Runtime at the integer below it.
                 context.fail(
                     node,
-                    f"aligns corners of {axis.size} elements by a scale of {axis.scale:.6g}, which gives no whole "
-                    "number of elements, and then ONNX and ONNX Runtime compute different results",
+                    f"aligns corners of {axis.size} elements by a scale of {axis.scale:.6g}, which does not give an "
+                    "integer number of elements; in this case ONNX and ONNX Runtime define different results",
                     f"give the size {axis.outputs} instead of the scale",
                 )
     return found

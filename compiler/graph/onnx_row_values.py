@@ -41,7 +41,10 @@ class Masked(Operation):
     mask: np.ndarray | FloatInput
 
 
-OF_A_NORM = ("rows less their mean", "leave the nodes of the normalization float")
+OF_A_NORM = (
+    "rows minus their mean, a step of a normalization that cannot be quantized by itself",
+    "leave the nodes of the normalization float",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,8 @@ def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     if len(data.shape) not in (2, 3, 4):
         context.fail(
             node,
-            f"reads a tensor of shape {data.shape} whose elements are stored in another order, which is not supported",
+            f"reads a tensor of shape {data.shape} whose elements are not stored in row-major order, which is not "
+            "supported",
             "reshape the tensor to (N, C, H, W), (N, C, L) or (N, K) first",
         )
     shape = (*data.shape, 1) if len(data.shape) == 3 else natural_of(data.shape)
@@ -264,8 +265,8 @@ def arranged(
         if not again:
             context.fail(
                 node,
-                f"its input has the elements of a tensor of shape {context.tensors[data.tensor].shape} in an order "
-                "that is not supported, as it keeps neither channels nor positions together",
+                f"its input reorders a tensor of shape {context.tensors[data.tensor].shape} in a way that is not "
+                "supported: neither channels nor positions stay together",
                 "export the model in (N, C, H, W) layout",
             )
         # Element (n, c, p) becomes (n, p, c). Accelerators exchange only the blocks of channels in use, processors

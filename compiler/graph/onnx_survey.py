@@ -81,7 +81,7 @@ def survey_model(
     for index, node in enumerate(nodes):
         try:
             if node.name in elsewhere:
-                context.fail(node, "runs elsewhere", "leave it there")
+                context.fail(node, "runs on another target", "run it on that target")
             import_node(context, node)
         except ModelError as error:
             refusals[index] = error.problem if isinstance(error, NodeError) else str(error)

@@ -68,7 +68,7 @@ def transposed_pads(
             node,
             f"its strides {strides} and dilations {dilations} must be at least 1, its pads {pads} and output_padding "
             f"{extra} at least 0",
-            "export the model with such attributes",
+            "export the model with attributes in these ranges",
         )
     before, after, padding = list(pads[:rank]), list(pads[rank:]), list(extra)
     if auto == "VALID":

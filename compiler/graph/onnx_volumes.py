@@ -61,7 +61,7 @@ def import_on_volume(context: ImportContext, node: OnnxNode) -> None:
             context.fail(
                 node,
                 f"has windows over an input of shape {data.shape}, which only processors and GPUs support",
-                "leave the node to the processor",
+                "run the node on the processor (--target vdla,llvm)",
             )
     context.bind(node, made)
 
@@ -102,8 +102,8 @@ def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     if average and outside and not (counts and windows.pads == declared):
         context.fail(
             node,
-            "averages windows with pads in depth that do not count",
-            "set count_include_pad, or pad only rows and columns",
+            "averages windows in which pads along depth are not counted (count_include_pad = 0)",
+            "set count_include_pad to 1, or pad only rows and columns",
         )
     if not average:
         # A slice outside of the volume never wins: the nearest one takes its place.

@@ -41,8 +41,8 @@ def convolution_groups(
     if len(data) != len(weight) or len(data) < 3:
         context.refuse(
             node,
-            f"its weights of shape {tuple(weight)} and its input of shape {tuple(data)} must have as many dimensions "
-            "as each other, at least three",
+            f"its weights of shape {tuple(weight)} and its input of shape {tuple(data)} must have the same number of "
+            "dimensions, at least three",
         )
     groups = node.integer("group", 1)
     if groups < 1 or weight[0] % groups or (weight[0] if transposed else weight[1] * groups) != data[1]:

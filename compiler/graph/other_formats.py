@@ -28,7 +28,7 @@ def as_onnx(label: str, content: bytes) -> bytes:
 
     if is_pointer(content):
         raise ModelError(f"{label}: {pointer_problem('the model')}")
-    problem = problem_of_name(label) or "is no ONNX file or is damaged; export or copy it again"
+    problem = problem_of_name(label) or "is not an ONNX file or is damaged; export or copy it again"
     raise ModelError(f"{label}: {problem}")
 
 
@@ -38,9 +38,7 @@ def problem_of_name(label: str) -> str:
     """
     if not label.lower().endswith(".tflite"):
         return ""
-    return (
-        f"is no TFLite file or is damaged: bytes 4 to 7 are not {TFLITE.decode()}; convert or copy it again"
-    )
+    return f"is not a TFLite file or is damaged: bytes 4 to 7 are not {TFLITE.decode()}; convert or copy it again"
 
 
 def _of_tflite(label: str, content: bytes) -> bytes:

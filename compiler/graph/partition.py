@@ -133,7 +133,9 @@ def check_order(label: str, inputs: Iterable[str], regions: Sequence[Region]) ->
         for name in region.inputs:
             if name not in made:
                 later = next((r.name for r in regions if name in r.outputs), "no region")
-                raise RegionOrderError(f"{label}: {region.name} reads '{name}' before {later} makes it")
+                raise RegionOrderError(
+                    f"{label}: {region.name} reads tensor '{name}' before {later} computes it"
+                )
         made.update(region.outputs)
 
 

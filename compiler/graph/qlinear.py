@@ -202,7 +202,7 @@ def refuse_weights(steps: _Steps) -> None:
     """Fails for a convolution in blocks of channels: its weights are in blocks, too, which no importer reads."""
     steps.context.fail(
         steps.node,
-        "has weights in ONNX Runtime's own block format, which no standard describes",
+        "has weights in ONNX Runtime's internal block format, which cannot be read",
         BEFORE_OPTIMIZATION,
     )
 

@@ -133,7 +133,7 @@ def _per_axis(scale: np.ndarray, zero_point: np.ndarray) -> tuple[int | None, np
     Raises ValueError for scales along several axes and zero points that are no integers.
     """
     if (zero_point != np.rint(zero_point)).any():
-        raise ValueError("its zero point is no integer; export the model with an integer zero point")
+        raise ValueError("its zero point is not an integer; export the model with an integer zero point")
     long = [k for k, size in enumerate(scale.shape) if size > 1]
     if len(long) > 1:
         raise ValueError(

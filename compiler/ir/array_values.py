@@ -106,7 +106,7 @@ class Memory:
     def call(self, e: Call, arguments: list[Any]) -> np.ndarray:
         """The values of the function that `e` calls, given arrays of its `arguments`; converted to the type of `e`."""
         if e.function not in self.functions:
-            raise EvaluateError(f"no function {e.function} was given")
+            raise EvaluateError(f"no implementation of the function {e.function} was given")
         return np.asarray(self.functions[e.function](*arguments)).astype(e.dtype.numpy)
 
 

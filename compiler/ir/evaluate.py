@@ -143,7 +143,9 @@ class _Machine:
         for d, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
             count = np.asarray(self.memory.value(extent, iterations))
             if count.min() != count.max():
-                raise EvaluateError(f"the extents of a box of {region.buffer.name} differ between iterations")
+                raise EvaluateError(
+                    f"a copied region of {region.buffer.name} must have the same extents in all iterations"
+                )
             begin = np.asarray(self.memory.value(start, iterations))
             begin = begin.reshape((1,) * (len(iterations.axes) - begin.ndim) + begin.shape)
             steps = np.arange(int(count.max()), dtype=np.int64)
@@ -177,7 +179,7 @@ class _Machine:
             self.write(node, iterations, np.asarray(self.memory.value(node.value, iterations)), mask)
             return
         if node.buffer.dtype is not DType.FLOAT32:
-            raise EvaluateError(f"{node.name} sums {node.buffer.dtype}, not float32")
+            raise EvaluateError(f"{node.name} sums {node.buffer.dtype}; only sums of float32 are evaluated")
         reduced_axes = tuple([k for k, name in enumerate(iterations.axes) if name not in kept_loops])
         begins = self.begins(node, iterations, reduced_axes)
         small = replace(
@@ -208,7 +210,9 @@ class _Machine:
         outside = [size for k, size in enumerate(whole.shape) if k not in reduced_axes]
         reduced = prod([iterations.shape[k] for k in reduced_axes if whole.shape[k] == 1])
         if max(outside, default=1) > 1 or reduced > 1 or first.sum() > 1 or not first.flat[0]:
-            raise EvaluateError(f"{node.name} does not begin in the first iteration of its loops")
+            raise EvaluateError(
+                f"the sum {node.name} does not start at zero in the first iteration of its loops"
+            )
         return True
 
     def total(
@@ -254,5 +258,5 @@ class _Machine:
 def _float(buffer: Buffer) -> np.dtype:
     """The numpy dtype of a buffer of floats of 16 or 32 bits; raises EvaluateError for other types."""
     if buffer.dtype not in (DType.FLOAT32, *HALVES):
-        raise EvaluateError(f"{buffer.name} is {buffer.dtype}, no float of 16 or 32 bits")
+        raise EvaluateError(f"{buffer.name} is {buffer.dtype}, not a float of 16 or 32 bits")
     return buffer.dtype.numpy

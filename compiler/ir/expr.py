@@ -238,7 +238,7 @@ def _no_operand(value: object) -> OperandError:
     if isinstance(value, Buffer):
         places = ", ".join("ijklmnop"[: len(value.shape)])
         return OperandError(
-            f"{value.name} is a whole tensor; an expression takes an element, as {value.name}[{places}]"
+            f"{value.name} is a whole tensor; use one of its elements in an expression, such as {value.name}[{places}]"
         )
     return OperandError(
         f"cannot use {reprlib.repr(value)} ({type(value).__name__}) in an expression; give an expression or a number"

@@ -79,11 +79,11 @@ def interpret(
             continue
         if not isinstance(given, np.ndarray):
             raise InterpretError(
-                f"{format_buffer(parameter)} was given {type(given).__name__}, not a numpy array"
+                f"{format_buffer(parameter)} was passed {type(given).__name__}, not a numpy array"
             )
         if given.shape != parameter.shape or given.dtype != parameter.dtype.numpy:
             raise InterpretError(
-                f"{format_buffer(parameter)} was given an array of another type or shape, "
+                f"{format_buffer(parameter)} was passed an array of another type or shape, "
                 f"{given.dtype}{list(given.shape)}"
             )
         data = np.array(given, order="C")
@@ -97,7 +97,9 @@ def interpret(
         raise machine.fail("division by zero") from error
     if machine.open_group or machine.groups:
         names = [c.name for group in (*machine.groups, machine.open_group) for c in group]
-        raise InterpretError(f"{program.name} ends before a wait for the copies {', '.join(names)}")
+        raise InterpretError(
+            f"{program.name} ends without waiting for the asynchronous copies {', '.join(names)}"
+        )
     return {p.name: machine.cells[p.name].data for p in program.parameters}
 
 
@@ -241,7 +243,8 @@ class _Machine:
             origin = cell.data[tuple(inside)]
             if pad is None and origin.shape != extents:
                 raise self.fail(
-                    f"{format_region(source)} leaves {format_buffer(source.buffer)} and there is no pad"
+                    f"{format_region(source)} reaches outside of {format_buffer(source.buffer)}, but no pad value is "
+                    "given"
                 )
             if origin.size:
                 values[filled] = origin
@@ -250,7 +253,7 @@ class _Machine:
             shape = tuple(n for n in target.shape if n != 1)
             if shape != tuple(n for n in extents if n != 1):
                 raise self.fail(
-                    f"copies a box of extents {list(extents)} to a box of other extents, {list(target.shape)}"
+                    f"copies a region of extents {list(extents)} to a region of other extents, {list(target.shape)}"
                 )
             values = values.reshape(target.shape)
             if state is not None and (state == _IN_FLIGHT).any():
@@ -413,7 +416,7 @@ class _Machine:
                 return lambda: x() if c() else y()
             case Call(function=function, arguments=arguments, dtype=dtype):
                 if function not in self.functions:
-                    raise self.fail(f"no function {function} was given")
+                    raise self.fail(f"no implementation of the function {function} was given")
                 call = self.functions[function]
                 typed = [(self.expr(a), dtype_of(a).numpy.type) for a in arguments]
                 convert = _conversion(dtype)

@@ -282,11 +282,14 @@ def _host_obstacle(node: Stmt) -> str | None:
             kernel = kernel_at(node)
             return _block_obstacle(kernel.body, alone=all(n == 1 for n in threads_of(kernel).values()))
         case For(kind=kind) if kind not in ("serial", "unroll"):
-            return f"`{summarize(node)}` is around the kernels, where loops are serial; bind it to an axis of blocks"
+            return f"`{summarize(node)}` contains the kernels and must be serial; bind it to an axis of blocks instead"
         case Assign() | Reduce() | Copy() | Intrinsic() | Barrier() | Commit() | Wait():
-            return f"`{summarize(node)}` is in no loop over blocks; bind a loop around it to block.x"
+            return f"`{summarize(node)}` is not inside a loop over blocks; bind a loop around it to block.x"
         case Alloc(buffer=buffer) if owners(buffer.scope):
-            return f"{buffer.name} is {buffer.scope} memory, allocated in no kernel; allocate it inside its blocks"
+            return (
+                f"{buffer.name} is {buffer.scope} memory, but allocated outside of all kernels; allocate it "
+                "inside the loop over blocks"
+            )
     return next((found for child in children(node) if (found := _host_obstacle(child)) is not None), None)
 
 
@@ -301,9 +304,12 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
         case Copy(asynchronous=True):
             return None
         case Assign() | Reduce() | Copy() | Intrinsic() if not alone:
-            return f"`{summarize(node)}` is in no loop over threads; bind one around it to thread.x"
+            return f"`{summarize(node)}` is not inside a loop over threads; bind a loop around it to thread.x"
         case Alloc(buffer=buffer) if not owners(buffer.scope):
-            return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope that each block has"
+            return (
+                f"{buffer.name} is {buffer.scope} memory, but allocated inside a kernel; give it a scope that "
+                "exists in each block"
+            )
         case Alloc(buffer=buffer) if not shared_between_threads(buffer):
             if (reason := distribution_obstacle(node)) is not None:
                 return reason
@@ -320,7 +326,10 @@ def _phase_obstacle(node: Stmt) -> str | None:
         case For(kind="parallel"):
             return f"`{summarize(node)}` is in a loop over threads, and parallel; bind it to an axis, or make it serial"
         case Barrier() | Commit() | Wait():
-            return f"`{summarize(node)}` stands in a loop over threads; it is for all threads of a block together"
+            return (
+                f"`{summarize(node)}` is inside a loop over threads, but all threads of a block must run it "
+                "together; move it out of the loop"
+            )
         case Alloc(buffer=buffer) if "thread" not in owners(buffer.scope):
             return f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; move it around this loop"
     return next((found for child in children(node) if (found := _phase_obstacle(child)) is not None), None)

@@ -76,7 +76,9 @@ class _Reader:
         allows further ones.
         """
         if len(rest) < len(least) or (len(rest) > len(least) and not more):
-            raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} after its word")
+            raise self.wrong(
+                f"must have {', '.join(least)}{' and more' if more else ''} after its first word"
+            )
         return rest
 
     def word(self, value: Any, words: Sequence[str]) -> Any:
@@ -92,12 +94,14 @@ class _Reader:
 
     def buffer(self, value: Any) -> Buffer:
         if type(value) is not int or not 0 <= value < len(self.buffers):
-            raise self.wrong(f"{short(value)} is no buffer, must be 0 to {len(self.buffers) - 1}")
+            raise self.wrong(
+                f"{short(value)} is not the number of a buffer; it must be 0 to {len(self.buffers) - 1}"
+            )
         return self.buffers[value]
 
     def child(self, value: Any, kinds: tuple[type, ...], description: str) -> Any:
         if type(value) is not int or not 0 <= value < len(self.nodes):
-            raise self.wrong(f"{short(value)} is no earlier node")
+            raise self.wrong(f"{short(value)} is not the number of an earlier node")
         if not isinstance(self.nodes[value], kinds):
             raise self.wrong(f"node {value} must be {description}")
         self.used.append(value)
@@ -125,7 +129,7 @@ class _Reader:
         else:
             fits = type(value) is int and dtype.limits[0] <= value <= dtype.limits[1]
         if not fits or isinstance(value, str):
-            raise self.wrong(f"{short(value)} is no value of {dtype}")
+            raise self.wrong(f"{short(value)} is not a value of {dtype}")
         return Const(value, dtype)
 
     def variable(self, rest: list[Any]) -> Var:
@@ -157,7 +161,7 @@ class _Reader:
         buffer = self.buffer(of)
         rank = len(buffer.shape)
         if len(ends) != 2 * rank:
-            raise self.wrong(f"a box of {buffer.name} has {rank} starts and {rank} extents")
+            raise self.wrong(f"a region of {buffer.name} must have {rank} starts and {rank} extents")
         found = self.expressions(ends)
         return Region(buffer=buffer, starts=found[:rank], extents=found[rank:])
 

@@ -60,10 +60,10 @@ def program_from_dict(values: Any) -> Program:
     try:
         verify(program)
     except VerifyError as error:
-        raise ProgramFormatError(f"is no valid program: {error}") from None
+        raise ProgramFormatError(f"is not a valid program: {error}") from None
     # Unused nodes, repeated equal nodes or another order of buffers are refused: a program has exactly one document.
     if repr(program_to_dict(program)) != repr({name: document[name] for name in _FIELDS}):
-        raise ProgramFormatError("is not in the form in which `program_to_dict` writes programs")
+        raise ProgramFormatError("is not written in the form that `program_to_dict` writes")
     return program
 
 
@@ -116,7 +116,7 @@ class _Writer:
             case Var(name=name, dtype=DType.INT64):
                 return self.shared("var", name)
             case Var():
-                raise ValueError(f"{e.name} is the variable of no loop")
+                raise ValueError(f"{e.name} is not the variable of a loop around it")
             case Binary(op=op, a=a, b=b):
                 return self.shared(op, self.expression(a), self.expression(b))
             case Cast(value=value, dtype=dtype):
@@ -150,14 +150,16 @@ class _Writer:
             case Copy(name=name, destination=to, source=source, pad=pad, asynchronous=False):
                 around = None if pad is None else self.expression(pad)
                 return self.node("copy", name, self.region(to), self.region(source), around)
-        raise ValueError(f"{type(s).__name__} has no form in JSON: no tensor expression has such a statement")
+        raise ValueError(
+            f"{type(s).__name__} cannot be written as JSON: programs of tensor expressions do not contain it"
+        )
 
 
 def _fields(values: Any) -> Mapping[str, Any]:
     if not isinstance(values, Mapping):
         raise ProgramFormatError(f"is {short(values)}, must be an object")
     if wrong := sorted(values.keys() ^ set(_FIELDS), key=str):
-        what = "is missing" if wrong[0] in _FIELDS else "is none of its fields"
+        what = "is missing" if wrong[0] in _FIELDS else "is not one of its fields"
         raise ProgramFormatError(f"{short(wrong[0])} {what}")
     return values
 

@@ -21,7 +21,7 @@ def quick_init(cls: _C) -> _C:
     for field in fields(cls):
         setter = getattr(cls.__dict__.get(field.name), "__set__", None)
         if setter is None or not field.init or field.default_factory is not MISSING:
-            raise TypeError(f"{cls.__name__}.{field.name}: quick_init takes plain fields of slotted classes")
+            raise TypeError(f"{cls.__name__}.{field.name}: quick_init needs plain fields of slotted classes")
         names[f"set_{field.name}"] = setter
         argument = field.name
         if field.default is not MISSING:
@@ -29,7 +29,7 @@ def quick_init(cls: _C) -> _C:
             argument = f"{field.name}=default_{field.name}"
         (keywords if field.kw_only else positional).append(argument)
     if hasattr(cls, "__post_init__"):
-        raise TypeError(f"{cls.__name__}: quick_init runs no __post_init__")
+        raise TypeError(f"{cls.__name__}: quick_init never runs __post_init__")
     arguments = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
     lines = [f"    set_{field.name}(self, {field.name})" for field in fields(cls)]
     exec("\n".join([f"def __init__({arguments}):", *lines]), names)

@@ -100,7 +100,7 @@ class _Verifier:
         match statement:
             case For(var=var, extent=extent, body=body, kind=kind):
                 if var.name in self._loops or var.name in ranges:
-                    raise self.fail(f"another loop is called {var.name} too")
+                    raise self.fail(f"two loops are called {var.name}")
                 if var.dtype is not DType.INT64:
                     raise self.fail(f"loop variable {var.name} must be int64, not {var.dtype}")
                 if kind not in LOOP_KINDS:
@@ -137,7 +137,7 @@ class _Verifier:
                 self.intrinsic(statement, ranges, scalars)
             case Wait(pending=pending):
                 if pending < 0:
-                    raise self.fail("a wait cannot leave a negative number of groups pending")
+                    raise self.fail("the number of copy groups that a wait leaves pending cannot be negative")
             case Commit() | Barrier():
                 pass
 
@@ -152,7 +152,7 @@ class _Verifier:
         to, of = wide(destination.extents), wide(source.extents)
         if len(to) != len(of) or not all(provably_equal(a, b, ranges) for a, b in zip(to, of, strict=True)):
             shapes = f"{format_region(destination)} and {format_region(source)}"
-            raise self.fail(f"{shapes} do not have the same extents (extents of 1 aside)")
+            raise self.fail(f"{shapes} do not have the same extents (apart from extents of 1)")
 
     def intrinsic(self, call: Intrinsic, ranges: Ranges, scalars: frozenset[str]) -> None:
         declaration = call.declaration
@@ -171,8 +171,8 @@ class _Verifier:
             actual = operand.buffer
             if actual.dtype is not formal.dtype or actual.scope != formal.scope:
                 raise self.fail(
-                    f"operand {actual.name} is {actual.dtype} @ {actual.scope}, "
-                    f"parameter {formal.name} wants {formal.dtype} @ {formal.scope}"
+                    f"operand {actual.name} is {actual.dtype} @ {actual.scope}, but parameter {formal.name} requires "
+                    f"{formal.dtype} @ {formal.scope}"
                 )
             sizes = [e.value if isinstance(e, Const) else None for e in wide(operand.extents)]
             if sizes != [size for size in formal.shape if size != 1]:
@@ -271,7 +271,7 @@ class _Verifier:
             case Cast(value=value, dtype=dtype):
                 if dtype.is_code or dtype_of(value).is_code:
                     raise self.fail(
-                        f"{format_expr(expr)} converts a type for storage only; use the call bitcast"
+                        f"{format_expr(expr)} converts from or to a type for storage only; use the function bitcast"
                     )
                 self.expr(value, ranges, facts, scalars)
             case Select(condition=condition, then=then, otherwise=otherwise):

@@ -21,7 +21,7 @@ def _runs(node: Node, ranges: Ranges) -> int:
         case For(var=var, extent=extent, body=body):
             most = interval(extent, ranges).high
             if most is None:
-                raise ValueError(f"nothing is known of the iterations of loop {var.name}")
+                raise ValueError(f"the number of iterations of loop {var.name} has no known bound")
             return max(0, most) * _runs(body, {**ranges, var.name: loop_range(extent)})
         case Assign() | Reduce() | Copy() | Intrinsic():
             return 1

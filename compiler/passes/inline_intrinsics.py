@@ -71,7 +71,10 @@ class _Use:
                     source=self.region(node.source),
                     pad=self.use.pad if node.pad is None else node.pad,
                 )
-        raise TypeError(f"the body of {self.use.declaration.name} holds a {type(node).__name__}")
+        raise TypeError(
+            f"the body of the intrinsic {self.use.declaration.name} contains a {type(node).__name__}, which cannot be "
+            "inlined"
+        )
 
     def local(self, buffer: Buffer) -> Buffer:
         return replace(buffer, name=f"{self.prefix}.{buffer.name}")

@@ -66,7 +66,7 @@ def read_records(path: Path) -> tuple[list[Record], Skipped]:
     except OSError as error:
         raise RecordError(f"{path}: the records cannot be read: {error.strerror or error}") from None
     if not records and NO_TEXT in skipped.kinds:
-        raise RecordError(f"{path}: is no text; records are lines of JSON, as the tuner writes them")
+        raise RecordError(f"{path}: is not text; records are lines of JSON, as the tuner writes them")
     return records, skipped
 
 

@@ -47,9 +47,9 @@ class LineError(Exception):
         self.detail = detail
 
 
-NO_TEXT = "no text"
-NO_JSON = "no JSON"
-NO_RECORD = "no record"
+NO_TEXT = "not text"
+NO_JSON = "not JSON"
+NO_RECORD = "not a record"
 OTHER_VERSION = "of another version"
 TWICE = "with a field twice"
 TOO_LONG = f"longer than {MOST_BYTES} bytes"
@@ -142,7 +142,7 @@ def _decode(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise LineError(NO_TEXT if "\0" in text else NO_JSON) from None
     if type(value) is not dict:
-        raise LineError(NO_RECORD, f"{short(value)} is no object")
+        raise LineError(NO_RECORD, f"{short(value)} is not an object")
     return value
 
 
@@ -154,7 +154,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
@@ -220,11 +220,11 @@ def _check_tail(fields: Mapping[str, Any], unit: str) -> None:
         raise _wrong("error", error, "null where there is a cost")
     for name in ("trial", "seed"):
         if not (is_integer(fields[name]) and fields[name] >= 0):
-            raise _wrong(name, fields[name], "an integer from 0")
+            raise _wrong(name, fields[name], "an integer of 0 or more")
     if not is_name(fields["strategy"]):
         raise _wrong("strategy", fields["strategy"], "a printable word")
     if not (is_number(fields["elapsed"]) and fields["elapsed"] >= 0):
-        raise _wrong("elapsed", fields["elapsed"], "a number of seconds from 0")
+        raise _wrong("elapsed", fields["elapsed"], "a number of seconds, 0 or more")
     if "compiler" in fields and not is_name(fields["compiler"]):
         raise _wrong("compiler", fields["compiler"], "a printable word")
 

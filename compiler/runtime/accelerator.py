@@ -55,7 +55,7 @@ def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndar
     Raises UserError for inputs that do not fit the model, ValueError if the network was compiled without data.
     """
     if not compiled.data:
-        raise ValueError("the network was compiled for its timing alone: its image has no constants")
+        raise ValueError("the network was compiled for timing only: its image contains no constants")
     memory = compiled.program.image.copy()
     for address, constant in compiled.apart:
         memory[address : address + constant.size] = constant

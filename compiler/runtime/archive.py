@@ -136,7 +136,7 @@ def read_archive(
                 if entry.name not in (*names, CHECKSUM) or not plain or entry.name in entries:
                     raise ArchiveError(
                         printable(
-                            f"{path}: holds {entry.name!r}, which does not belong there; compile the model again"
+                            f"{path}: contains the unexpected file {entry.name!r}; compile the model again"
                         )
                     )
                 if entry.size < 0 or entry.offset_data + entry.size > size:
@@ -150,7 +150,7 @@ def read_archive(
         raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from None
     except _UNREADABLE:
         # tarfile does not wrap all exceptions that invalid files cause.
-        raise ArchiveError(f"{path}: is no {description} (no uncompressed tar file)") from None
+        raise ArchiveError(f"{path}: is not a {description} (not an uncompressed tar file)") from None
     if not trusted and files[CHECKSUM] != checksum({name: files[name] for name in names}):
         raise ArchiveError(
             f"{path}: was changed after it was written (its checksum differs); compile the model again"
@@ -227,8 +227,8 @@ def read_description(path: Path, text: bytes, expected: int) -> Field:
     document = read_fields(path, text)
     if document.at("format").integer() != expected:
         raise ArchiveError(
-            f"{path}: has format {document.at('format').value}, and this version reads {expected}; compile "
-            "the model again"
+            f"{path}: has format {document.at('format').value}, but this version reads format {expected}; compile the "
+            "model again"
         )
     return document
 
@@ -253,7 +253,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
         check_known(target)
     except UnknownNameError as error:
         raise ArchiveError(
-            f"{path}: was compiled for {error.kind} '{error.name}', of which this version knows nothing; compile the "
+            f"{path}: was compiled for {error.kind} '{error.name}', which this version does not know; compile the "
             "model here"
         ) from None
     except TargetError as error:
@@ -261,8 +261,8 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
     if not runs_here(target):
         host = host_target()
         raise ArchiveError(
-            f"{path}: was compiled for {target.cpu} ({target.triple}), and this machine ({host.cpu}, {host.triple}) "
-            "may lack instructions that it uses; compile the model here"
+            f"{path}: was compiled for {target.cpu} ({target.triple}), but this machine ({host.cpu}, {host.triple}) "
+            "may lack instructions that the code uses; compile the model here"
         )
     return target
 
@@ -289,7 +289,7 @@ def _check_sizes(
     """Raises ArchiveError for members that are missing, or larger than a file of their kind can be."""
     for name in (*names, CHECKSUM):
         if name not in entries:
-            raise ArchiveError(f"{path}: holds no {name}; it is incomplete or no {description}")
+            raise ArchiveError(f"{path}: contains no {name}; it is incomplete or not a {description}")
     for name, most in ((DESCRIPTION, MOST_DESCRIPTION_BYTES), (CHECKSUM, _CHECKSUM_BYTES)):
         if entries[name].size > most:
             raise ArchiveError(f"{path}: its {name} has {entries[name].size:,} bytes, more than {most:,}")

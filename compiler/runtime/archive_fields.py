@@ -71,7 +71,7 @@ class Field:
         """
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.fail(f"is {self._shown()} and no integer")
+            raise self.fail(f"is {self._shown()}, not an integer")
         if not least <= value <= most:
             raise self.fail(f"is {self._shown()}, which is not from {least} to {most}")
         return value
@@ -80,7 +80,7 @@ class Field:
         """This field's value, a finite number that is at least `least`."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.fail(f"is {self._shown()} and no number")
+            raise self.fail(f"is {self._shown()}, not a number")
         if not math.isfinite(value) or not least <= value <= MOST_INTEGER:
             raise self.fail(f"is {self._shown()}, which is not from {least} to {MOST_INTEGER}")
         return float(value)
@@ -98,13 +98,13 @@ class Field:
     def symbol(self) -> str:
         """This field's text, which must be a valid function name."""
         if not _SYMBOL.fullmatch(text := self.text()):
-            raise self.fail(f"is {self._shown()}, which is no name of a function")
+            raise self.fail(f"is {self._shown()}, not the name of a function")
         return text
 
     def matching(self, form: re.Pattern[str], description: str) -> str:
         """This field's value, a text that matches the pattern `form`; `description` is the form's name in messages."""
         if not form.fullmatch(text := self.text()):
-            raise self.fail(f"is {self._shown()} and no {description}")
+            raise self.fail(f"is {self._shown()}, not a {description}")
         return text
 
     def one_of(self, known: Sequence[str]) -> str:
@@ -144,14 +144,14 @@ class Field:
 
     def _as(self, kind: type[_T], words: str) -> _T:
         if not isinstance(self.value, kind):
-            raise self.fail(f"is {self._shown()} and not {words}")
+            raise self.fail(f"is {self._shown()}, not {words}")
         return self.value
 
     def _word(self, text: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise self.fail(f"holds {text!r}, which is no Unicode text") from None
+            raise self.fail(f"contains {text!r}, which is not Unicode text") from None
         return text
 
     def _shown(self) -> str:
@@ -165,7 +165,7 @@ def read_fields(path: Path, text: bytes) -> Field:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise whole.fail(f"is no JSON ({type(error).__name__}: {error})") from None
+        raise whole.fail(f"is not JSON ({type(error).__name__}: {error})") from None
     if not isinstance(value, dict):
-        raise whole.fail("is no JSON object")
+        raise whole.fail("is not a JSON object")
     return Field(path=path, name="", value=value)

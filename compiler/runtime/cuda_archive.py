@@ -128,7 +128,7 @@ def _network(
     for entry in document.at("modules").items():
         module = _module(entry, cubins, kind)
         if module.name in modules:
-            raise entry.at("name").fail(f"is {module.name!r}, which another module has too")
+            raise entry.at("name").fail(f"is {module.name!r}, the name of another module")
         modules[module.name] = module
     known = {name: (held.module.parameters, held.module.outputs) for name, held in modules.items()}
     return CudaNetworkCode(
@@ -192,7 +192,7 @@ def _module(entry: Field, cubins: bytes, kind: ArchiveKind) -> CompiledModule:
     start, size = entry.at("cubin_offset").integer(), entry.at("cubin_bytes").integer()
     if start + size > len(cubins):
         raise entry.at("cubin_bytes").fail(
-            f"is {size}, but that many bytes from {start} on go beyond the {len(cubins)} of {kind.code}"
+            f"is {size}, but {start} + {size} bytes exceed the {len(cubins)} bytes of {kind.code}"
         )
     parameters, outputs = read_parameters(entry)
     workspace = entry.at("workspace_bytes").integer()

@@ -240,7 +240,7 @@ class CudaDevice(Closing):
             left, total = checked(self._driver.cuMemGetInfo())
             free = f", and {left:,} of its {total:,} are free"
         needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than is free{free}"
-        way_out = "end other programs on the device, or take a smaller batch"
+        way_out = "end other programs on the device, or use a smaller batch"
         return f"{self._label}: out of device memory: {needed}; {way_out}"
 
 

@@ -168,6 +168,7 @@ def parse_device(text: str) -> int:
     number = text.removeprefix(ORDINAL) if text != "cuda" else "0"
     if not number.isdecimal() or not number.isascii():
         raise DeviceError(
-            f'device "{text}": write cuda:0 for the first GPU, cuda:1 for the next one, or cuda:emulated for none'
+            f'device "{text}": write cuda:0 for the first GPU, cuda:1 for the next one, or cuda:emulated to emulate a '
+            "GPU on this processor"
         )
     return int(number)

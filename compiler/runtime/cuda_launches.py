@@ -124,7 +124,9 @@ def _array(entry: Field, names: Sequence[str], workspace_bytes: int) -> Paramete
 def _tensor_map(entry: Field) -> TensorMap:
     shape, box = entry.at("shape").shape(), entry.at("box").shape()
     if not 1 <= len(shape) == len(box) <= _MOST_AXES:
-        raise entry.fail(f"must have a shape and a box of as many dimensions, at most {_MOST_AXES}")
+        raise entry.fail(
+            f"must have a shape and a box with the same number of dimensions, at most {_MOST_AXES}"
+        )
     return TensorMap(
         element_bytes=entry.at("element_bytes").integer(1, 8),
         shape=shape,

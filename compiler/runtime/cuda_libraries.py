@@ -68,5 +68,5 @@ def checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values that a call of the driver's bindings returned after its status. Raises RuntimeError for a failure."""
     status, *values = result
     if int(status):
-        raise RuntimeError(f"{status.name}: the driver refused a call")
+        raise RuntimeError(f"{status.name}: a call of the CUDA driver failed")
     return tuple(values)

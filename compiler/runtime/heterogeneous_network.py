@@ -152,9 +152,9 @@ class HeterogeneousNetwork(Closing):
                 maker = next(other for other in self.regions if name in other.outputs)
                 nodes = ", ".join(maker.nodes[:5]) + (", ..." if maker.nodes[5:] else "")
                 raise UserError(
-                    f"{region.name}: tensor '{name}' holds NaN, which has no quantized value, though the inputs "
-                    f"hold none: {maker.name} computes it; look for a division by zero, or for a root or logarithm "
-                    f"of a negative number, among {nodes}"
+                    f"{region.name}: tensor '{name}' contains NaN, which cannot be quantized, although the inputs "
+                    f"contain none: {maker.name} computes the tensor; look for a division by zero, or for a root or "
+                    f"logarithm of a negative number, among {nodes}"
                 )
 
     def _check(self, feeds: Arrays) -> None:

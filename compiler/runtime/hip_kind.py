@@ -25,8 +25,8 @@ TEXTS = ArchiveKind(
 def no_device(number: int) -> NoReturn:
     """Raises UserError: no AMD GPU can be opened here, only kernel texts can be written."""
     raise UserError(
-        f'target "{NAME}": nothing here runs HIP kernels; `vdla compile MODEL.onnx --target {NAME} -o FILE.tar` writes '
-        "them as kernels.hip, for hipcc"
+        f'target "{NAME}": HIP kernels can be written but not run; write them with `vdla compile MODEL.onnx --target '
+        f"{NAME} -o FILE.tar`, and compile its kernels.hip with hipcc"
     )
 
 

@@ -48,7 +48,7 @@ def load_kernels(path: Path) -> dict[str, Kernel]:
     Their programs have parameters but no bodies. Raises ArchiveError for other files, for a changed archive, and for
     code that this machine may not be able to run or that crashes when it is loaded.
     """
-    files = read_archive(path, (CODE, HEADER), description="archive of kernels")
+    files = read_archive(path, (CODE, HEADER), description="kernel archive")
     document = read_description(path, files[DESCRIPTION], FORMAT)
     target = read_target(path, document.at("target"))
     modules = read_modules(document)

@@ -47,8 +47,8 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
     for rung in executable.rungs[::-1]:
         if rung.describe is None:
             raise UserError(
-                f'target "{executable.target}" has no files for ranges of lengths; run the model, or compile it for '
-                "vdla or llvm"
+                f'target "{executable.target}" does not support files with ranges of lengths; run the model, or '
+                "compile it for vdla or llvm"
             )
         with pool.named(f"{rung.length}/"):
             rungs.append({"length": rung.length, "cycles": rung.cycles, **rung.describe(pool)})
@@ -86,7 +86,7 @@ def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable
     sizes = [entry.at("length").integer(1) for entry in entries]
     if not sizes or sizes != sorted(set(sizes)) or sizes[-1] != lengths.most or lengths.least > sizes[0]:
         raise document.at("rungs").fail(
-            f"must be lengths in ascending order, from at least {lengths.least} up to {lengths.most}"
+            f"must be lengths in ascending order, {lengths.least} or more, the last one {lengths.most}"
         )
     cycles = [None if entry.at("cycles").value is None else entry.at("cycles").integer() for entry in entries]
     executables = reader(target)(path, entries, arrays)
@@ -106,7 +106,7 @@ def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable
 
 def _pad(field: Field) -> float:
     if isinstance(field.value, bool) or not isinstance(field.value, int | float):
-        raise field.fail("is no number")
+        raise field.fail("is not a number")
     return field.value
 
 

@@ -177,7 +177,7 @@ def read_network(
     try:
         objects = library_objects(library()) if modules else []
     except ValueError as error:
-        raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile the model again") from None
+        raise ArchiveError(f"{path}: {LIBRARY} is not valid ({error}); compile the model again") from None
 
     def network() -> CpuNetwork:
         kernels = bind_kernels(modules, objects, target) if modules else {}
@@ -234,7 +234,7 @@ def read_modules(document: Field) -> tuple[Module, ...]:
         function = kernel.at("function").symbol()
         parameters, outputs = read_parameters(kernel)
         if function in modules:
-            raise kernel.at("function").fail(f"is {function!r}, which another kernel has too")
+            raise kernel.at("function").fail(f"is {function!r}, the name of another kernel")
         module = Module(
             text="",
             function=function,

@@ -107,7 +107,7 @@ def read_launches(
         held: dict[str, np.ndarray] = {}
         for parameter, name in entry.at("constants").entries().items():
             if name.text() not in constants:
-                raise name.fail(f"is {name.text()!r}, and there is no such constant")
+                raise name.fail(f"is {name.text()!r}, which is not a constant of the network")
             held[parameter] = constants[name.text()]
         launch = Launch(
             name=entry.at("name").text(),
@@ -163,12 +163,12 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
         name, tensor = output.at("name").text(), output.at("tensor").text()
         if (constant := output.find("constant")) is not None:
             if constant.text() not in constants:
-                raise constant.fail(f"is {constant.text()!r}, and there is no such constant")
+                raise constant.fail(f"is {constant.text()!r}, which is not a constant of the network")
             held[tensor] = constants[constant.text()]
         elif tensor not in tensors:
-            raise output.at("tensor").fail(f"is {tensor!r}, and there is no such tensor")
+            raise output.at("tensor").fail(f"is {tensor!r}, which is not a tensor of the network")
         if any(other.name == name for other in outputs):
-            raise output.at("name").fail(f"is {name!r}, which another output has too")
+            raise output.at("name").fail(f"is {name!r}, the name of another output")
         known = tensors.get(tensor) or Tensor(
             name=tensor, shape=held[tensor].shape, dtype=DType(held[tensor].dtype.name)
         )
@@ -197,7 +197,7 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
             raise offset.fail(f"is {offsets[name]}, which is not aligned to {tensor.dtype}")
         if offsets[name] + tensor.bytes > arena:
             raise offset.fail(
-                f"is {offsets[name]}, and the tensor's {tensor.bytes:,} bytes end beyond the arena of {arena:,}"
+                f"is {offsets[name]}, so the tensor's {tensor.bytes:,} bytes end beyond the arena of {arena:,} bytes"
             )
     return StoragePlan(
         offsets=offsets,
@@ -241,7 +241,7 @@ def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> 
 def named_array(entry: Field, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """The array whose name is in the field. Raises ArchiveError."""
     if (name := entry.text()) not in arrays:
-        raise entry.fail(f"is {name!r}, and there is no such array")
+        raise entry.fail(f"is {name!r}, which is not an array of the network")
     return arrays[name]
 
 
@@ -259,7 +259,7 @@ def read_parameters(entry: Field) -> tuple[tuple[Buffer, ...], frozenset[str]]:
     for parameter in entry.at("parameters").items():
         name = parameter.at("name").text()
         if name in parameters:
-            raise parameter.at("name").fail(f"is {name!r}, which another parameter has too")
+            raise parameter.at("name").fail(f"is {name!r}, the name of another parameter")
         parameters[name] = Buffer(
             name=name, shape=parameter.at("shape").shape(), dtype=parameter.at("dtype").element_type()
         )
@@ -280,7 +280,7 @@ def _check_launch(
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}
     if given != names or launch.tensors.keys() & launch.constants.keys():
-        raise entry.fail(f"must give one array to each of {', '.join(sorted(names)) or 'no parameters'}")
+        raise entry.fail(f"must give one array for each of {', '.join(sorted(names)) or 'no parameters'}")
     places: dict[str, tuple[int, int]] = {}
     for parameter in parameters:
         name = launch.tensors.get(parameter.name)
@@ -289,7 +289,7 @@ def _check_launch(
             if (array.shape, array.dtype) != (parameter.shape, parameter.dtype.numpy):
                 field = entry.at("constants").at(parameter.name)
                 raise field.fail(
-                    f"is {array.dtype}{list(array.shape)}, and the kernel takes "
+                    f"is {array.dtype}{list(array.shape)}, but the kernel takes "
                     f"{parameter.dtype}{list(parameter.shape)}"
                 )
             if parameter.name in written:
@@ -297,11 +297,11 @@ def _check_launch(
             continue
         field = entry.at("tensors").at(parameter.name)
         if name not in graph.tensors:
-            raise field.fail(f"is {name!r}, and there is no such tensor")
+            raise field.fail(f"is {name!r}, which is not a tensor of the network")
         tensor = graph.tensors[name]
         if tensor.dtype != parameter.dtype or prod(tensor.storage) != prod(parameter.shape):
             raise field.fail(
-                f"is {name!r}, {tensor.dtype}{list(tensor.storage)}, and the kernel takes "
+                f"is {name!r}, {tensor.dtype}{list(tensor.storage)}, but the kernel takes "
                 f"{parameter.dtype}{list(parameter.shape)}"
             )
         if parameter.name in written and name in graph.input_names:

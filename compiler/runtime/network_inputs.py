@@ -93,7 +93,7 @@ def check_inputs(
         # The minimum is NaN if any element is.
         if port.name in quantized and array.size and np.isnan(array.min()):
             raise KernelArgumentError(
-                f"input {port.name!r} holds NaN, which has no quantized value; clean the input data first"
+                f"input {port.name!r} contains NaN, which cannot be quantized; clean the input data first"
             )
 
 
@@ -105,8 +105,8 @@ def check_ids(name: str, rows: int, array: np.ndarray) -> None:
     wrong = most if most >= rows else least
     place = np.argwhere(array == wrong)[0].tolist()
     raise KernelArgumentError(
-        f"input {name!r} holds {wrong} at {place}, which is the id of no row: the model looks up {rows:,} rows; give "
-        f"ids from 0 to {rows - 1}, or from {-rows} to -1, which count from the end"
+        f"input {name!r} has the id {wrong} at {place}, but the model looks up a table of {rows:,} rows; give ids "
+        f"from 0 to {rows - 1}, or from {-rows} to -1, which count from the end"
     )
 
 

@@ -102,7 +102,7 @@ class OpenClDevice(Closing):
             if not shared & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
                 raise DeviceError(
                     f"{label}: {device.name} lacks shared virtual memory (OpenCL 2.0), which vdla needs for its "
-                    "arrays; take another device"
+                    "arrays; use another device"
                 )
             self._context = cl.Context([device])
             self._queue = cl.CommandQueue(
@@ -130,7 +130,7 @@ class OpenClDevice(Closing):
         if size > self._device.max_mem_alloc_size:
             raise DeviceError(
                 f"{self._label}: out of device memory: {size:,} bytes are needed, but one allocation has at most "
-                f"{self._device.max_mem_alloc_size:,}; take a smaller batch"
+                f"{self._device.max_mem_alloc_size:,}; use a smaller batch"
             )
         with self._calling(f"allocating {size:,} bytes"):
             allocation = cl.SVMAllocation(self._context, size, 0, cl.svm_mem_flags.READ_WRITE)
@@ -305,5 +305,5 @@ def _log(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if "error" in line.lower()]
     log = "; ".join(lines[:_LOG_LINES]) or _line(error)
     if UNKNOWN_PROCESSOR in log:
-        return f"{log}: this POCL is older than the processor; install a newer one, or take another device"
+        return f"{log}: this version of POCL does not know the processor; install a newer one, or use another device"
     return log

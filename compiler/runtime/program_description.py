@@ -147,7 +147,7 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
     except zlib.error:
         data = b""
     if len(data) != 8 * count * words or not unpack.eof:
-        raise entry.at("words").fail(f"is no list of {count:,} instructions of {words} words")
+        raise entry.at("words").fail(f"is not a list of {count:,} instructions of {words} words")
     return np.frombuffer(data, np.dtype("<u8")).reshape(count, words)
 
 
@@ -189,7 +189,7 @@ def _read_view(
         steps = entry.at("steps").shape()
         if len(steps) != len(shape) or sum(steps) + entry.at("start").integer() > 2**40:
             raise entry.at("steps").fail(
-                f"must be {len(shape)} steps, one for each dimension, to less than 2**40 with the start"
+                f"must be {len(shape)} steps, one for each dimension, whose sum with the start is less than 2**40"
             )
         if problem := memory_problem(8 * prod(shape)):
             raise entry.fail(problem)
@@ -218,7 +218,7 @@ def _quantization(entry: Field) -> Quantization:
     low = entry.at("zero_point").value
     limits = np.iinfo(dtype)
     if not isinstance(low, int) or not limits.min <= low <= limits.max:
-        raise entry.at("zero_point").fail(f"is no {dtype}")
+        raise entry.at("zero_point").fail(f"is not a value of {dtype}")
     scale = np.float32(entry.at("scale").number())
     return Quantization(scale=scale, zero_point=low, dtype=cast(ActivationType, dtype))
 
@@ -236,7 +236,7 @@ def _input(entry: Field, tensors: Mapping[str, Tensor]) -> GraphInput:
     if entry.at("permutation").value is not None:
         permutation = entry.at("permutation").shape()
         if sorted(permutation) != list(range(len(shape))):
-            raise entry.at("permutation").fail(f"is no order of {len(shape)} axes")
+            raise entry.at("permutation").fail(f"is not a permutation of {len(shape)} axes")
     _check_size(entry, shape, tensor)
     return GraphInput(
         name=entry.at("name").text(),

@@ -98,7 +98,7 @@ class CompiledKernels(Readable):
     def without_text(self, kind: str) -> UserError:
         """The error for a network that was loaded from a file without source text."""
         return UserError(
-            f"{self._executable.name}: comes from a file, which holds machine code alone; compile the model with "
+            f"{self._executable.name}: was read from a file, which contains machine code only; compile the model with "
             f'vdla.compile to get its source "{kind}"'
         )
 

@@ -51,7 +51,7 @@ class SpecializedNetwork(Closing):
         if self._outputs is None:
             values = ", ".join(self.parameters)
             raise UserError(
-                f"{self.name}: its outputs depend on values of {values}; run the network first, or "
+                f"{self.name}: its outputs depend on the values of {values}; run the network first, or "
                 f"compile it with constants={{...}}"
             )
         return self._outputs
@@ -70,7 +70,10 @@ class SpecializedNetwork(Closing):
         """
         if not self._programs:
             values = ", ".join(self.parameters)
-            raise UserError(f"{self.name}: its code depends on values of {values}; run the network first")
+            raise UserError(
+                f"{self.name}: its code depends on the values of {values}, so it exists only after a run; run the "
+                "network first"
+            )
         return self._programs[next(reversed(self._programs))].source(kind)
 
     def close(self) -> None:

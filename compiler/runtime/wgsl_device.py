@@ -162,7 +162,7 @@ class WgslDevice(Closing):
         if size > self._most["max-buffer-size"]:
             raise DeviceError(
                 f"{self._label}: out of device memory: {size:,} bytes are needed, but one allocation has at most "
-                f"{self._most['max-buffer-size']:,}; take a smaller batch"
+                f"{self._most['max-buffer-size']:,}; use a smaller batch"
             )
         usage = self._wgpu.BufferUsage
         with self._lock, self._calling(f"allocating {size:,} bytes"):

@@ -88,5 +88,5 @@ def check_operands(program: Program, body: Stmt, buffer: str, scope: str, proble
         if isinstance(node, Intrinsic):
             for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
                 if region.buffer.name == buffer and formal.scope != scope:
-                    reason = f"{problem}: {node.declaration.name} takes it in {formal.scope}"
+                    reason = f"{problem}: {node.declaration.name} requires it in {formal.scope}"
                     raise LegalityError(reason, program, node.name)

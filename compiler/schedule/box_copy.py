@@ -32,7 +32,7 @@ def box_copy(program: Program, name: str) -> Program:
     where = f"cannot copy a box at {name}: "
     elements = _elements(path[-1])
     if elements is None:
-        raise LegalityError(f"{where}it is not the plain copy of an element", program, name)
+        raise LegalityError(f"{where}it does not copy one element unchanged", program, name)
     to, of, pad = elements
     ranges = loop_ranges(node for node in path if isinstance(node, For))
     forms = [[simplify_form(index, ranges) for index in load.indices] for load in (to, of)]

@@ -37,12 +37,12 @@ def compute_early(program: Program, name: str) -> Program:
     assert isinstance(alloc, Alloc)
     for use in touches(alloc.body, buffer.name).get(buffer.name, []):
         if isinstance(use.by, Copy | Intrinsic) or (use.write and use.by is not statement):
-            reason = f"{where}{use.by.name} does not merely read elements of {buffer.name}"
+            reason = f"{where}{use.by.name} accesses {buffer.name} other than by reading single elements"
             raise LegalityError(reason, program, use.by.name)
     functions = _functions(alloc.body, buffer.name)
     function = next(iter(functions), None)
     if len(functions) != 1 or function is None or function[1] is not buffer.dtype:
-        reason = f"{where}not every read of {buffer.name} is the argument of one and the same function"
+        reason = f"{where}the reads of {buffer.name} are not all arguments of the same function"
         raise LegalityError(reason, program, name)
 
     def read(e: Expr) -> Expr:

@@ -43,7 +43,7 @@ def update_in_place(program: Program, name: str, operand: str) -> Program:
     outermost, innermost = outer[-1], inner[-1]
     assert isinstance(outermost, Alloc) and isinstance(innermost, Alloc)
     if inner[: len(outer)] != outer or any(isinstance(node, For) for node in inner[len(outer) :]):
-        reason = f"{where}a loop is around one of the allocations of {result} and {operand} only"
+        reason = f"{where}a loop contains only one of the allocations of {result} and {operand}"
         raise LegalityError(reason, program, name)
     if (held := asynchronous(outermost)) is not None:
         raise LegalityError(f"{where}{held}", program, name)
@@ -59,7 +59,7 @@ def _check_equal(program: Program, name: str, where: str, result: Buffer, operan
         mine, other = getattr(result, field), getattr(operand, field)
         if mine != other:
             text = "memory" if field == "scope" else field
-            reason = f"{where}the {text} of {result.name} is {mine}, that of {operand.name} {other}"
+            reason = f"{where}the {text} of {result.name} is {mine}, but that of {operand.name} is {other}"
             raise LegalityError(reason, program, name)
 
 
@@ -92,7 +92,7 @@ def _check_uses(program: Program, where: str, scope: Alloc, statement: Assign, o
             raise LegalityError(reason, program, use.by.name)
     if before:
         raise LegalityError(
-            f"{where}a loop around it is not around the allocation of {scope.buffer.name}", program, name
+            f"{where}a loop contains it, but not the allocation of {scope.buffer.name}", program, name
         )
 
 

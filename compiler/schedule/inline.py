@@ -45,7 +45,7 @@ def compute_inline(program: Program, name: str) -> Program:
     position = next((i for i, s in enumerate(statements) if _leaf(s) is statement), None)
     if position is None:
         raise LegalityError(
-            f"cannot inline {name}: it does not stand directly in the scope of {buffer}", program, name
+            f"cannot inline {name}: it is not directly inside the allocation of {buffer}", program, name
         )
     variables = _variables(statements[position], statement, program, name)
     read = touches(statements[position]).keys() - {buffer}
@@ -60,7 +60,9 @@ def compute_inline(program: Program, name: str) -> Program:
                 raise LegalityError(reason, program, use.by.name)
         overwritten = {n for n, us in uses.items() if any(u.write for u in us)}
         if index >= position and (clash := sorted(read & overwritten)):
-            raise LegalityError(f"cannot inline {name}: {clash[0]}, which it reads, changes", program, name)
+            raise LegalityError(
+                f"cannot inline {name}: {clash[0]}, which it reads, is overwritten later", program, name
+            )
 
     def expand(e: Expr) -> Expr:
         if isinstance(e, Load) and e.buffer.name == buffer:

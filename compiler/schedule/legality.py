@@ -144,7 +144,7 @@ def asynchronous(node: Node) -> str | None:
     for s in walk(node):
         kind = type(s)
         if kind is Commit or kind is Wait or (type(s) is Copy and s.asynchronous):
-            return "it holds asynchronous copies, whose order counts"
+            return "it contains asynchronous copies, whose order must not change"
     return None
 
 

@@ -74,9 +74,9 @@ def reorder(program: Program, *names: str) -> Program:
     legal, and axes of a grid must nest as before.
     """
     if not names:
-        raise LegalityError("no loop to reorder is named", program, "")
+        raise LegalityError("reorder needs the name of at least one loop", program, "")
     if len(set(names)) != len(names):
-        raise LegalityError("a loop is named twice", program, names[0])
+        raise LegalityError("reorder got the same loop twice", program, names[0])
     path, _ = locate_loop(program, names[0])
     # The outermost named loop may be outside of the first one named.
     top = next(i for i, node in enumerate(path) if isinstance(node, For) and node.name in names)

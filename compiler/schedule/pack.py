@@ -52,14 +52,14 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     rank = len(old.shape)
     if len(sizes) != len(tiles) or not all(0 <= d < rank and size >= 1 for d, size in tiles):
         raise LegalityError(
-            f"cannot pack {buffer}: {tiles} are not (dimension, size) pairs for different ones of its {rank} "
+            f"cannot pack {buffer}: {tiles} must be (dimension, size) pairs, each of a different one of its {rank} "
             "dimensions",
             program,
             buffer,
         )
     if sorted(order) != list(range(rank + len(tiles))):
         raise LegalityError(
-            f"cannot pack {buffer}: {order} is not an order of its dimensions and tiles", program, buffer
+            f"cannot pack {buffer}: {order} is not a permutation of its dimensions and tiles", program, buffer
         )
     for use in (
         touches(program.body).get(buffer, []) if _is_parameter(program, buffer) else _uses(program, buffer)
@@ -96,7 +96,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
         if padded and any(old.shape[d] % size for d, size in tiles):
             assert copy.pad is not None
             if copy.pad.value != 0 or not _is_parameter(program, buffer):
-                reason = f"cannot pack {buffer}: {copy.name} reads pads of a value that partial tiles need not hold"
+                reason = f"cannot pack {buffer}: {copy.name} reads pads, but partial tiles may not hold the pad value"
                 raise LegalityError(reason, program, copy.name)
         starts, extents = list(region.starts), list(region.extents)
         inner: list[tuple[Expr, Expr]] = []

@@ -53,13 +53,13 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     data = any(loop in free_vars(i) for i in reduce.indices)
     padded = list(_padded(reduce, loop, steps=data))
     if any(buffer is None for buffer, _, _ in padded):
-        reason = f"{where}{reduce.name} uses {loop} elsewhere than as an index"
+        reason = f"{where}{reduce.name} uses {loop} other than as an index"
         raise LegalityError(reason, program, reduce.name)
     multiplied = factors(reduce.value)
     if not data and not all(
         isinstance(f, Load) and any(i == at.var for i in f.indices) for f in multiplied or [Const(0)]
     ):
-        reason = f"{where}{reduce.name} does not add a product of operands that {loop} is an index of"
+        reason = f"{where}{reduce.name} does not sum a product of operands that are all indexed by {loop}"
         raise LegalityError(reason, program, reduce.name)
     grown: dict[str, Buffer] = {}
     extents, copies = {loop: Const(new)}, dict[str, Copy]()
@@ -74,7 +74,7 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         shape = tuple([after if e == d else size for e, size in enumerate(buffer.shape)])
         if grown.setdefault(buffer.name, replace(buffer, shape=shape)).shape != shape:
             raise LegalityError(
-                f"{where}only one index of {buffer.name} may use {loop}, but two do", program, reduce.name
+                f"{where}two indices of {buffer.name} use {loop}, but only one may", program, reduce.name
             )
         if buffer.name != reduce.buffer.name:
             copy, around, zero = _filling(program, buffer, d, before, after, where=where)

@@ -88,7 +88,7 @@ def reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]
         raise LegalityError(f"{name} combines by {reduce.op}, which may not be regrouped", program, name)
     if reduce.first is None:
         raise LegalityError(
-            f"{name} only adds to earlier contents of its buffer: it has no condition to begin anew",
+            f"{name} only adds to earlier contents of its buffer: no condition says when the sum starts at zero",
             program,
             name,
         )
@@ -103,7 +103,7 @@ def check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> Non
     """
     for n, inside in pairwise((*chain, reduce)):
         if isinstance(n, For) and n.body is not inside:
-            reason = f"{n.name} holds other statements beside {reduce.name}"
+            reason = f"{n.name} contains statements other than {reduce.name}"
             raise LegalityError(reason, program, n.name)
 
 
@@ -116,12 +116,12 @@ def reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest
     ranges = loop_ranges(chain)
     own = starting_loops(simplify(reduce.first, ranges))
     if own is None:
-        reason = f"`first` of {reduce.name} is not the condition that its reduction loops are at 0"
+        reason = f"`first` of {reduce.name} is not the condition that all of its reduction loops are in iteration 0"
         raise LegalityError(reason, program, reduce.name)
     for n in chain:
         if n.name in own and not provably_at_least(n.extent, 1, ranges):
             raise LegalityError(
-                f"{n.name}, over which {reduce.name} sums, may have no iteration", program, n.name
+                f"{n.name}, over which {reduce.name} sums, may have 0 iterations", program, n.name
             )
     indexed: set[str] = set()
     for i in reduce.indices:
@@ -132,7 +132,7 @@ def reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest
         )
     for n in nest:
         if n.name not in own and n.name not in indexed and not single(n):
-            reason = f"{reduce.name} starts anew in each iteration of {n.name}"
+            reason = f"{reduce.name} starts a new sum in each iteration of {n.name}"
             raise LegalityError(reason, program, n.name)
     return own
 

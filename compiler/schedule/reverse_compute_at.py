@@ -57,7 +57,7 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
         box = _box(program, nest, at, own, buffer, outer, ranges, name)
         limits = _limits(program, uses, box, chain, outer, ranges, name)
         if any(v in shrunken and shrunken[v] != limit for v, limit in limits.items()):
-            reason = f"cannot move {name}: the boxes of {', '.join(sorted(wanted))} are not alike"
+            reason = f"cannot move {name}: the boxes of {', '.join(sorted(wanted))} differ"
             raise LegalityError(reason, program, name)
         shrunken |= limits
     over = {**outer, **loop_ranges(chain)}
@@ -108,7 +108,7 @@ def _chain(program: Program, consumer: Stmt, name: str) -> tuple[list[For], Assi
         node = node.body
     if not isinstance(node, Assign | Reduce):
         reason = (
-            f"cannot move {name}: it is neither an assignment nor a sum (expand_copy makes one of a copy)"
+            f"cannot move {name}: it is neither an assignment nor a sum (expand_copy turns a copy into one)"
         )
         raise LegalityError(reason, program, name)
     return chain, node

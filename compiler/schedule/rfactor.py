@@ -39,7 +39,7 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
     check_perfect(program, chain, reduce)
     own = reduction_loops(program, reduce, around, chain)
     if loop not in own or any(n.name in own for n in around if n not in chain):
-        raise LegalityError(f"cannot factor {name}: {loop} is none of its reduction loops", program, loop)
+        raise LegalityError(f"cannot factor {name}: {loop} is not one of its reduction loops", program, loop)
     factored = next(n for n in chain if n.name == loop)
     if not isinstance(factored.extent, Const):
         raise LegalityError(f"cannot factor {name}: the extent of {loop} is not constant", program, loop)

@@ -41,7 +41,7 @@ def skip_pads(program: Program, loop: str) -> Program:
     reduce = _sum(at)
     if reduce is None or reduce.op != "add" or reduce.first is not None:
         raise LegalityError(
-            f"{where}it is not a nest of loops around one sum that was started before", program, loop
+            f"{where}it is not a nest of loops around one sum that was initialized before", program, loop
         )
     around = [n for n in path if isinstance(n, For)]
     inner = {n.name for n in loops(at.body)}

@@ -125,7 +125,7 @@ class _Match:
                     extents = (
                         f"`{format_expr(actual.extent)}` iterations against `{format_expr(formal.extent)}`"
                     )
-                    raise _Mismatch(f"loop {actual.name} has {extents} of {formal.name}")
+                    raise _Mismatch(f"loop {actual.name} has {extents} in {formal.name}")
                 self.variables[formal.name] = actual.var
                 self.statement(actual.body, formal.body)
             case Seq(statements=a), Seq(statements=f) if len(a) == len(f):
@@ -174,7 +174,7 @@ class _Match:
         expected = [substitute_expr(i, self.variables) for i in formal_indices]
         if formal.name in self.locals:
             if buffer.name != self.locals[formal.name] or list(indices) != expected:
-                raise _Mismatch(f"{formal.name} already stands for another access than", where)
+                raise _Mismatch(f"{formal.name} already corresponds to an access other than", where)
             return
         if buffer.dtype is not formal.dtype or buffer.scope != formal.scope:
             wants = f"{formal.dtype} @ {formal.scope} ({formal.name})"
@@ -240,11 +240,11 @@ class _Match:
         outer = FIRST in wanted
         if formal.first is None:
             if actual.first is not None:
-                raise _Mismatch("the sum starts anew, but the intrinsic never does:", actual)
+                raise _Mismatch("the sum restarts at zero, but the intrinsic never does:", actual)
             return
         if actual.first is None:
             if not outer:
-                raise _Mismatch("the sum never starts anew, but the intrinsic does:", actual)
+                raise _Mismatch("the sum never restarts at zero, but the intrinsic does:", actual)
             rest: Expr | None = None
         else:
             left = conjuncts(actual.first)
@@ -260,12 +260,10 @@ class _Match:
                 raise _Mismatch(f"`first` of the sum also depends on {sorted(bad)[0]}:", actual.first)
             if not outer:
                 if rest != TRUE:
-                    raise _Mismatch(
-                        "the sum begins anew on more conditions than the intrinsic's:", actual.first
-                    )
+                    raise _Mismatch("the sum restarts on more conditions than the intrinsic's:", actual.first)
                 return
         if self.seen_first and rest != self.first:
-            raise _Mismatch("the sums start anew under different conditions:", actual)
+            raise _Mismatch("the sums restart under different conditions:", actual)
         self.first, self.seen_first = rest, True
 
 

@@ -102,7 +102,7 @@ def step_obstacle(step: Step) -> str | None:
     """The reason why a step is invalid; None if its primitive exists and its arguments have the right types."""
     kinds = PRIMITIVES.get(step.primitive)
     if kinds is None:
-        return f"there is no primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"
+        return f"there is no scheduling primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"
     if step.primitive == "reorder":
         kinds = kinds * max(1, len(step.arguments))
     if step.primitive == "pipeline" and len(step.arguments) == 2:

@@ -62,7 +62,7 @@ def trace_from_json(text: str) -> Trace:
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise TraceError(f"the trace is no JSON: {error}") from None
+        raise TraceError(f"the trace is not JSON: {error}") from None
     if not isinstance(value, dict) or value.keys() != {"version", "steps"}:
         raise TraceError(f"a trace is an object of version and steps, not {_short(value)}")
     if value["version"] != VERSION:
@@ -77,7 +77,7 @@ def _argument(value: Argument) -> str:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of a trace")
+    raise ValueError(f"{name} is not a number that a trace may contain")
 
 
 def _short(value: object) -> str:

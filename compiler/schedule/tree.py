@@ -96,7 +96,7 @@ def rebuild(path: Sequence[Node], new: Stmt, *, without: Sequence[Node] = ()) ->
             case _:
                 raise TypeError(f"{type(parent).__name__} has no sub-statements")
         old, new = parent, node
-    raise ValueError("a path starts with a program")
+    raise ValueError("the path to a node must start with a program")
 
 
 def names_in(program: Program) -> set[str]:

@@ -106,7 +106,7 @@ def cast(value: ExprLike, dtype: DType | str) -> Expr:
     if kind.is_float or kind is DType.BOOL:
         return wrap(value, kind)
     if kind.is_code or not math.isfinite(value):
-        raise ExpressionError(f"cast: {kind} has no value for {value}")
+        raise ExpressionError(f"cast: {value} cannot be represented as {kind}")
     return wrap(kind.wrap(int(value)), kind)
 
 
@@ -160,7 +160,7 @@ def compute(
             raise ExpressionError(f"{name}: a reduction needs at least one reduce axis")
         loops = {axis.name: Var(f"{name}.{axis.name}") for axis in made.axes}
         if len(loops) < len(made.axes) or set(loops.values()) & set(axes):
-            raise ExpressionError(f"{name}: two axes have the same name; call the reduce axes differently")
+            raise ExpressionError(f"{name}: two axes have the same name; give the reduce axes other names")
         reduce = tuple([(loops[axis.name], axis.extent) for axis in made.axes])
         value = substitute_expr(made.value, loops)
         expression = Reduction(op=made.op, value=value)
@@ -170,11 +170,13 @@ def compute(
     known = {axis.name for axis in (*axes, *[axis for axis, _ in reduce])}
     if unknown := sorted(free_vars(value) - known):
         raise ExpressionError(
-            f"{name}: {unknown[0]} is none of its axes; a reduce axis belongs into reduce_sum(value, axis) or "
-            "reduce_max(value, axis), which must be the whole body"
+            f"{name}: {unknown[0]} is not one of its axes; a reduce axis may be used only in reduce_sum(value, axis) "
+            "or reduce_max(value, axis), which must be the whole body"
         )
     if dtype is not None and dtype_of(value) is not _type(name, dtype):
-        raise ExpressionError(f"{name}: its body is {dtype_of(value)}; cast it to {_type(name, dtype)}")
+        raise ExpressionError(
+            f"{name}: its body has the type {dtype_of(value)}; cast it to {_type(name, dtype)}"
+        )
     return Tensor(
         name=name,
         shape=_shape(name, shape),

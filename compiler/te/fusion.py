@@ -98,7 +98,10 @@ def with_data(program: Program, body: Expr, operands: Mapping[int, Shape]) -> Pr
 
     for statement in walk(program):
         if isinstance(statement, Copy) and statement.source.buffer.name == x.name:
-            raise ValueError(f"{statement.name} copies {x.name}: nothing can be computed on the way")
+            raise ValueError(
+                f"cannot fuse the computation of {x.name}: {statement.name} copies it as a block, without reading "
+                "elements"
+            )
     return Program(
         name=program.name,
         parameters=(*buffers.values(), *rest),
@@ -115,12 +118,12 @@ def _require_plain_stores(program: Program, y: Buffer) -> None:
         match statement:
             case Copy(destination=region) if region.buffer.name == y.name:
                 raise ValueError(
-                    f"the copy {statement.name} writes {y.name}, which only assignments may write"
+                    f"cannot fuse after {y.name}: the copy {statement.name} writes it, not an assignment"
                 )
             case Reduce(buffer=buffer) if buffer.name == y.name:
                 raise ValueError(
-                    f"the sum {statement.name} writes {y.name}, which only assignments may write"
+                    f"cannot fuse after {y.name}: the sum {statement.name} writes it, not an assignment"
                 )
             case Assign(value=value) | Reduce(value=value):
                 if any(isinstance(e, Load) and e.buffer.name == y.name for e in walk_expr(value)):
-                    raise ValueError(f"{statement.name} reads {y.name}, which no statement may read")
+                    raise ValueError(f"cannot fuse after {y.name}: {statement.name} reads it")

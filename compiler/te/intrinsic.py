@@ -32,7 +32,7 @@ def declare_intrinsic(
     """
     if computed := [source.name for source in result.sources if source.body is not None]:
         raise ExpressionError(
-            f"intrinsic {name}: {computed[0]} is computed; compute {result.name} from placeholders"
+            f"intrinsic {name}: {computed[0]} is not a placeholder; compute {result.name} from placeholders only"
         )
     program = program_of(result, name=name)
     *inputs, output = program.parameters
@@ -69,7 +69,9 @@ def _updating(
     found = next((buffer for buffer in inputs if buffer.name == updates), None)
     if found is None:
         names = ", ".join(buffer.name for buffer in inputs)
-        raise ExpressionError(f"intrinsic {name}: updates names {updates!r}; the placeholders are {names}")
+        raise ExpressionError(
+            f"intrinsic {name}: `updates` names {updates!r}, which is not a placeholder; the placeholders are {names}"
+        )
     assignment = body
     while isinstance(assignment, For):
         assignment = assignment.body
@@ -78,8 +80,8 @@ def _updating(
         load.buffer == found and load.indices != assignment.indices for load in loads_in(assignment.value)
     ):
         raise ExpressionError(
-            f"intrinsic {name}: {output.name} cannot overwrite {updates}; give both one shape and dtype, and let each "
-            f"element of {output.name} read only the element of {updates} at the same indices"
+            f"intrinsic {name}: {output.name} cannot overwrite {updates}; give both the same shape and dtype, and let "
+            f"each element of {output.name} read only the element of {updates} at the same indices"
         )
     return replace_buffers(body, {output.name: found}), [b for b in inputs if b is not found], found
 
@@ -91,4 +93,6 @@ def _adding(name: str, statement: Stmt) -> Stmt:
             return For(var=var, extent=extent, body=_adding(name, body), kind=kind)
         case Reduce():
             return replace(statement, first=None)
-    raise ExpressionError(f"intrinsic {name}: adds needs a reduce_sum or reduce_max as the whole expression")
+    raise ExpressionError(
+        f"intrinsic {name}: `adds` needs an expression that is a single reduce_sum or reduce_max"
+    )

@@ -54,7 +54,7 @@ def steps_of(body: Expr) -> Steps:
             case Call(function=function, arguments=arguments) if function in FUNCTIONS:
                 return (function, *map(place, arguments))
         raise ValueError(
-            f"an element-wise operator must not contain a {type(e).__name__}, which is not a step"
+            f"an element-wise operator must not contain a {type(e).__name__}, which has no element-wise step"
         )
 
     def place(e: Expr) -> int:
@@ -91,7 +91,7 @@ def expression(steps: Steps) -> Expr:
         types.append(dtype)
     used = {number for step in steps for number in operands(step)}
     if not steps or types[-1] is not DType.FLOAT32:
-        raise ValueError("the last step must give a float32")
+        raise ValueError("the last step must have a float32 result")
     if unused := sorted({*range(len(steps) - 1)} - used):
         raise ValueError(f"step {unused[0]} is used by no other step")
     if len({*steps}) < len(steps):
@@ -114,7 +114,7 @@ def operands(step: Step) -> tuple[int, ...]:
 def _nodes(step: Step, nodes: list[int]) -> int:
     count = 1 + sum(nodes[number] for number in operands(step))
     if count > MOST_NODES:
-        raise ValueError(f"makes an expression of {count} nodes, more than {MOST_NODES}")
+        raise ValueError(f"expands to an expression of {count} nodes, more than {MOST_NODES}")
     return count
 
 
@@ -138,7 +138,7 @@ def _step_expression(step: Step, made: list[Expr], types: list[DType]) -> tuple[
                         return Binary(name, a, b), dtype  # type: ignore[arg-type]
                 case _ if FUNCTIONS.get(name) == len(taken) and DType.BOOL not in kinds:
                     return Call(name, tuple(taken), DType.FLOAT32), DType.FLOAT32
-    raise ValueError(f"is {step!r}, which is no operation on earlier steps")
+    raise ValueError(f"is {step!r}, which is not an operation on results of earlier steps")
 
 
 def _number(text: str) -> float:
@@ -153,5 +153,5 @@ def _number(text: str) -> float:
             or repr(value) != text
             or (float(np.float32(value)) != value and not math.isnan(value))
         ):
-            raise ValueError(f"has the constant {text!r}, which is no float32 as it is written")
+            raise ValueError(f"has the constant {text!r}, which is not exactly the text of a float32")
     return value

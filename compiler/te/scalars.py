@@ -220,7 +220,9 @@ def power(x: Expr, exponent: float) -> Expr:
     """
     whole, half = divmod(abs(exponent), 1.0)
     if half not in (0.0, 0.5) or abs(exponent) > 16:
-        raise ValueError(f"x**{exponent} has no short form; use exp(exponent * log(x)) for x above 0")
+        raise ValueError(
+            f"x**{exponent} cannot be written as a few multiplications; use exp(exponent * log(x)) for x above 0"
+        )
     result: Expr | None = None
     if half:
         # For exponents that are not whole numbers, IEEE's pow treats -inf and -0 like inf and 0; sqrt does not.

@@ -33,7 +33,7 @@ class EmptySpaceError(Exception):
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:
         super().__init__(
-            f"{template}: no setting of the knobs {'found that ' if found else ''}keeps to {limit}"
+            f"{template}: no {'tried ' if found else ''}setting of the knobs respects the limit of {limit}"
         )
         self.template = template
         self.limit = limit
@@ -112,7 +112,7 @@ class Space:
         for axis in self.axes:
             if values[axis.name] not in axis.values:
                 raise ValueError(
-                    f"{self.template}: {axis.name} = {values[axis.name]!r} is none of its values"
+                    f"{self.template}: {axis.name} = {values[axis.name]!r} is not one of its values"
                 )
             indices.append(axis.values.index(values[axis.name]))
         return np.array(indices, dtype=np.int64)
@@ -211,7 +211,7 @@ class Space:
             allowed &= mask
             if not allowed.any():
                 return reason
-        raise ValueError(f"{self.template}: no limit excludes all of the points, as some of them are legal")
+        raise ValueError(f"{self.template}: some of the points are legal, so no limit excludes all of them")
 
 
 def knobs_obstacle(space: Space, values: Values) -> str | None:
@@ -224,7 +224,7 @@ def knobs_obstacle(space: Space, values: Values) -> str | None:
         return str(error)
     estimates = space.cost(space.columns(point[None]))
     broken = [name for name, kept in space.limits(estimates).items() if not kept[0]]
-    return f"{space.template}: the knobs do not keep to {broken[0]}" if broken else None
+    return f"{space.template}: the knobs exceed the limit of {broken[0]}" if broken else None
 
 
 def space_of_axes(
@@ -246,7 +246,7 @@ def space_of_axes(
     found = cost(columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
     if not legal.any():
-        raise ValueError(f"{template}: no setting of the knobs keeps to all limits")
+        raise ValueError(f"{template}: no setting of the knobs respects all limits")
     return Space(template=template, axes=axes, cost=cost, floor=float(found.bound[legal].min()), slack=slack)
 
 

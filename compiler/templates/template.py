@@ -96,7 +96,7 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
             return found
         violated = found
     if violated is None:
-        raise ValueError(f"{space.template}: no candidates for a default")
+        raise ValueError(f"{space.template}: the default settings cannot be chosen from no candidates")
     raise EmptySpaceError(space.template, violated)
 
 

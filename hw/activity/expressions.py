@@ -20,7 +20,7 @@ def parse_expression(text: str) -> Expression:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise LibertyError(f'the expression "{text}" cannot be read at "{text[at:]}"')
+            raise LibertyError(f'the expression "{text}" has a syntax error at "{text[at:]}"')
         tokens.append(match[1])
         at = match.end()
     found, rest = _sum(tokens, 0, text)
@@ -88,7 +88,9 @@ def truth_table(expression: Expression, pins: Sequence[str]) -> int:
     bit k of i. Raises LibertyError for a pin that is not among `pins`.
     """
     if missing := pins_of(expression) - set(pins):
-        raise LibertyError(f"an expression names {', '.join(sorted(missing))}, which is no input of the cell")
+        raise LibertyError(
+            f"an expression names {', '.join(sorted(missing))}, which is not an input of the cell"
+        )
     table = 0
     for i in range(1 << len(pins)):
         values = {pin: i >> k & 1 for k, pin in enumerate(pins)}

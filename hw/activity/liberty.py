@@ -262,7 +262,7 @@ def _table(group: Group, templates: Mapping[str, Group], scales: _Scales, unit: 
         index = group.complex.get(f"index_{k}") or template.complex[f"index_{k}"]
         kind = "load" if "capacitance" in variable else "slew"
         if "equal_or_opposite" in variable or kind in axes:
-            raise LibertyError(f"a table over {variable} is not understood")
+            raise LibertyError(f"a table over {variable} is not supported")
         axes[kind] = _numbers(index) * (scales.load if kind == "load" else scales.time)
         order.append(kind)
     values = values.reshape([len(axes[kind]) for kind in order])

@@ -235,7 +235,10 @@ def _arrays(
                 gates.append((table, found, [connected[pin]]))
                 continue
             if function not in (register.state, register.inverse):
-                raise NetlistError(f"{where}: the output {pin} of {cell.name} is not its state")
+                raise NetlistError(
+                    f"{where}: the output {pin} of the register {cell.name} is neither its state nor the inverted "
+                    "state"
+                )
             data = [pin for pin in cell.inputs if pin != register.clock]
             table = truth_table(register.next_state, data)
             if function == register.inverse:
@@ -245,7 +248,7 @@ def _arrays(
     driven += [int(n) for m in memories for p in m.reads for n in p.data]
     driven += [int(net) for port in inputs.values() for net in port]
     if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
-        raise NetlistError("the netlist has a net with two drivers")
+        raise NetlistError("a net of the netlist has two drivers")
     # A read port that is not clocked is evaluated like a gate: it has a row whose first input encodes its number.
     at_once = [port for memory in memories for port in memory.reads if not port.clocked]
     gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]

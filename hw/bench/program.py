@@ -45,7 +45,7 @@ def load_program(
     sequence. Raises ProgramError if a segment does not exist or has another size than its bytes.
     """
     if base % INSTRUCTION_ALIGNMENT:
-        raise ProgramError(f"base {base:#x} is no multiple of {INSTRUCTION_ALIGNMENT}")
+        raise ProgramError(f"base {base:#x} is not a multiple of {INSTRUCTION_ALIGNMENT}")
     restart = getattr(memory, "restart", None)
     if restart is not None:
         restart()

@@ -97,7 +97,7 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
     name = f"{config.digest[:32]}-{sources_digest()[:16]}-{options[:16]}.path"
     path = cached_or_made(_CACHE, name, find, is_there)
     if built is None and not is_there(path):
-        raise BuildError(f"{path.parent}: the built bench has vanished; run the command again")
+        raise BuildError(f"{path.parent}: the built bench was deleted meanwhile; run the command again")
     assert built is not None
     return built
 

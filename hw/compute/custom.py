@@ -31,14 +31,15 @@ def component_of(instruction: AluInstruction) -> Callable[[], wiring.Component]:
     def make() -> wiring.Component:
         if not issubclass(instruction.rtl, wiring.Component):
             raise ConfigError(
-                f"{where} is no amaranth.lib.wiring.Component; derive it from that class, with the members {_MEMBERS}"
+                f"{where} is not an amaranth.lib.wiring.Component; derive it from that class, with the members "
+                f"{_MEMBERS}"
             )
         needed = [
             item.name for item in signature(instruction.rtl).parameters.values() if item.default is item.empty
         ]
         if needed:
             raise ConfigError(
-                f"{where} needs the argument {needed[0]!r}; a lane's component is made without arguments"
+                f"{where} needs the argument {needed[0]!r}; each lane creates its component without arguments"
             )
         try:
             made = instruction.rtl()

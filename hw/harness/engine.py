@@ -132,7 +132,7 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
 
     path = cached_or_made(CACHE, name, build, is_there)
     if library is None and not is_there(path):
-        raise BuildError(f"{path.parent}: the built library has vanished; run the command again")
+        raise BuildError(f"{path.parent}: the built library was deleted meanwhile; run the command again")
     assert library is not None
     return library
 
@@ -425,7 +425,7 @@ class Machine:
             return RtlError(f"the RTL {_BROKEN[status].format(cycles=cycles)}")
         what = describe(self._config, instructions, begin, end, self._moving())
         if status == STUCK:
-            return RtlError(f"the RTL waits for ever in cycle {cycles}: {what}")
+            return RtlError(f"the RTL is deadlocked in cycle {cycles}: {what}")
         return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
 
     def _moving(self) -> dict[Unit, str]:

@@ -42,7 +42,7 @@ class Surroundings:
         for address in (self.base, *self.origins):
             if address % _PAGE or not 0 <= address < 1 << ADDRESS_BITS:
                 raise SurroundingsError(
-                    f"address {address:#x} is no multiple of {_PAGE} below 2^{ADDRESS_BITS}; choose another"
+                    f"address {address:#x} must be a multiple of {_PAGE} below 2^{ADDRESS_BITS}; choose another"
                 )
         if any(not 0 <= count < 1 << COUNTER_BITS for count in self.counts):
             raise SurroundingsError(f"counts = {self.counts}: a counter holds 0 to 2^{COUNTER_BITS} - 1")

@@ -41,7 +41,7 @@ def describe(
             break
     clauses = [_clause(unit, order[unit], names, begin, end, moving[unit]) for unit in Unit]
     if not names or names[-1] != "FINISH":
-        clauses.append("no instruction is FINISH: end the program with one")
+        clauses.append("no instruction is FINISH: end the program with FINISH")
     return "; ".join(clauses)
 
 

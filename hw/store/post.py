@@ -128,7 +128,7 @@ class PostPipeline(wiring.Component):
         self._latency = self._stage_b + COMBINE_STAGES
         after_a = self._stage_a + REQUANTIZE_STAGES + stage_cycles(config, "table")
         if after_a != self._stage_b or post_latency(config) != self._latency + self._passes:
-            raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
+            raise ValueError(f"no post-processing pipeline with {post_latency(config)} stages is implemented")
         super().__init__(
             {
                 "read": In(1),

@@ -95,7 +95,7 @@ def run_tool(
     except ToolFailure as failure:
         if place is not None or (why := _not_kept(failure.log)) is None:
             raise
-        say_not_kept(f"{tool_name(command)}: {why}; XDG_CACHE_HOME may name another place for caches")
+        say_not_kept(f"{tool_name(command)}: {why}; set XDG_CACHE_HOME to another folder for caches")
     return _run_once(command, directory, other_tools_cache(_CACHE, make=True), step, report)
 
 

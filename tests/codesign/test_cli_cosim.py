@@ -103,4 +103,4 @@ def test_what_a_mismatch_leaves_behind_can_be_simulated(vdla, tmp_path: Path) ->
     ).document()
     assert text == words and text["instructions"] == 2
     outcome = vdla("sim", "--insns", tmp_path / "m" / "program.hex")
-    assert outcome.code == 2 and "give it with --memory" in outcome.err
+    assert outcome.code == 2 and "give the memory image with --memory" in outcome.err

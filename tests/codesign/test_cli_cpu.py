@@ -162,7 +162,7 @@ def test_damaged_files_are_refused(vdla, compiled: Path) -> None:
         (bytes(changed), "was changed after it was written"),
         (data[: len(data) // 2], "cnn.tar: "),
         (b"", "cnn.tar: "),
-        (b"a text, no network\n" * 500, "is no compiled network"),
+        (b"a text, no network\n" * 500, "is not a compiled network"),
     ]:
         compiled.write_bytes(content)
         assert words in vdla("run", compiled).message()
@@ -232,7 +232,7 @@ def test_objects_and_shared_libraries_for_c_programs(vdla, model: Path, tmp_path
     assert files == [str(tmp_path / name) for name in ("cnn.o", "cnn.h", "cnn_main.c")]
     assert "void cnn(" in (tmp_path / "cnn.h").read_text()
     message = vdla("compile", model, *foreign, "-o", tmp_path / "libcnn.so").message()
-    assert "links no shared library of code for riscv64" in message and not (tmp_path / "libcnn.so").exists()
+    assert "cannot link a shared library for riscv64" in message and not (tmp_path / "libcnn.so").exists()
     assert vdla("compile", model, "-o", tmp_path / "libcnn.so").code == 0
     build = [c_compiler(), "-Wall", "-Werror", "cnn_main.c", "libcnn.so", "-Wl,-rpath,.", "-o", "main"]
     subprocess.run(build, cwd=tmp_path, check=True)
@@ -247,7 +247,7 @@ def test_objects_and_shared_libraries_for_c_programs(vdla, model: Path, tmp_path
 
 def test_files_that_c_cannot_name(vdla, model: Path, tmp_path: Path) -> None:
     message = vdla("compile", model, "-o", tmp_path / "my-net.o").message()
-    assert "the C function would have the name 'my-net'" in message
+    assert "from this name the C function would be called 'my-net'" in message
 
 
 @pytest.mark.parametrize(

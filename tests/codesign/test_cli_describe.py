@@ -57,7 +57,7 @@ def test_config_for_people_shows_the_same_values(vdla) -> None:
 
 
 NARROW = 'name = "narrow"\nload_fifo_bytes = 1024\n[memory]\nbus_bytes = 64\noutstanding_reads = 1\n'
-WARNING = ("load_fifo_bytes = 1024", "8192 would do", "memory.outstanding_reads = 1", "2 would do")
+WARNING = ("load_fifo_bytes = 1024", "8192 would suffice", "memory.outstanding_reads = 1", "2 would suffice")
 
 
 def test_a_configuration_that_starves_its_bus_gets_one_warning(vdla, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_layer_of_its_own(vdla, folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        (["fc9=float"], 'net.onnx: no layer is called "fc9"; did you mean "fc2"?'),
+        (["fc9=float"], 'net.onnx: the model has no layer "fc9"; did you mean "fc2"?'),
         (["fc1"], '--layer "fc1": write NAME=CHOICE, as in conv1=float or conv1=s8,per-tensor'),
         (["fc1=s8", "fc1=per-tensor"], '--layer: "fc1" is given twice'),
         (["fc1=float", "fc2=float"], "there is no layer to quantize"),

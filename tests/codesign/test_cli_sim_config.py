@@ -40,4 +40,4 @@ def test_a_program_that_holds_its_machine_takes_no_other(vdla, tmp_path: Path) -
     program = tmp_path / "relu.vdla"
     save_program(from_text(TEXT, "relu.asm", load_config("tiny")), program)
     assert vdla("sim", "--insns", program, "--json").document()["config"] == "tiny"
-    assert "holds its own configuration" in vdla("sim", "--insns", program, "--config", "vta").message()
+    assert "contains its own configuration" in vdla("sim", "--insns", program, "--config", "vta").message()

@@ -157,7 +157,7 @@ def test_records_of_others_are_said_and_passed_over(run, tmp_path, network):
         (("--workload", LAYER, "--config", "nowhere"), "nowhere"),
         (("--workload", LAYER, "--scheduler", "tcp://127.0.0.1:1"), "tcp://127.0.0.1:1"),
         (("nothing.onnx",), "nothing.onnx"),
-        (("--workload", LAYER, "--strategy", "grid", "--transfer", __file__), "learns nothing"),
+        (("--workload", LAYER, "--strategy", "grid", "--transfer", __file__), "has no cost model to train"),
         (("--workload", LAYER, "--strategy", "random", "--features", "program"), "leave out --features"),
     ],
 )
@@ -189,7 +189,7 @@ def test_ctrl_c_leaves_records_and_says_how_to_go_on(run, tmp_path, monkeypatch)
 
         patch.setattr(RecordWriter, "append", interrupted)
         code, out, err = run("tune", "-o", records, "--workers", 0, *arguments)
-    assert code == 130 and out == "" and f"{records} has every trial" in err and "--resume" in err
+    assert code == 130 and out == "" and f"{records} has every finished trial" in err and "--resume" in err
     assert len(records.read_text().splitlines()) == 7
     tune(run, records, *arguments, "--resume")
     tune(run, tmp_path / "w.jsonl", *arguments)

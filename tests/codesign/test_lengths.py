@@ -63,11 +63,11 @@ def test_wrong_lengths_are_named(vdla, model: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--length", "sequence"), "write NAME=LEAST:MOST"),
-        (("--length", "sequence=4:2"), "4 to 2 is no range"),
+        (("--length", "sequence=4:2"), "4 to 2 is not a range"),
         (("--length", "sequence=1:4", "--pad", "mask"), "write NAME=VALUE"),
         (("--length", "words=1:4"), "has no symbolic dimension 'words'"),
         (("--length", "sequence=1:4", "--target", "vdla,llvm"), "writes a file for one target"),
-        (("--length", "sequence=1:4", "--target", "cuda"), "compiles fixed lengths only"),
+        (("--length", "sequence=1:4", "--target", "cuda"), "supports fixed lengths only"),
         (("--length", "sequence=1:4", "-o", "net.so"), "goes into a FILE.tar only"),
         (("--length", "sequence=1:4", "--config", "tiny"), "--config is for the accelerator"),
         (("--pad", "mask=0"), "--pad is for a range of lengths"),

@@ -347,7 +347,7 @@ def test_a_negative_scale_of_the_least_integer() -> None:
     inputs = {"x": drawn(2, 4)}
     content = network(nodes, inputs, constants, {"y": np.float32})
     with pytest.raises(
-        ModelError, match=r"has a negative scale, but int8 cannot hold .* the least of which is -128"
+        ModelError, match=r"has a negative scale, but int8 cannot hold .* \(the smallest is -128\)"
     ):
         import_model(content)
     check(content, inputs)

@@ -225,7 +225,7 @@ def test_a_mean_and_a_tensor_of_another_row_are_no_normalization():
     net.add("Sub", inputs=[other, mean])
     net.rounded(0.02)
     net.shape = (1, 6, 12)
-    with pytest.raises(ModelError, match="only normalizations use"):
+    with pytest.raises(ModelError, match="which only a normalization can read"):
         compile_program(net.model(), MACHINE)
 
 

@@ -27,7 +27,7 @@ def small() -> bytes:
 def test_there_is_no_such_device():
     with pytest.raises(DeviceError, match=r"opencl:7: there is no such device; this machine has opencl:0 \("):
         vdla.compile(small(), "opencl", device=7)
-    with pytest.raises(vdla.UserError, match="have numbers from 0 on"):
+    with pytest.raises(vdla.UserError, match="must be 0 or more"):
         vdla.compile(small(), "opencl", device="first")
 
 
@@ -52,13 +52,17 @@ def test_a_processor_that_is_newer_than_its_platform(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cl.Program, "build", build)
     with (
         open_device() as device,
-        pytest.raises(DeviceError, match="'generic': this POCL is older than the processor; install a newer"),
+        pytest.raises(
+            DeviceError, match="'generic': this version of POCL does not know the processor; install a newer"
+        ),
     ):
         device.load(b"kernel void f(global float* x) { x[0] = 1.0f; }", {"f": 0})
 
 
 def test_work_groups_are_limited():
-    with pytest.raises(DeviceError, match=r"work-items a group, fewer than 60000; compile with -threads=\d+"):
+    with pytest.raises(
+        DeviceError, match=r"work-items per group, fewer than 60000; compile with -threads=\d+"
+    ):
         vdla.compile(small(), "opencl -threads=60000")
     with pytest.raises(DeviceError, match=r"bytes of local memory, less than 999999999; compile with -local"):
         vdla.compile(small(), "opencl -local-bytes=999999999")
@@ -75,7 +79,7 @@ def test_work_groups_are_limited():
         ("opencl -arch=sm_90", "unknown target option -arch"),
         ("opencl -threads=64", "need 256 to"),
         ("opencl -threads", "needs a number"),
-        ("opencl -local-bytes=1", "need 1024 bytes"),
+        ("opencl -local-bytes=1", "need at least 1024 bytes"),
         ("opencl -threads=256 -threads=256", "given twice"),
     ],
 )
@@ -87,7 +91,7 @@ def test_options_that_are_none(text: str, message: str):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("halves", "OpenCL C has no code for b?float16"),
+        ("halves", "OpenCL C does not support the type b?float16"),
         ("whole-blocks", "opencl cannot copy for a whole block"),
     ],
 )

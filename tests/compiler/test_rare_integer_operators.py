@@ -158,7 +158,7 @@ def test_pads_of_another_value(fill: float, pads: tuple[int, ...]) -> None:
 def test_pads_of_channels_and_rows_at_once_are_refused() -> None:
     net = image()
     net.add("Pad", net.constant(np.array([0, 1, 1, 0, 0, 0, 0, 0])), net.constant(np.float32(1)))
-    with pytest.raises(ModelError, match="pads channels and positions with another value than 0"):
+    with pytest.raises(ModelError, match="pads both channels and positions with a value other than 0"):
         import_model(ended(net, 1, 9, 7, 5).model(), abilities=Abilities.of(MACHINE))
 
 
@@ -303,7 +303,7 @@ def test_channels_of_a_volume_are_scaled() -> None:
 def test_other_windows_over_a_volume_are_refused() -> None:
     net = volume(1, 3, 4, 5, 6)
     net.add("AveragePool", kernel_shape=[2, 1, 1], pads=[1, 0, 0, 0, 0, 0])
-    with pytest.raises(ModelError, match="averages windows with pads in depth that do not count"):
+    with pytest.raises(ModelError, match="averages windows in which pads along depth are not counted"):
         import_model(ended(net, 1, 4, 4, 5, 6).model(), abilities=Abilities.of(MACHINE))
     net = volume(1, 3, 4, 5, 6)
     net.add("ConvTranspose", net.weights(4, 2, 1, 1, 1))

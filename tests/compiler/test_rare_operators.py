@@ -166,7 +166,7 @@ def test_against_onnx_runtime(name: str) -> None:
         (
             'y = Resize <mode: string = "cubic", coordinate_transformation_mode: string = "align_corners"> '
             "(x, none, five4)",
-            "compute different results; give the size 7",
+            "define different results; give the size 7",
         ),
         (
             'y = Resize <coordinate_transformation_mode: string = "half_pixel_symmetric"> (x, none, five4)',

@@ -241,7 +241,10 @@ def test_an_input_that_decides_shapes_is_given_when_it_is_compiled() -> None:
     network = vdla.compile(model(), target="llvm", constants={"axes": [1]})
     np.testing.assert_array_equal(network.run({"x": x})["y"], x.sum(1))
     for constants, words in (
-        ({"axis": [1]}, "has no input 'axis' to give a value; its inputs are x, axes"),
+        (
+            {"axis": [1]},
+            "the model has no input 'axis', so it cannot be given a value; its inputs are x, axes",
+        ),
         ({"axes": [0.5]}, "input 'axes' is int64 and cannot have the value"),
         ({"axes": [[1]]}, r"input 'axes' has the shape \?, but the given values have \[1, 1\]"),
     ):

@@ -28,7 +28,7 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"input": IMAGE.astype(np.float64)}, ["'input' is float64", "convert it to float32"]),
         (
             {"input": np.full_like(IMAGE, np.nan)},
-            ["in.npz: input 'input' holds NaN, first at [0, 0]", "clean"],
+            ["in.npz: input 'input' contains NaN, first at [0, 0]", "clean"],
         ),
     ],
 )
@@ -51,7 +51,9 @@ def test_damaged_input_file(vdla, mlp: Path, tmp_path: Path, content: bytes) -> 
 
 def test_bare_array_and_pickles_are_no_input_file(vdla, mlp: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "in.npy", IMAGE)
-    assert "one bare array" in vdla("run", mlp, "--inputs", tmp_path / "in.npy").message()
+    assert (
+        "a single array without an input name" in vdla("run", mlp, "--inputs", tmp_path / "in.npy").message()
+    )
     np.savez(tmp_path / "in.npz", input=np.array([{}], dtype=object))
     assert "plain arrays" in vdla("run", mlp, "--inputs", tmp_path / "in.npz").message()
 

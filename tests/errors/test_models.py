@@ -77,13 +77,13 @@ def test_what_no_target_takes_is_not_told_to_take_another_form(vdla, tmp_path: P
         helper.make_tensor_value_info(model.graph.node[-1].output[0], TensorProto.FLOAT, None)
     )
     message = refused(vdla, tmp_path, model.SerializeToString())
-    assert message.strip().endswith("give each a name of its own, or none")
+    assert message.strip().endswith("give each node a unique name, or no name")
 
 
 def test_nothing_to_compute(vdla, tmp_path: Path) -> None:
     model = onnx.load_from_string(quantized([helper.make_node("Identity", ["x"], ["y"])], SHAPE, SHAPE))
     message = refused(vdla, tmp_path, model.SerializeToString())
-    assert "holds nothing for the accelerator to compute; `vdla run --device cpu` runs it" in message
+    assert "contains nothing for the accelerator; run it with `vdla run --device cpu`" in message
     assert vdla("run", tmp_path / "net.onnx", "--device", "cpu").code == 0
 
 

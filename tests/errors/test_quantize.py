@@ -59,8 +59,8 @@ def refused(vdla, tmp_path: Path) -> Callable[..., str]:
         ({"x": GOOD["x"][:, :3]}, ["'x' has shape [3, 3]", "expects [1, 4]"]),
         ({"x": GOOD["x"][:0]}, ["'x' has shape [0, 4]"]),
         ({"x": GOOD["x"].astype(np.float64)}, ["'x' is float64", "convert it to float32"]),
-        ({"x": np.full((2, 4), np.nan, np.float32)}, ["'x' holds NaN or infinities"]),
-        ({"x": np.full((2, 4), np.inf, np.float32)}, ["'x' holds NaN or infinities"]),
+        ({"x": np.full((2, 4), np.nan, np.float32)}, ["'x' contains NaN or infinities"]),
+        ({"x": np.full((2, 4), np.inf, np.float32)}, ["'x' contains NaN or infinities"]),
     ],
 )
 def test_calibration_data_that_do_not_fit(refused, arrays: dict[str, np.ndarray], parts: list[str]) -> None:
@@ -77,7 +77,7 @@ def test_calibration_files_that_are_none(refused, tmp_path: Path, content: bytes
 
 def test_models_that_cannot_be_read(refused) -> None:
     assert "no such file" in refused(None, GOOD)
-    assert "is no ONNX file or is damaged" in refused(b"\x08\x01\xff\xff\xff", GOOD)
+    assert "is not an ONNX file or is damaged" in refused(b"\x08\x01\xff\xff\xff", GOOD)
     assert "is of opset 99, but the newest" in refused(dense(opset=99), GOOD)
 
 
@@ -105,7 +105,7 @@ def test_models_that_compute_infinities(refused) -> None:
         helper.make_node("Gemm", ["l", "w"], ["y"], "fc2"),
     )
     message = refused(dense(weight=np.zeros((4, 4), np.float32), nodes=nodes), GOOD)
-    assert "tensor 'l' is not finite on calibration run 0" in message
+    assert "tensor 'l' has infinite or NaN values in calibration run 0" in message
 
 
 def test_places_that_cannot_be_written(vdla, tmp_path: Path) -> None:

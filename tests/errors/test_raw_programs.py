@@ -40,7 +40,7 @@ def sim(vdla, tmp_path: Path):
     ("text", "parts"),
     [
         ("00000000000100010000000000000181\n", ["instruction 0", "needs the extension 'rows'"]),
-        ("00000000000000000000000000000001\n", ["instruction 0", "STORE cannot name memory type 0"]),
+        ("00000000000000000000000000000001\n", ["instruction 0", "STORE cannot have memory type 0"]),
         ("000000000000000000000000000003\n", ["prog.hex:1", "32 hexadecimal digits"]),
         (hex_text(FINISH) + "zz" * 16, ["prog.hex:2", "32 hexadecimal digits"]),
         (b"\xff\x00\x01", ["prog.hex", "not a text file"]),

@@ -54,4 +54,4 @@ def test_a_full_disk_for_temporary_files_costs_one_line(vdla, monkeypatch: pytes
 
     monkeypatch.setattr("vdla.codesign.report.hardware.hardware", refuse)
     message = vdla("config", "tiny").message()
-    assert "No space left on device; make room there" in message and "TMPDIR" in message
+    assert "No space left on device; free some space there" in message and "TMPDIR" in message

@@ -125,7 +125,7 @@ def test_registers_really_are_random_before_the_reset(monkeypatch: pytest.Monkey
 )
 def test_the_watchdog_names_who_waits(text: str, parts: list[str]):
     instructions = assemble(text, TINY)
-    with pytest.raises(RtlError, match=r"waits for ever in cycle \d+: ") as caught:
+    with pytest.raises(RtlError, match=r"is deadlocked in cycle \d+: ") as caught:
         simulate_rtl(TINY, instructions, IMAGE)
     for part in parts:
         assert part in str(caught.value)

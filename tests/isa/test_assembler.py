@@ -120,7 +120,7 @@ def test_format_of_knows_what_is_no_instruction():
         ("GEMN", ["no instruction 'GEMN'", "GEMM", "LOAD.PATCH"]),
         ("GEMM uop_bgn=9000", ["uop_bgn = 9000", "0..8191"]),
         ("GEMM colour=1", ["no field 'colour'", "uop_bgn"]),
-        ("GEMM uop_bgn", ["'uop_bgn' is not understood", "push_next"]),
+        ("GEMM uop_bgn", ["'uop_bgn' is not a field or flag", "push_next"]),
         ("GEMM uop_bgn=x", ["uop_bgn=x", "integer"]),
         ("GEMM uop_bgn=1 uop_bgn=2", ["uop_bgn is given twice"]),
         ("GEMM opcode=1", ["no field 'opcode'"]),

@@ -94,9 +94,9 @@ def test_machines_without_it_refuse_the_register_by_name():
     ("fields", "message"),
     [
         ("delta=-1 repeat=1", ""),
-        ("delta=0 repeat=1", "reads vectors that this instruction itself writes before"),
+        ("delta=0 repeat=1", "reads vectors that this instruction writes"),
         ("delta=3 repeat=1", ""),
-        ("delta=6 own_stride=1", "reads vectors that this instruction itself writes before"),
+        ("delta=6 own_stride=1", "reads vectors that this instruction writes"),
         ("delta=18 own_stride=1 repeat=1", ""),
         ("delta=4090 own_stride=1 stride=6", "reads DRAM bytes 16364..16428"),
         ("delta=4090 own_stride=1 stride=1 repeat=1", ""),

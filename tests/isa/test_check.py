@@ -67,7 +67,7 @@ def test_random_programs_are_clean(seed):
 
 
 def test_memory_types_that_a_store_cannot_name():
-    only(findings(f".word {1 | 2 << 7:032x}"), "encoding", "STORE cannot name memory type 2")
+    only(findings(f".word {1 | 2 << 7:032x}"), "encoding", "STORE cannot have memory type 2")
 
 
 def test_unused_bits_are_refused_in_our_instructions_and_noted_in_vtas():
@@ -110,7 +110,7 @@ def test_missing_extension(line, name):
     [
         ("CONFIG unit=1 register=9", "unit 1 has no register 9"),
         ("CONFIG unit=3 register=0", "unit 3 has no register 0"),
-        ("CONFIG unit=0 register=0 value=0x100", "register LOAD_PAD: a bit is set in 0x100"),
+        ("CONFIG unit=0 register=0 value=0x100", "register LOAD_PAD: its value 0x100 sets a bit"),
         ("CONFIG RATIO ratio_self=0x7fc00000", "ratio_self = nan"),
         ("CONFIG COMBINE offset=1e20", "offset = 1.0000"),
         ("ALU alu_opcode=6", "alu_opcode 6 is unknown; known are 0 MIN"),
@@ -153,7 +153,7 @@ BIG = "y_size=1 x_size=2 x_stride=2"
         ("LOAD.INP y_size=600 x_size=1 x_stride=1 x_pad_1=1", ["inp element 1199"]),
         (
             f"LOAD.INP dram_base=16383 {BIG}",
-            ["dram_base reads DRAM bytes 65532..65540 of a memory of 65536 bytes"],
+            ["dram_base reads DRAM bytes 65532..65540, outside of the memory of 65536 bytes"],
         ),
         (
             f"STORE.OUT dram_base=16383 {BIG}",
@@ -168,7 +168,7 @@ BIG = "y_size=1 x_size=2 x_stride=2"
         ),
         (
             f"CONFIG OPERAND delta=-1\nSTORE.POST combine=1 operand=1 dram_base=9 {BIG}",
-            ["OPERAND.delta = -1 reads vectors that this instruction itself writes"],
+            ["OPERAND.delta = -1 reads vectors that this instruction writes"],
         ),
         ("LOAD.PATCH x_pad_0=1", ["x_pad_0 and x_pad_1 must be 0 in a patch load"]),
         (
@@ -262,7 +262,7 @@ def test_head_of_line_blocking_in_fetch():
     only(
         findings(text, config),
         "deadlock",
-        "fetch waits at instruction 2 (LOAD.INP) for room in the command queue of load, of 2 places",
+        "fetch waits at instruction 2 (LOAD.INP) for room in the command queue of load, which holds 2 instructions",
         "load waits at instruction 0",
     )
     assert findings(text, Config(command_queue_depth=3)) == []
@@ -272,7 +272,10 @@ def test_a_token_queue_that_is_full():
     config = Config(token_queue_depth=1)
     text = "LOAD.INP push_next\nLOAD.INP push_next"
     only(
-        findings(text, config), "deadlock", "for room in the token queue load->compute, of 1 places", "FINISH"
+        findings(text, config),
+        "deadlock",
+        "for room in the token queue load->compute, which holds 1 tokens",
+        "FINISH",
     )
     assert findings(text, Config(token_queue_depth=2)) == []
 
@@ -361,7 +364,7 @@ def test_what_waits_for_all_stores_lets_parameters_see_them(between: str):
 
 def test_an_order_against_the_program_is_a_race_too():
     text = f"{UOPS}GEMM uop_end=1 iter_out=1 iter_in=1 pop_prev\n{INP} push_next"
-    only(findings(text), "race", "the other way round")
+    only(findings(text), "race", "the opposite way")
 
 
 def test_require_clean_raises_or_lets_races_pass():

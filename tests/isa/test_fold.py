@@ -149,7 +149,7 @@ def test_shape_beyond_the_folds_is_refused():
     config, memory = folded(2), np.zeros(4096, np.uint8)
     program = assemble("CONFIG FOLD shape=2\nGEMM uop_end=1 iter_out=1 iter_in=1\nFINISH", config)
     (finding,) = [item for item in check(config, program, memory) if item.severity == "error"]
-    assert "shape = 2 means 4 groups, and at most 2 are possible" in finding.message
+    assert "shape = 2 means 4 groups, but at most 2 are possible" in finding.message
     with pytest.raises(ProgramError, match=r"register FOLD.shape leads to shape 2"):
         run_reference(config, program, memory)
 

@@ -449,7 +449,7 @@ def test_store_post(config, reduce, flags):
         ("LOAD.INP sram_base=1023 y_size=1 x_size=2", "sram_base leads to inp element 1024, outside 0..1023"),
         (
             "LOAD.INP dram_base=4096 y_size=1 x_size=1",
-            "dram_base reads DRAM bytes 16384..16388 of a memory of 8192 bytes",
+            "dram_base reads DRAM bytes 16384..16388, outside of the memory of 8192 bytes",
         ),
         ("STORE.OUT dram_base=4096 y_size=1 x_size=1", "dram_base writes DRAM bytes 16384..16388"),
         ("STORE.OUT x_size=1 x_pad_0=1", "pads of a store must be 0"),
@@ -474,7 +474,7 @@ def test_a_missing_extension_finish_or_encoding_is_refused():
             run(name, noise(), bare)
     with pytest.raises(ProgramError, match="no FINISH"):
         run_reference(TINY, assemble("GEMM", TINY), noise())
-    with pytest.raises(EncodingError, match="instruction 1: STORE cannot name memory type 2"):
+    with pytest.raises(EncodingError, match="instruction 1: STORE cannot have memory type 2"):
         run(f"GEMM\n.word {1 | 2 << 7:032x}", noise())
 
 

@@ -135,7 +135,7 @@ def test_machines_without_them_refuse_the_bit_by_name():
         (LOAD.replace("x_size=2", "x_size=1 y_pad_0=1"), "the pads of a table load must be 0"),
         (
             LOAD.replace("dram_base=2", "dram_base=63"),
-            "reads DRAM bytes 16128..16640 of a memory of 16384 bytes",
+            "reads DRAM bytes 16128..16640, outside of the memory of 16384 bytes",
         ),
     ],
 )

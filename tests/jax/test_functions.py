@@ -92,9 +92,9 @@ def test_inner_functions_of_jit_run_before_and_after() -> None:
         (
             attention,
             (1, 2),
-            "attention: args and kwargs are not its arguments: too many positional arguments",
+            "attention: args and kwargs do not match the function's parameters: too many positional arguments",
         ),
-        (attention, ({"w": 1},), "attention: its arguments must be arrays; bind parameters first"),
+        (attention, ({"w": 1},), "attention: each of its arguments must be an array; bind parameters first"),
         (lambda x: x if x.sum() > 0 else -x, (arrays(3),), "<lambda>: jax2onnx cannot export it: TracerBool"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_load_that_moves_nothing_may_name_any_place(kind: str, sizes: dict[str
 
 
 def test_unknown_opcode_and_extension():
-    with pytest.raises(EncodingError, match="instruction 1: STORE cannot name memory type 2"):
+    with pytest.raises(EncodingError, match="instruction 1: STORE cannot have memory type 2"):
         run(encode(VTA, "LOAD.INP"), (1 | 2 << 7, 0), FINISH)
     plain = dataclasses.replace(VTA, extensions=())
     with pytest.raises(ProgramError, match=r"instruction 0 \(DEPTHWISE\) needs the extension 'depthwise'"):

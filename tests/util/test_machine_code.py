@@ -44,7 +44,7 @@ def test_numbas_folder_of_caches(
     assert imported(tmp_path, monkeypatch).double(21) == 42
     kept, said = list(folder.rglob("*.nbi")), capsys.readouterr().err
     if mode == 0o777:
-        assert not kept and "warning: compiled code is not kept for later runs" in said
+        assert not kept and "warning: compiled code is not cached for later runs" in said
         assert f"`chmod go-w {folder}`" in said and said.count("\n") == 1
     else:
         assert kept and not said
@@ -61,7 +61,7 @@ def test_a_full_disk_costs_one_line(
     double = imported(tmp_path, monkeypatch).double
     assert double(21) == 42 and double(0.5) == 1.0
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: compiled code is not kept") and "No space left on device" in line
+    assert line.startswith("warning: compiled code is not cached") and "No space left on device" in line
 
 
 def test_what_numba_cannot_keep_runs_all_the_same():

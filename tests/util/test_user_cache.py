@@ -28,7 +28,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(CacheError, match="part: Not a directory; XDG_CACHE_HOME"):
+    with pytest.raises(CacheError, match="part: Not a directory; set XDG_CACHE_HOME"):
         cached("part", "x.so", lambda path: None)
 
 
@@ -236,7 +236,7 @@ def test_without_a_cache_entries_are_made_for_the_process(
     assert find_cached("part", "x") == entry and tmp_path not in entry.parents
     cached_or_made("part", "y", write("other"))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: nothing is kept") and f"`chmod go-w {tmp_path}`" in line
+    assert line.startswith("warning: nothing is cached") and f"`chmod go-w {tmp_path}`" in line
     assert "XDG_CACHE_HOME" in line and not (tmp_path / "vdla" / "part").exists()
 
 
@@ -251,7 +251,7 @@ def test_a_full_disk_is_an_unusable_cache(number: int):
         raise full
 
     for build in (write, write_whole):
-        with pytest.raises(CacheError, match=f"{os.strerror(number)}; XDG_CACHE_HOME may name"):
+        with pytest.raises(CacheError, match=f"{os.strerror(number)}; set XDG_CACHE_HOME to"):
             cached("part", "x", build)
     with pytest.raises(WriteError):  # of a file that has nothing to do with the cache
         cached("part", "x", lambda path: write_whole(path.with_name("another")))

@@ -91,7 +91,7 @@ def test_an_argument_of_any_kind(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: vdla.compile(3), "int is no network; give the path of an ONNX file, its bytes"),
+        (lambda: vdla.compile(3), "int is not a network; give the path of an ONNX file, its bytes"),
         (lambda: vdla.simulate(3), "subject is 3, of type int; give an Executable, a Program, a str or a Path"),
         (lambda: vdla.compile("x", modle=3), "unexpected keyword argument 'modle'; its arguments are model,"),
         (lambda: vdla.compile("x", lengths={"s": (1, 2.5)}), "lengths['s'][1] is 2.5, of type float; give an int"),
@@ -100,8 +100,8 @@ def test_an_argument_of_any_kind(name, tmp_path, monkeypatch):
         (lambda: vdla.explore({}, ["x", 3]), "networks[1] is 3"),
         (lambda: vdla.quantize("x", {}, activations="u9"), "activations is 'u9', of type str; give 'u8' or 's8'"),
         (lambda: vdla.cast(A, "int32"), "give an expression (of a tensor A an element, as A[i, j])"),
-        (lambda: vdla.compute("C", (6,), lambda i: A), "A is a whole tensor; an expression takes an element"),
-        (lambda: vdla.cast(float("nan"), "int32"), "int32 has no value for nan"),
+        (lambda: vdla.compute("C", (6,), lambda i: A), "A is a whole tensor; use one of its elements"),
+        (lambda: vdla.cast(float("nan"), "int32"), "nan cannot be represented as int32"),
         (lambda: vdla.Schedule(3), "not int"),
         (lambda: vdla.Schedule(product()).reorder("C.i", None, "x"), "argument 2 of reorder is None"),
         (lambda: vdla.Schedule(product()).split("C.i", 2.0), "argument 2 of split is 2.0"),

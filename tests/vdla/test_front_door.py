@@ -215,7 +215,7 @@ def test_tuning_leaves_records_that_compile_takes(tmp_path: Path) -> None:
     assert after <= before
     assert all(task["best"] <= task["default"] for task in tuned.tasks if task["best"] is not None)
     assert any(task["best"] is not None and task["best"] < task["default"] for task in tuned.tasks)
-    with pytest.raises(vdla.UserError, match="holds records already"):
+    with pytest.raises(vdla.UserError, match="contains records already"):
         vdla.tune(tmp_path / "mlp.onnx", config="tiny", records=tmp_path / "r.jsonl", strategy="genetic")
 
 

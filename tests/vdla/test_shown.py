@@ -98,7 +98,7 @@ def test_sources_of_networks_that_were_kept_and_loaded(
         with vdla.compile(model, "llvm") as network:
             assert network.source("llvm").count(LLVM) >= 1 and ASM in network.source("asm")
     LlvmCompiler("llvm").save(tmp_path / "m.tar", model.SerializeToString(), batch=1, knobs=None)
-    with vdla.load(tmp_path / "m.tar") as network, pytest.raises(vdla.UserError, match="machine code alone"):
+    with vdla.load(tmp_path / "m.tar") as network, pytest.raises(vdla.UserError, match="machine code only"):
         network.source("asm")
 
 

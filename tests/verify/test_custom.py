@@ -59,7 +59,7 @@ def test_examples_pass(instruction: vdla.AluInstruction):
         ({"rtl": ForgetfulLane, "cycles": 3}, "`rtl` gives"),
         ({"rtl": OtherMembers}, "OtherMembers has left, result; a lane needs the members left and right"),
         ({"rtl": NeedsArguments}, "NeedsArguments needs the argument 'width'"),
-        ({"rtl": dict}, "dict is no amaranth.lib.wiring.Component"),
+        ({"rtl": dict}, "dict is not an amaranth.lib.wiring.Component"),
         ({"expression": lambda a, b: a + b}, "`expression` gives"),
         ({"expression": lambda a, b: a < b}, "expression gives bool"),
         ({"expression": lambda a, b: a ^ 1.5}, "expression raises OperandError"),

@@ -117,12 +117,14 @@ def test_wrong_declarations_are_refused():
         vdla.intrinsic("scaled", scaled(), {})
     with pytest.raises(ExpressionError, match="there is no operand 'c'; there are out, a, b"):
         vdla.intrinsic("scaled", scaled(), {"llvm": SCALED}, scopes={"c": "register"})
-    with pytest.raises(ExpressionError, match="adds needs a reduce_sum or reduce_max"):
+    with pytest.raises(
+        ExpressionError, match="needs an expression that is a single reduce_sum or reduce_max"
+    ):
         vdla.intrinsic("scaled", scaled(), {"llvm": SCALED}, adds=True)
     middle = scaled()
     twice = vdla.compute("twice", (8,), lambda i: middle[i] * 2.0)
     with pytest.raises(
-        ExpressionError, match="intrinsic scaled: out is computed; compute twice from placeholders"
+        ExpressionError, match="intrinsic scaled: out is not a placeholder; compute twice from placeholders"
     ):
         vdla.intrinsic("scaled", twice, {"llvm": SCALED})
 
@@ -218,10 +220,13 @@ def test_a_sequence_of_the_accelerator(virtual_threads: bool, repeated: bool):
     [
         ("MUL x, 3\nSHR x, 1\nMAX x, y", "on random operands its code gives .*, its semantics"),
         ("MUL x, 3\nROT x, 1", "\"ROT x, 1\": tiny has no ALU operation 'ROT'; its operations are MIN, MAX"),
-        ("MUL x, 40000", '"MUL x, 40000": the immediate 40000 is not within -32768 .. 32767'),
-        ("MUL y, 3", 'the ALU overwrites x; write "MUL x, RIGHT"'),
+        ("MUL x, 40000", '"MUL x, 40000": the immediate 40000 is outside of -32768 .. 32767'),
+        (
+            "MUL y, 3",
+            'an ALU instruction must have x, which it overwrites, as its first operand; write "MUL x, RIGHT"',
+        ),
         ("MUL x, z", "'z' is neither an operand \\(x, y\\) nor an integer"),
-        ("", "there are no instructions for the accelerator"),
+        ("", "it is declared without instructions for the accelerator"),
     ],
 )
 def test_wrong_sequences_are_refused_in_one_line(code: str, message: str):
@@ -233,7 +238,9 @@ def test_wrong_sequences_are_refused_in_one_line(code: str, message: str):
 def test_operands_of_a_sequence_are_accumulators():
     with pytest.raises(vdla.UserError, match=r"computes on vectors int32\[1, 4\] @ acc, not on x: int32"):
         sequence(scope="dram")
-    with pytest.raises(ExpressionError, match="updates names 'z'; the placeholders are x, y"):
+    with pytest.raises(
+        ExpressionError, match="`updates` names 'z', which is not a placeholder; the placeholders are x, y"
+    ):
         sequence(updates="z")
     x = vdla.placeholder("x", LANES, "int32")
     swapped = vdla.compute("out", LANES, lambda b, j: x[b, 3 - j] + 1)

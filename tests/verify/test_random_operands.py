@@ -25,7 +25,7 @@ def test_totals_lie_near_ties():
 
 
 def test_biases_must_match_scales():
-    with pytest.raises(ProgramError, match="as many biases"):
+    with pytest.raises(ProgramError, match="biases of the same shape"):
         near_tie_totals(np.random.default_rng(0), np.ones(4, np.float32), np.zeros(3, np.int32), 2)
 
 

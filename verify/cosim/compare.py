@@ -108,7 +108,7 @@ def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
             found.append(f"counter {name}: simulator {left}, RTL {right}")
     for name, (read, right) in run.registers.items():
         if read != right:
-            found.append(f"register {name}: reads {read:#x}, should be {right:#x}")
+            found.append(f"register {name}: the RTL returns {read:#x}, expected {right:#x}")
     assert simulated.memory is not None and simulated.scratchpads is not None
     for place in np.flatnonzero(simulated.memory != run.memory)[:1].tolist():
         found.append(f"memory byte {place}: simulator {simulated.memory[place]}, RTL {run.memory[place]}")

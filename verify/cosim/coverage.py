@@ -190,7 +190,9 @@ def _chain_memory(
     for kind in ("store", "read"):
         for shape in CHAIN_SHAPES:
             reason = (
-                None if any(chain_shape(config) == shape for config in there) else "no machine is like that"
+                None
+                if any(chain_shape(config) == shape for config in there)
+                else "no machine has such a configuration"
             )
             yield group, f"{kind}, {shape}", missing or reason
     for part in ("window", "operand", "par_by_x", "par_by_y", "several rows"):
@@ -298,9 +300,9 @@ def _operations(
     for name in LOADS:
         for pad in PADS:
             never = (
-                "the checker wants x pads of 0 in a patch load"
+                "the checker allows no x pads other than 0 in a patch load"
                 if name == "LOAD.PATCH" and pad[0] == "x"
-                else "the checker wants pads of 0 in a table load"
+                else "the checker allows no pads other than 0 in a table load"
                 if name == "LOAD.TABLE"
                 else None
             )

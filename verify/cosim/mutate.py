@@ -78,7 +78,7 @@ def repair(
         last = len(build.instructions) - 1
         wanted = [item for index, item in enumerate(build.instructions[:last]) if index not in bad]
         ends = [build.instructions[last]]
-    raise RuntimeError(f"no clean program after {_ATTEMPTS} repairs: {message}")
+    raise RuntimeError(f"the mutated program still has findings after {_ATTEMPTS} repairs: {message}")
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:

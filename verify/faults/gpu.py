@@ -164,7 +164,9 @@ def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
 
     changed = map_children(node, visit)
     if count < nth:
-        raise LookupError(f"only {count + 1} statements of the kernel can take this fault, not {nth + 1}")
+        raise LookupError(
+            f"this fault can be injected into only {count + 1} statements of the kernel, not into statement {nth + 1}"
+        )
     return changed
 
 

@@ -18,8 +18,8 @@ more objectives, only the first `MOST_OBJECTIVES` are used.
 """
 REFERENCE = 1.1
 HOW = (
-    "each objective runs from its best (0) to its worst value (1) on the front; the volume is that between the front "
-    "so far and a corner at 1.1, as a share of the last one"
+    "each objective is scaled so that 0 is its best and 1 its worst value on the front; the hypervolume lies between "
+    "the front so far and a corner at 1.1, and is shown as a share of the final one"
 )
 
 

@@ -25,7 +25,7 @@ LADDER = (
     Rung(
         name="exact simulation",
         word="exact",
-        meaning="the cycle-exact simulator with the compiled network; milliseconds stand where their clock does",
+        meaning="the cycle-exact simulator ran the compiled network; milliseconds are only as certain as the clock",
     ),
     Rung(
         name="activity replay",

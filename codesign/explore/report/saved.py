@@ -94,7 +94,7 @@ def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: 
     try:
         value: Mapping[str, Any] = json.loads(read_whole(path, "study"))
         if value["format"] != FORMAT:
-            raise ValueError(f"format {value['format']!r} in place of {FORMAT}")
+            raise ValueError(f"its format is {value['format']!r}, not {FORMAT}")
         study = _study(value)
         points = [_checked(study.space, point) for point in value.get("points", ())]
         others = [Path(item) for item in value["records"]]
@@ -102,9 +102,9 @@ def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: 
     except UserError:
         raise
     except KeyError as error:
-        raise UserError(f"{path}: is no study (it has no {error.args[0]}); {AGAIN}") from None
+        raise UserError(f"{path}: is not a study (it has no {error.args[0]}); {AGAIN}") from None
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path}: is no study ({error}); {AGAIN}") from None
+        raise UserError(f"{path}: is not a study ({error}); {AGAIN}") from None
     if key != study.key:
         raise UserError(
             f"{path}: networks, table of components or compiler have changed since the study; to evaluate anew, {AGAIN}"
@@ -160,7 +160,7 @@ def _checked(space: Space, point: Sequence[Any]) -> Point:
     found = tuple(map(int, point))
     sizes = [len(axis.values) for axis in space.axes]
     if len(found) != len(sizes) or not all(0 <= i < size for i, size in zip(found, sizes, strict=True)):
-        raise ValueError(f"{list(point)} is no point of its space")
+        raise ValueError(f"{list(point)} is not a point of its space")
     return found
 
 

@@ -98,7 +98,7 @@ def describe(
     if size < network.least or size % network.multiple:
         of = f" a multiple of {network.multiple} and" if network.multiple > 1 else ""
         raise UserError(
-            f"{name} takes no images of {size}x{size}; choose a size that is{of} at least {network.least}"
+            f"{name} does not accept images of {size}x{size}; choose a size that is{of} at least {network.least}"
         )
     if batch < 1 or not 0 < width <= 1 or not 0 < depth <= 1:
         raise UserError(f"{name}: a batch is at least 1, width and depth are above 0 and at most 1")

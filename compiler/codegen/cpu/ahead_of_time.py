@@ -48,9 +48,9 @@ def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
     if not functions:
         raise ValueError("an object needs at least one module")
     for bad in [n for n in (name, *functions) if not is_c_name(n)]:
-        raise ValueError(f"{bad!r} is no name of a C function or header")
+        raise ValueError(f"{bad!r} is not a valid name of a C function or header")
     if twice := [n for n, count in Counter(f.upper() for f in functions).items() if count > 1]:
-        raise ValueError(f"two kernels are called {twice[0].lower()}, apart from capital letters")
+        raise ValueError(f"two kernels are called {twice[0].lower()} (names are compared without case)")
     return functions
 
 
@@ -68,8 +68,8 @@ def object_bytes(
         needed = read_symbols(data).undefined - WASM_BY_LINKER
     if needed:
         raise TargetError(
-            f"{target.cpu} ({target.triple}) lacks instructions that {name} needs: its code would call "
-            f"{', '.join(sorted(needed))}; add features with -mattr or take another processor"
+            f"{target.cpu} ({target.triple}) lacks instructions that {name} needs; without them its code calls "
+            f"{', '.join(sorted(needed))}; add features with -mattr, or name another processor"
         )
     return data
 
@@ -143,8 +143,8 @@ class LibraryInProgress:
                 objects.append((made.result(timeout=OBJECT_SECONDS), functions))
             except TimeoutError:
                 raise CodeGenerationError(
-                    f"LLVM did not end within {OBJECT_SECONDS:g} s for {', '.join(functions)} of {self._name}; "
-                    "compile without fusion, or for another processor (--target)"
+                    f"LLVM did not finish within {OBJECT_SECONDS:g} s the code of {', '.join(functions)} of "
+                    f"{self._name}; compile without fusion, or for another processor (--target)"
                 ) from None
         return ObjectCode(
             name=self._name,
@@ -186,7 +186,7 @@ def _object(batch: Sequence[tuple[Module, str]], target: CpuTarget) -> bytes:
         if isinstance(error, TargetError):
             raise
         reason = " ".join(str(error).split())
-        raise CodeGenerationError(f"{batch[0][1]}: LLVM makes no code of this kernel: {reason}") from error
+        raise CodeGenerationError(f"{batch[0][1]}: LLVM cannot compile this kernel: {reason}") from error
 
 
 def _bytes(modules: Sequence[Module], target: CpuTarget, name: str) -> bytes:

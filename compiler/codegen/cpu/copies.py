@@ -48,7 +48,7 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
             case Copy():
                 if statement.source.buffer.name == statement.destination.buffer.name:
                     raise LoweringError(
-                        f"`{summarize(statement)}` copies within one buffer; copy it elsewhere first"
+                        f"`{summarize(statement)}` copies within one buffer; copy through another buffer"
                     )
                 # `split_copy` uses the loop name of this expansion.
                 stem = statement.name

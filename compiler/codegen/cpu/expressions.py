@@ -138,7 +138,7 @@ class ExpressionEmitter:
                 if function == "round_tf32":
                     return round_tf32(self.block, values[0])
                 return call_function(self.block, function, values, dtype)
-        raise LoweringError(f"no code for {format_expr(expr)}")
+        raise LoweringError(f"no code can be generated for {format_expr(expr)}")
 
     def variable(self, name: str) -> Value:
         """A loop variable: a scalar, or for the vectorized loop a vector of its iterations."""
@@ -252,9 +252,7 @@ class ExpressionEmitter:
         divisor = self.known(b)
         if not isinstance(divisor, int) or divisor <= 0 or dtype.is_float:
             text = format_expr(Binary(op, a, b))  # type: ignore[arg-type]
-            raise LoweringError(
-                f"{text}: only division of integers by positive constants has code on this target"
-            )
+            raise LoweringError(f"{text}: on this target integers can be divided by positive constants only")
         return floor_divide(self.block, op, self.expr(a), divisor)
 
     # Memory

@@ -58,7 +58,7 @@ def call_function(block: Block, name: str, arguments: list[Value], dtype: DType)
             return value
     if name not in functions or len(arguments) != 1 or dtype is not DType.FLOAT32:
         raise LoweringError(
-            f"function {name} has no code on this target; there are divide, {', '.join(functions)}"
+            f"function {name} is not supported on this target; supported are divide, {', '.join(functions)}"
         )
     return functions[name](arguments[0])
 

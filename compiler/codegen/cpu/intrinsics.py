@@ -97,7 +97,7 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
     vector, octets = type_text(DType.INT32, width), f"<{width * DOT_DEPTH} x i8>"
     lanes = use.declaration.parameters[0].shape[0]
     if lanes > width:
-        raise LoweringError(f"`{summarize(use)}`: a register of this CPU holds {width} sums; split the loop")
+        raise LoweringError(f"`{summarize(use)}`: a CPU register holds {width} sums; split the loop to fit")
     if not values.storages[use.operands[0].buffer.name].on_stack:
         raise LoweringError(f"`{summarize(use)}`: the sum is too large for the stack; make its tile smaller")
     # A stack slot has room for whole registers, see `stack_layout`.
@@ -149,7 +149,7 @@ def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str
     for size, stride in zip(reversed(sizes), reversed(storage.strides), strict=True):
         if size != 1 and stride != expected:
             raise LoweringError(
-                f"`{summarize(use)}`: the elements of {formal.name} do not follow one another"
+                f"`{summarize(use)}`: the elements of {formal.name} are not contiguous in memory"
             )
         expected *= size
     return values.address(storage, region.starts)

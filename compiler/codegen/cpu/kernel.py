@@ -143,8 +143,8 @@ def build(
     target = host_target() if target is None else target
     if not runs_here(target):
         raise TargetError(
-            f"this machine does not run code for {target.cpu} ({target.triple}), which may use instructions that "
-            "it lacks; take the target llvm, or write an object file"
+            f"this machine may lack instructions of {target.cpu} ({target.triple}), so it cannot run this code; use "
+            "the target llvm, or write an object file"
         )
     module = lower(program, target, blocks=blocks)
     if worker is None:

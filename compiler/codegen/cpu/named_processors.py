@@ -31,13 +31,13 @@ def architecture_of(triple: str) -> Architecture:
     else:
         known = ", ".join(a.name for a in ARCHITECTURES)
         raise TargetError(
-            f"-mtriple={triple}: no code is generated for this architecture; there are {known}, "
-            "in triples such as aarch64-linux-gnu"
+            f"-mtriple={triple}: this architecture is not supported; supported are {known}, in triples such as "
+            "aarch64-linux-gnu"
         )
     if (form := llvm.get_object_format(triple)) not in ("ELF", "Wasm"):
         raise TargetError(
-            f"-mtriple={triple}: {form or 'unknown'} objects are not written; name a system with ELF "
-            f"(such as {name}-linux-gnu) or WebAssembly"
+            f"-mtriple={triple}: {form or 'unknown'} objects are not supported; name a system with ELF (such as "
+            f"{name}-linux-gnu) or WebAssembly"
         )
     return architecture
 
@@ -64,7 +64,7 @@ def query_features(triple: str, cpu: str, features: str, architecture: Architect
     if result.returncode:
         reason = result.stderr.strip().splitlines()
         raise TargetError(
-            f"-mcpu={cpu} -mattr={features}: LLVM refuses this: {reason[-1] if reason else 'no reason given'}"
+            f"-mcpu={cpu} -mattr={features}: LLVM does not accept these: {reason[-1] if reason else 'no reason given'}"
         )
     return dict(zip(queries, json.loads(result.stdout), strict=True))
 

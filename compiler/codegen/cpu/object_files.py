@@ -90,7 +90,7 @@ def static_library(objects: Sequence[tuple[bytes, Sequence[str]]]) -> bytes:
 def library_objects(library: bytes) -> list[bytes]:
     """The objects of a library that `static_library` made. Raises ValueError for other bytes."""
     if library[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("no static library")
+        raise ValueError("not a static library")
     objects: list[bytes] = []
     at = len(_MAGIC)
     while at < len(library):

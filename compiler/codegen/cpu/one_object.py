@@ -72,8 +72,8 @@ def write_shared_library(code: ObjectCode, library: Path) -> None:
         if result.returncode:
             reason = " / ".join(result.stderr.replace(folder, "").strip().splitlines()[:5])
             raise TargetError(
-                f"{compiler} links no shared library of code for {code.target.triple}: {reason}; write an "
-                "object (.o) and link it with that system's own tools"
+                f"{compiler} cannot link a shared library for {code.target.triple}: {reason}; write an object (.o) "
+                "and link it with that system's own tools"
             )
         write_whole(library, linked.read_bytes())
 
@@ -84,6 +84,6 @@ def c_compiler() -> str:
         if candidate and (path := shutil.which(candidate)):
             return path
     raise TargetError(
-        "there is no C compiler on the path, and linking a shared library needs one (Debian: apt-get install "
-        "gcc); an object (.o) and its header need none"
+        "linking a shared library needs a C compiler, but none is on the path; install one (Debian: apt-get install "
+        "gcc), or write an object (.o) and its header"
     )

@@ -43,7 +43,7 @@ def parse_target(text: str) -> CpuTarget:
     has = query_features(triple, cpu, features, architecture)
     if architecture.floats and not has[architecture.floats]:
         raise TargetError(
-            f"{cpu} has no arithmetic on floats; take another -mcpu, or add -mattr={architecture.floats}"
+            f"{cpu} has no floating-point arithmetic; give another -mcpu, or add -mattr={architecture.floats}"
         )
     return target_of(triple, cpu, features, vectors_of(architecture.name, has))
 

@@ -208,7 +208,7 @@ class _Lists:
                         "missing or has another type or shape"
                     )
                 if parameter.name in call.module.outputs:
-                    raise ValueError(f"{where} is written, but {name} is constant")
+                    raise ValueError(f"{where} is written, but {name} is a constant")
 
     def _overlap(self, call: Call, one: str, other: str) -> bool:
         sizes = {p.name: buffer_bytes(p) for p in call.module.parameters}

@@ -80,17 +80,17 @@ class StatementEmitter:
             case Intrinsic():
                 if self.values.vector is not None:
                     raise LoweringError(
-                        f"`{summarize(statement)}` stands inside a vectorized loop; make this loop serial"
+                        f"`{summarize(statement)}` cannot be inside a vectorized loop; make this loop serial"
                     )
                 self.block.slots.save()
                 emission_of(statement.declaration)(self.values, statement)
                 self.block.written()
             case Copy():
-                raise LoweringError(f"`{summarize(statement)}`: copies become loops before code generation")
+                raise LoweringError(f"`{summarize(statement)}`: copies must be expanded to loops before")
             case Commit() | Wait():
                 raise LoweringError("this target has no asynchronous copies")
             case Barrier():
-                raise LoweringError("a barrier is for the threads of a GPU's block, which processors lack")
+                raise LoweringError("a barrier is for the threads of a GPU's block; processors have none")
 
     # Loops
 
@@ -98,7 +98,7 @@ class StatementEmitter:
         """Emits a loop by its kind; for a loop of one iteration only the body."""
         if loop.kind in AXES:
             raise LoweringError(
-                f"`{summarize(loop)}` is an axis of a GPU's grid, which processors lack; make it parallel or serial"
+                f"`{summarize(loop)}` is an axis of a GPU's grid; on processors make it parallel or serial"
             )
         if loop.kind == "virtual_thread":
             raise LoweringError(
@@ -262,7 +262,7 @@ class StatementEmitter:
         """Allocates a stack slot, or a place in the workspace, for the lifetime of `body`."""
         if self.values.vector is not None:
             raise LoweringError(
-                f"`{summarize(where)}` stands inside a vectorized loop; make this loop serial"
+                f"`{summarize(where)}` cannot be inside a vectorized loop; make this loop serial"
             )
         if lies_on_stack(buffer):
             strides, elements = stack_layout(buffer, self.target.lanes(buffer.dtype))

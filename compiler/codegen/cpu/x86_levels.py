@@ -23,6 +23,6 @@ def host_target_at(level: str) -> CpuTarget:
     needed = {"avx512": AVX512, "avx2": ("avx2", "fma")}
     names = needed.get(level, ("sse4.2",) if level == "sse" else ())
     if missing := [name for name in names if not host.get(name)]:
-        raise TargetError(f"this machine has no {missing[0]}, which level {level} needs; take a lower level")
+        raise TargetError(f"this machine has no {missing[0]}, which level {level} needs; use a lower level")
     features = dict.fromkeys(names, True)
     return target_with(llvm.get_process_triple(), GENERIC_LEVELS[level], "", features)

@@ -142,7 +142,7 @@ def check_bulk_copies(kernel: Kernel, target: GpuTarget) -> None:
     copies = list(bulk_copies(kernel.body))
     if copies and not target.has("bulk copies"):
         raise LoweringError(
-            f"`{summarize(copies[0])}` is in no loop over threads, and {target.arch} cannot copy for a whole "
+            f"`{summarize(copies[0])}` is not inside a loop over threads, and {target.arch} cannot copy for a whole "
             "block; distribute the copy over threads, or generate code with -arch=sm_90"
         )
     swizzled = swizzled_buffers(kernel.body)
@@ -280,7 +280,9 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     the copy.
     """
     of, to = copy.source.buffer, copy.destination.buffer
-    where = f"`{summarize(copy)}` is in no loop over threads, and no tensor map can describe its source: "
+    where = (
+        f"`{summarize(copy)}` is not inside a loop over threads, and no tensor map can describe its source: "
+    )
     size = of.dtype.bits // 8
     if copy.pad is not None and copy.pad.value != 0:
         raise LoweringError(f"{where}a bulk copy pads with 0 and cannot pad with {copy.pad.value}")
@@ -291,7 +293,7 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     for extent in reversed(of.shape[1:]):
         stride *= extent
         if stride % STEP:
-            raise LoweringError(f"{where}rows of {format_buffer(of)} are no multiples of {STEP} bytes")
+            raise LoweringError(f"{where}rows of {format_buffer(of)} are not multiples of {STEP} bytes")
     if len(box) > MOST_DIMENSIONS or max(box) > MOST_BOX or min(box) < 1:
         raise LoweringError(
             f"{where}the copied box {list(box)} must have up to {MOST_DIMENSIONS} dimensions of 1 to {MOST_BOX} "
@@ -315,7 +317,7 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
 def _constant(copy: Copy, extent: Expr) -> int:
     if not isinstance(extent, Const):
         raise LoweringError(
-            f"`{summarize(copy)}` is in no loop over threads, so its extents must be constants"
+            f"`{summarize(copy)}` is not inside a loop over threads, so its extents must be constants"
         )
     return int(extent.value)
 

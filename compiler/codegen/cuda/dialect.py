@@ -135,7 +135,7 @@ class Dialect:
     def type_of(self, dtype: DType) -> str:
         """The name of an element type in this language. Raises LoweringError if the language has no such type."""
         if dtype not in self.types:
-            raise LoweringError(f"{self.name} has no code for {dtype}; compute in float32")
+            raise LoweringError(f"{self.name} does not support the type {dtype}; compute in float32")
         return self.types[dtype]
 
     def pointer(self, type_text: str, space: Space, *, const: bool = False) -> str:

@@ -94,7 +94,7 @@ class ExpressionEmitter:
                 return self.cast(value, dtype)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 return self.dialect.chosen(self.emit(condition), self.emit(then), self.emit(otherwise))
-        raise LoweringError(f"no code for {format_expr(expr)}")
+        raise LoweringError(f"no code can be generated for {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
         """The text of a comparison of two values; it is false if one side is NaN (`!=`: true)."""
@@ -113,7 +113,7 @@ class ExpressionEmitter:
                 self.used.add(name)
                 return self.narrowed(call(name, a, b), dtype)
             if op not in _PRECEDENCE:
-                raise LoweringError(f"no code for {format_expr(expr)}: {op} is for integers")
+                raise LoweringError(f"no code can be generated for {format_expr(expr)}: {op} is for integers")
             return self.narrowed(self.dialect.operated(op, _PRECEDENCE[op], a, b), dtype)
         narrow = dtype is not DType.INT32
         if op in ("min", "max"):

@@ -186,7 +186,7 @@ def call_function(values: ExpressionEmitter, name: str, arguments: Sequence[Text
     ours = [own for own in _OURS if own in values.dialect.functions]
     if name not in (*math, *ours) or len(arguments) != 1 or dtype is not DType.FLOAT32:
         known = ", ".join(("divide", "float32_from_bits", *math, *ours))
-        raise LoweringError(f"function {name} has no code on this target; there are {known}")
+        raise LoweringError(f"function {name} is not supported on this target; supported are {known}")
     if name in ours:
         values.used.add(name)
     return call(math.get(name, name), *arguments)

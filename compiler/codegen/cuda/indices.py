@@ -48,8 +48,8 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     wide = total is None or total >= _LIMIT
     if wide and total is not None and not values.dialect.long_integers and not any(map(loads_in, form.terms)):
         raise LoweringError(
-            f"{values.dialect.name} has no integers of 64 bits, which an index up to {total:,} needs; take a smaller "
-            "batch"
+            f"an index up to {total:,} needs integers of 64 bits, which {values.dialect.name} does not have; use a "
+            "smaller batch"
         )
     alone = not form.constant and list(form.terms.values()) == [1]
     if form.terms and not alone and (total is None or total >= _LIMIT_64):
@@ -184,7 +184,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
             return Index(values.dialect.converted(DType.INT64, values.as_float(value)), True)
         case Load() | Call():
             return Index(values.emit(atom), True)
-    raise LoweringError(f"no code for the index {format_expr(atom)}")
+    raise LoweringError(f"no code can be generated for the index {format_expr(atom)}")
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:

@@ -96,7 +96,8 @@ def _emit_code(kernel: KernelEmitter, use: Intrinsic) -> None:
     code, language = dict(declaration.code), LANGUAGES.get(values.dialect.name)
     if language not in code:
         raise LoweringError(
-            f"`{summarize(use)}`: the intrinsic has code for {' and '.join(code)}, not for {values.dialect.name}"
+            f"`{summarize(use)}`: the intrinsic has code for {' and '.join(code)}, not for "
+            f"{values.dialect.name}"
         )
     pointers: list[str] = []
     kernel.source.line(f"// {declaration.name}")
@@ -128,7 +129,7 @@ def _check_contiguous(kernel: KernelEmitter, use: Intrinsic, formal: Buffer, reg
         size = int(extent.value) if isinstance(extent, Const) else 0
         if size != 1 and stride != expected:
             raise LoweringError(
-                f"`{summarize(use)}`: the elements of {formal.name} do not follow one another"
+                f"`{summarize(use)}`: the elements of {formal.name} are not contiguous in memory"
             )
         expected *= size
 

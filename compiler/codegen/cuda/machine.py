@@ -88,8 +88,8 @@ class GpuTarget:
             return None
         major, minor = capability
         return (
-            f"is a {name} of compute capability {major}.{minor}, and code for {self.arch} does not run on it; compile "
-            f"with -arch={architecture_for(capability).name}"
+            f"is a {name} of compute capability {major}.{minor}, which cannot run code for {self.arch}; compile with "
+            f"-arch={architecture_for(capability).name}"
         )
 
     def unsuitable(self, array: np.ndarray) -> str | None:
@@ -174,8 +174,6 @@ def architecture_for(capability: tuple[int, int]) -> Architecture:
     if not fitting:
         known = ", ".join(row.name for row in ARCHITECTURES)
         major, minor = capability
-        raise CudaTargetError(
-            f"no code is generated for compute capability {major}.{minor}; there are {known}"
-        )
+        raise CudaTargetError(f"compute capability {major}.{minor} is not supported; supported are {known}")
     # Of one capability, sm_90a comes last: it has all that sm_90 has.
     return max(fitting, key=lambda row: (row.capability, row.exact))

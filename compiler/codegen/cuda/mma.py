@@ -48,7 +48,7 @@ def mma(a: DType, b: DType) -> IntrinsicDeclaration:
     such operation multiplies.
     """
     if (a, b) not in FACTORS:
-        raise ValueError(f"no mma multiplies {a} by {b}")
+        raise ValueError(f"no mma instruction multiplies {a} by {b}")
     depth, total = depth_of(a), sum_type(a)
     x = Buffer(name="a", shape=(ROWS, depth), dtype=a, scope=MATRIX_A)
     y = Buffer(name="b", shape=(depth, COLUMNS), dtype=b, scope=MATRIX_B)

@@ -38,7 +38,7 @@ def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, 
     fragment = Fragment.of(buffer)
     if any(distribution[-2:]):
         raise LoweringError(
-            f"{buffer.name} @ {buffer.scope}: the last two dimensions are a matrix for a whole warp, and "
+            f"{buffer.name} @ {buffer.scope}: the last two dimensions are a matrix that a whole warp holds, so they "
             "cannot be distributed over threads"
         )
     held = distribution[:-2]

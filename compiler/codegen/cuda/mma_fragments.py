@@ -124,7 +124,7 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
     if scope == MATRIX_D and dtype in (DType.FLOAT32, DType.INT32):
         whole = max(COLUMNS, min(columns // COLUMNS * COLUMNS, MOST_GROUP_COLUMNS))
         return GROUP_ROWS, whole
-    raise LoweringError(f"there are no fragments of {dtype} @ {scope}")
+    raise LoweringError(f"tensor cores have no fragments of {dtype} @ {scope}")
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:

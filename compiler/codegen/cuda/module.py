@@ -182,7 +182,7 @@ class _Outline:
                 self.host(body, loops, iteration)
                 self._free = before
             case _:
-                raise LoweringError(f"`{summarize(statement)}` stands in no kernel")
+                raise LoweringError(f"`{summarize(statement)}` is outside of all kernels")
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
         """Adds the launches of the kernel with outermost loop `statement`; `iteration`: values of the host's loops."""

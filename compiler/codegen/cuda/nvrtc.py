@@ -71,7 +71,7 @@ class _Compilation:
             raise CudaTargetError(
                 f"NVRTC {nvrtc_version()} does not compile for {arch}; pip install --upgrade nvidia-cuda-nvrtc"
             )
-        raise CompileError(f"NVRTC {nvrtc_version()} refuses generated code for {arch}:\n{log}")
+        raise CompileError(f"NVRTC {nvrtc_version()} cannot compile the generated code for {arch}:\n{log}")
 
     def result(self, size: Any, get: Any) -> bytes:
         """A result of the compilation, such as the cubin. `size`, `get`: NVRTC's functions that return the size and the

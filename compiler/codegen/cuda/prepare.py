@@ -79,8 +79,8 @@ def check_limits(program: Program, target: GpuTarget) -> None:
         held = shared_bytes(kernel, target)
         if held > target.shared_bytes_per_block:
             raise LoweringError(
-                f"{kernel.name}: {held / KIB:.1f} KiB of shared memory, but a block of {target.arch} has at most "
-                f"{target.shared_bytes_per_block / KIB:.1f} KiB; make the tiles smaller, or the stages fewer"
+                f"{kernel.name}: needs {held / KIB:.1f} KiB of shared memory, but a block of {target.arch} has at "
+                f"most {target.shared_bytes_per_block / KIB:.1f} KiB; make the tiles smaller, or the stages fewer"
             )
 
 
@@ -136,7 +136,9 @@ def _check_copy(copy: Copy) -> None:
             "global to shared memory only; place the buffer that it fills in shared"
         )
     if to.dtype is not of.dtype:
-        raise LoweringError(f"`{summarize(copy)}` converts on the way, which asynchronous copies cannot do")
+        raise LoweringError(
+            f"`{summarize(copy)}` converts the element type, which an asynchronous copy cannot do"
+        )
 
 
 def check_order(program: Program, target: GpuTarget) -> None:
@@ -149,8 +151,8 @@ def check_instructions(program: Program, target: GpuTarget) -> None:
     for kernel in kernels(program):
         if not target.has("wgmma") and has_products(kernel.body):
             raise LoweringError(
-                f"{kernel.name}: wgmma is an instruction of {wgmma.ARCHITECTURE} alone, and {target.arch} has none; "
-                "generate code with -arch=sm_90, or multiply with mma"
+                f"{kernel.name}: only {wgmma.ARCHITECTURE} has the instruction wgmma, not {target.arch}; generate "
+                "code with -arch=sm_90, or multiply with mma"
             )
         for node in walk(kernel.body):
             if not isinstance(node, Intrinsic):
@@ -158,8 +160,8 @@ def check_instructions(program: Program, target: GpuTarget) -> None:
             needed = capability_of(node.declaration)
             if needed is not None and not target.has(needed):
                 raise LoweringError(
-                    f"`{summarize(node)}` needs {needed}, which {target.arch} lacks; leave its loops without "
-                    "the intrinsic"
+                    f"`{summarize(node)}` needs {needed}, which {target.arch} lacks; do not tensorize its loops with "
+                    "this intrinsic"
                 )
         check_bulk_copies(kernel, target)
 

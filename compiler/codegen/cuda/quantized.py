@@ -26,7 +26,7 @@ def call_quantized(values: ExpressionEmitter, expr: Call) -> Text:
     """
     if (emit := _FUNCTIONS.get(expr.function)) is None:
         raise LoweringError(
-            f"function {expr.function} has no code on this target; there are {', '.join(_FUNCTIONS)}"
+            f"function {expr.function} is not supported on this target; supported are {', '.join(_FUNCTIONS)}"
         )
     return emit(_Emitter(values, expr))
 

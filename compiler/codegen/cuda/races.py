@@ -149,8 +149,8 @@ def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
         found = [{**v, loop.name: i} for v in found for i in range(int(evaluate(loop.extent, v)))]
         if len(found) > MOST_BLOCKS:
             raise LoweringError(
-                f"cannot prove {name} free of races: different blocks run it in more than {MOST_BLOCKS} iterations; "
-                "index the buffers that it writes by plain sums of the loops' variables"
+                f"cannot prove {name} free of races: it runs in more than {MOST_BLOCKS} combinations of blocks and "
+                "iterations; index the buffers that it writes by plain sums of the loops' variables"
             )
     return found
 

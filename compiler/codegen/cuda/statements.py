@@ -211,7 +211,7 @@ class KernelEmitter:
                 emit_bulk_copy(self, statement)
             case Assign() | Reduce() | Copy() | Intrinsic():
                 raise LoweringError(
-                    f"`{summarize(statement)}` is in no loop over threads; bind a loop around it to thread.x"
+                    f"`{summarize(statement)}` is not inside a loop over threads; bind a loop around it to thread.x"
                 )
 
     def block_loop(self, loop: For) -> None:
@@ -297,7 +297,9 @@ class KernelEmitter:
                 else:
                     emit_leaf(self, statement)
             case Barrier() | Commit() | Wait():
-                raise LoweringError(f"`{summarize(statement)}` stands in a loop over threads")
+                raise LoweringError(
+                    f"`{summarize(statement)}` is inside a loop over threads, but all threads must run it together"
+                )
 
     def allocate(self, alloc: Alloc) -> None:
         """Declares the registers of a buffer of each thread."""

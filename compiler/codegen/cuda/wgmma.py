@@ -63,9 +63,9 @@ def wgmma(
     right = right or dtype
     if (dtype, right) not in FACTORS:
         types = ", ".join(dict.fromkeys(a.value for a, _ in FACTORS))
-        raise ValueError(f"no wgmma multiplies {dtype} by {right}; there are {types}")
+        raise ValueError(f"no wgmma instruction multiplies {dtype} by {right}; the types are {types}")
     if dtype not in HALVES and (order_a, order_b, swizzled) != ("rows", "columns", True):
-        raise ValueError(f"factors of {dtype} must lie in swizzled rows along the depth")
+        raise ValueError(f"factors of {dtype} must be stored in swizzled rows along the depth")
     _check_columns(columns, dtype)
     c = _sums(columns, sum_type(dtype))
     if swizzled:
@@ -175,7 +175,8 @@ def _check_columns(columns: int, dtype: DType = DType.FLOAT16) -> None:
     if columns not in columns_of(dtype):
         step = 16 if dtype.is_integer and columns >= 32 else CORE
         raise ValueError(
-            f"no wgmma of {dtype} has {columns} columns; they are a multiple of {step} up to {MOST_GROUP_COLUMNS}"
+            f"no wgmma instruction for {dtype} has {columns} columns; use a multiple of {step} up to "
+            f"{MOST_GROUP_COLUMNS}"
         )
 
 

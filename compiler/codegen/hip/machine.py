@@ -19,7 +19,7 @@ LIMITS = Limits(threads=1024, local_bytes=64 * KIB)
 class HipTarget(OpenClTarget):
     """An AMD GPU. Its kernels are those for OpenCL (only local memory and barriers), written in HIP C++."""
 
-    thread_words: ClassVar[str] = "threads a block"
+    thread_words: ClassVar[str] = "threads per block"
     memory_words: ClassVar[str] = "shared memory"
 
     @property

@@ -24,7 +24,7 @@ class OpenClTarget(WorkGroupTarget):
     """An OpenCL device; `work_items`: the largest number of work-items in a work-group."""
 
     work_items: int
-    thread_words: ClassVar[str] = "work-items a group"
+    thread_words: ClassVar[str] = "work-items per group"
     memory_words: ClassVar[str] = "local memory"
 
     @property
@@ -49,7 +49,7 @@ class OpenClTarget(WorkGroupTarget):
         device must also have at least `LEAST.threads` work-items in a work-group.
         """
         if threads < LEAST.threads:
-            return f"{name} has {threads} work-items a group, and kernels need {LEAST.threads}; take another device"
+            return f"{name} has {threads} work-items per group, but kernels need {LEAST.threads}; use another device"
         return WorkGroupTarget.refusal(self, name, capability, threads, shared_bytes)
 
 

@@ -122,10 +122,10 @@ def parse_limits(text: str, kind: str, default: Limits) -> Limits:
     )
     if not LEAST_THREADS <= limits.threads <= _MOST_THREADS:
         raise OpenClTargetError(
-            f"{THREADS}={limits.threads}: kernels need {LEAST_THREADS} to {_MOST_THREADS} work-items a group"
+            f"{THREADS}={limits.threads}: kernels need {LEAST_THREADS} to {_MOST_THREADS} work-items per group"
         )
     if limits.local_bytes < KIB:
         raise OpenClTargetError(
-            f"{LOCAL_BYTES}={limits.local_bytes}: kernels need {KIB} bytes of local memory at least"
+            f"{LOCAL_BYTES}={limits.local_bytes}: kernels need at least {KIB} bytes of local memory"
         )
     return limits

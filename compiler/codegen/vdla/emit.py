@@ -208,7 +208,7 @@ class LayerEmitter:
             if not isinstance(loop.extent, Const):
                 self._varying.add(loop.name)
             if loop.kind not in ("serial", "unroll"):
-                reason = f"the accelerator cannot make loop {loop.name} {loop.kind}; leave it serial"
+                reason = f"the accelerator cannot run loop {loop.name} as {loop.kind}; make it serial"
                 raise EmissionError(f"{self.program.name}: {reason}")
         span, count = self._count_positions(self._body, {}), len(self.addresses)
         number = np.arange(count)

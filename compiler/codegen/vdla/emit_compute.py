@@ -251,7 +251,7 @@ def _plan(
 
 def _without(first: Expr) -> Expr:
     if isinstance(first, Var) and first == FIRST:
-        raise ValueError("an intrinsic outside a declaration cannot use the formal `first`")
+        raise ValueError("a call of an intrinsic cannot use `first`, a variable of the declaration only")
     return first
 
 

@@ -168,7 +168,7 @@ def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> 
             )
         axes.append(_Axis(count, step, stride, before, after))
     if left:
-        raise ValueError("source and destination of a copy must have as many dimensions as each other")
+        raise ValueError("source and destination of a copy must have the same number of dimensions")
     return axes
 
 

@@ -126,7 +126,7 @@ def _emit_stores(
         row_stride = (corners[1] - first) % config.acc_depth
         for r, corner in enumerate(corners):
             if np.any((corner - first - r * row_stride) % config.acc_depth):
-                raise ValueError("the rows of a window of accumulators must be equally far apart")
+                raise ValueError("the rows of a pooling window must be evenly spaced in the accumulators")
     emitter.set_register("ADDRESS", inner.position, {"y_stride": y_step, "x_stride": x_step})
     emitter.set_register(
         "WINDOW",
@@ -194,7 +194,7 @@ def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place
         return {}
     if columns.names and along not in (0, 1):
         raise ValueError(
-            "the operands of the positions in a row of a store must be adjacent, or all the same"
+            "the second operands of a stored row must be adjacent in memory, or the same one for all positions"
         )
     return {"own_stride": 1, "stride": down, "repeat": int(bool(columns.names) and along == 0)}
 

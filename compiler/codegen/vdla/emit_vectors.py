@@ -26,7 +26,7 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
     """Emits the ALU instructions of a vector intrinsic in the loops of `chain`, for all iterations `around` them."""
     immediate = dict(leaf.attributes).get("immediate")
     opcode = vector_opcode(emitter.config, leaf.declaration.name)
-    assert opcode is not None, "the emitter asked before"
+    assert opcode is not None, "the emitter must check that the copy is possible first"
     operation = VectorOperation(
         opcode, source=len(leaf.operands) - 1, immediate=None if immediate is None else int(immediate)
     )

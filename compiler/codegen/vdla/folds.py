@@ -142,8 +142,8 @@ class PartsOfTiles:
         sources = {item.source.buffer.name for item in loads}
         if WEIGHTS in sources and len(sources) > 1:
             raise ValueError(
-                f"{region.buffer.name} must not hold other arrays beside the kernel's weights, as their tiles differ "
-                "in shape"
+                f"{region.buffer.name} must not contain arrays other than the kernel's weights, because tiles of "
+                "other arrays differ in shape"
             )
         if WEIGHTS not in sources:
             weights = None

@@ -89,7 +89,7 @@ class Scratchpads:
         total = sum(size * copies for _, size, copies in sizes)
         if total > depth:
             listing = ", ".join(f"{name} {copies} x {size}" for name, size, copies in sizes)
-            raise PlacementError(f"{scope} holds {depth} elements but the layer needs {total}: {listing}")
+            raise PlacementError(f"{scope} memory has {depth} elements; the layer needs {total}: {listing}")
         step = self._aligned.get(scope, 1)
         first = -(-self._next[scope] // step) * step % depth
         starts = self._rotate(depth, [size for _, size, copies in sizes for _ in range(copies)], first)

@@ -47,8 +47,8 @@ def parse_sequence(declaration: IntrinsicDeclaration, config: Config) -> tuple[V
     operations = [_operation(where, line, declaration, config) for line in lines if line]
     if not operations:
         raise UserError(
-            f"{where}: there are no instructions for the accelerator; declare it with code for {LANGUAGE!r}, such as "
-            f'"MAX {target}, 0"'
+            f"{where}: it is declared without instructions for the accelerator; declare it with code for "
+            f'{LANGUAGE!r}, such as "MAX {target}, 0"'
         )
     return tuple(operations)
 
@@ -64,7 +64,10 @@ def _operation(where: str, line: str, declaration: IntrinsicDeclaration, config:
             f'{where}: "{line}": {config.name} has no ALU operation {name!r}; its operations are {known}'
         )
     if target != names[0] or not comma:
-        raise UserError(f'{where}: "{line}": the ALU overwrites {names[0]}; write "{name} {names[0]}, RIGHT"')
+        raise UserError(
+            f'{where}: "{line}": an ALU instruction must have {names[0]}, which it overwrites, as its first operand; '
+            f'write "{name} {names[0]}, RIGHT"'
+        )
     if right in names:
         return VectorOperation(code.value, source=names.index(right))
     try:
@@ -75,5 +78,5 @@ def _operation(where: str, line: str, declaration: IntrinsicDeclaration, config:
         ) from None
     low, high = code.operation.immediates
     if not low <= immediate <= high:
-        raise UserError(f'{where}: "{line}": the immediate {immediate} is not within {low} .. {high}')
+        raise UserError(f'{where}: "{line}": the immediate {immediate} is outside of {low} .. {high}')
     return VectorOperation(code.value, immediate=immediate)

@@ -214,7 +214,9 @@ def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
     *outer, last = weight.starts
     part = quotient(last, config.block_out)
     if part is None:
-        raise ValueError(f"a part of a row of {buffer.name} begins between two parts")
+        raise ValueError(
+            f"an access to {buffer.name} does not begin at a multiple of {config.block_out} elements of a row"
+        )
     apart = replace(buffer, shape=(*buffer.shape[:-1], parts, config.block_out))
     extents = (*weight.extents[:-1], Const(1), Const(config.block_out))
     region = Region(buffer=apart, starts=(*outer, part, Const(0)), extents=extents)

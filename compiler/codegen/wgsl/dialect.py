@@ -207,7 +207,7 @@ class WgslDialect(Dialect):
         size = array.elements * array.dtype.bits // 8
         if size > MOST_ARRAY_BYTES:
             raise LoweringError(
-                f"array {array.name} has {size:,} bytes, but WGSL arrays have at most {MOST_ARRAY_BYTES:,}; take a "
+                f"array {array.name} has {size:,} bytes, but a WGSL array has at most {MOST_ARRAY_BYTES:,}; use a "
                 "smaller batch"
             )
         if array.dtype in _BYTES:

@@ -26,7 +26,7 @@ class WgslTarget(WorkGroupTarget):
     """A device that runs WGSL; `invocations`: the largest number of invocations in a work-group."""
 
     invocations: int
-    thread_words: ClassVar[str] = "invocations a work-group"
+    thread_words: ClassVar[str] = "invocations per work-group"
     memory_words: ClassVar[str] = "work-group memory"
 
     @property
@@ -53,7 +53,7 @@ class WgslTarget(WorkGroupTarget):
         beyond = next((v for v in (int(array.min()), int(array.max())) if not -(2**31) <= v < 2**31), None)
         if beyond is None:
             return None
-        return f"has the value {beyond}, and WGSL has integers of 32 bits only; run the model on a processor"
+        return f"has the value {beyond}, but WGSL has integers of 32 bits only; run the model on a processor"
 
 
 def wgsl_target(limits: Limits = _LEAST) -> WgslTarget:

@@ -29,7 +29,9 @@ def multiple(module: object, **given: int) -> None:
     (name, total), (divisor, parts) = given.items()
     if total % parts:
         kind = type(module).__name__
-        raise NetworkError(f"{kind}: {name} = {total} is no multiple of {divisor} = {parts}; change one")
+        raise NetworkError(
+            f"{kind}: {name} = {total} is not a multiple of {divisor} = {parts}; change one of them"
+        )
 
 
 def number(where: str, **given: object) -> None:

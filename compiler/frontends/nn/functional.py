@@ -131,7 +131,7 @@ def interpolate(
     if mode not in ("nearest", "bilinear"):
         raise mistake(f"mode is {mode!r}; give 'nearest' or 'bilinear'")
     if (size is None) == (scale_factor is None):
-        raise mistake(f"size is {size}, scale_factor is {scale_factor}; give one of them")
+        raise mistake(f"size is {size}, scale_factor is {scale_factor}; give exactly one of them")
     if mode == "nearest":
         kind = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     else:
@@ -182,7 +182,9 @@ def scaled_dot_product_attention(
     """
     check.size(query, -1, key.shape[-1], "the size of the keys")
     if isinstance(query.shape[-1], str):
-        raise query.recorder.mistake(f"the size of a head is {query.shape[-1]}; give a number")
+        raise query.recorder.mistake(
+            f"the size of a head is {query.shape[-1]}; give the query a last dimension of known size"
+        )
     products = record("MatMul", query, key.transpose(-1, -2), label="scores")
     scores = record("Div", products, sqrt(query.shape[-1]), label="scaled")
     masks = [] if mask is None else [mask]

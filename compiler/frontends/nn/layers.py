@@ -109,8 +109,8 @@ def _need_channels(module: Module, in_channels: int, out_channels: int, groups: 
     check.positive(module, in_channels=in_channels, out_channels=out_channels, groups=groups)
     if in_channels % groups or out_channels % groups:
         raise NetworkError(
-            f"{type(module).__name__}: {in_channels} and {out_channels} channels are no multiples of "
-            f"groups = {groups}; change one"
+            f"{type(module).__name__}: {in_channels} and {out_channels} channels are not both multiples of groups = "
+            f"{groups}; change one of them"
         )
 
 

@@ -35,7 +35,7 @@ class Parameter:
         sizes: Any = data.shape if is_array else data if isinstance(data, tuple | list) else (data,)
         if not all(is_integer(size, 0) for size in sizes):
             raise NetworkError(
-                f"nn.Parameter: {data!r} is no shape; give a tuple of integers, or a numpy array"
+                f"nn.Parameter: {data!r} is not a shape; give a tuple of integers, or a numpy array"
             )
         self.value = _array("nn.Parameter", "the value", data) if is_array else None
         self.shape, self.draw = tuple(sizes), draw or (lambda _, shape: np.zeros(shape))
@@ -57,8 +57,8 @@ class Module:
             with tensor.recorder.inside(self):
                 return self.forward(*args, **kwargs)
         raise NetworkError(
-            f"{type(self).__name__}: is called without a tensor; modules compute while `export` records them, "
-            "arrays go to what vdla.compile returns"
+            f"{type(self).__name__}: is called without a tensor; modules compute only while `export` records them; "
+            "call the network that vdla.compile returns on arrays"
         )
 
     def children(self) -> dict[str, Module]:
@@ -109,7 +109,7 @@ class Module:
         missing = [name for name in own if name not in state]
         unknown = [name for name in state if name not in own and name not in unused]
         if strict and (missing or unknown):
-            found = (("lacks", missing), ("has, without a parameter for it,", unknown))
+            found = (("lacks", missing), ("has entries without a parameter:", unknown))
             words = "; ".join(f"{verb} {', '.join(names)}" for verb, names in found if names)
             raise NetworkError(f"{kind}: the state dict {words}; rename the entries, or give strict=False")
         arrays = {
@@ -144,7 +144,9 @@ class ModuleList(Module):
         self.modules = list(modules)
         for number, module in enumerate(self.modules):
             if not isinstance(module, Module):
-                raise NetworkError(f"{type(self).__name__}: number {number} is {module!r}; give an nn.Module")
+                raise NetworkError(
+                    f"{type(self).__name__}: element {number} is {module!r}; give an nn.Module"
+                )
 
     def children(self) -> dict[str, Module]:
         """The modules of the list by their index."""
@@ -193,5 +195,6 @@ def _array(where: str, name: str, value: Any) -> np.ndarray:
         return np.array(value, np.float32)
     except (TypeError, ValueError):
         raise NetworkError(
-            f"{where}: {name} is no array of numbers, but of type {type(value).__name__}; give a numpy array of floats"
+            f"{where}: {name} is not an array of numbers, but of type {type(value).__name__}; give a numpy array of "
+            "floats"
         ) from None

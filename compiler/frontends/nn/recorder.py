@@ -32,7 +32,7 @@ def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: 
     kind = type(module).__name__
     if len(spec) != 1:
         raise NetworkError(
-            f"{kind}: spec names {len(spec)} methods; an ONNX model has one: give {{'forward': {{...}}}}"
+            f"{kind}: spec names {len(spec)} methods, but an ONNX model computes one; give {{'forward': {{...}}}}"
         )
     ((method, arguments),) = spec.items()
     where, function = f"{kind}.{method}", getattr(module, method, None)
@@ -55,7 +55,9 @@ def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: 
         if not isinstance(given, Spec):
             raise NetworkError(f"{where}: spec gives {given!r} for {name}; give nn.spec.Tensor(shape, dtype)")
         if name in values:
-            raise NetworkError(f"{where}: {name} is an argument and a parameter; rename one of them")
+            raise NetworkError(
+                f"{where}: {name} is the name of both an argument and a parameter; rename one of them"
+            )
         inputs[name] = recorder.tensor(recorder.unique(name), given.shape, np.dtype(given.dtype))
     with recorder.inside(module):
         outputs = _name_outputs(recorder, inputs, _outputs(where, function(**inputs)))
@@ -136,8 +138,8 @@ class Recorder:
         outer = self._path, self._module
         if id(module) not in self.modules:
             raise self.mistake(
-                f"calls a {type(module).__name__} that is no attribute of a module; assign it to self in __init__, "
-                "and a list of modules as nn.ModuleList"
+                f"calls a {type(module).__name__} that is not an attribute of a module; assign it to self in "
+                "__init__, and a list of modules as nn.ModuleList"
             )
         self._path, self._module = self.modules[id(module)], module
         try:
@@ -177,8 +179,8 @@ class Recorder:
         """The name and the value of a parameter. Raises NetworkError if no module has it."""
         if id(parameter) not in self.parameters:
             raise self.mistake(
-                f"reads a {type(parameter).__name__} that is no parameter of the network; assign an nn.Parameter to "
-                "self in __init__, or give an array"
+                f"reads a {type(parameter).__name__} that is not a parameter of the network; assign an nn.Parameter "
+                "to self in __init__, or give an array"
             )
         return self.parameters[id(parameter)]
 
@@ -227,7 +229,7 @@ class Recorder:
             node = helper.make_node(operator, read, names, name=name, **attributes)
         except (TypeError, ValueError) as error:
             raise self.mistake(
-                f"{operator} does not take the attributes {attributes}: {error}; change them"
+                f"{operator} does not accept the attributes {attributes}: {error}; change them"
             ) from None
         types = self._infer(node, [tensor for tensor in inputs if tensor is not None])
         self.nodes.append(node)
@@ -235,7 +237,7 @@ class Recorder:
         for output in names:
             found = types[output].tensor_type
             if not found.elem_type:
-                raise self.mistake(f"ONNX infers no shape for {operator}; use other operators")
+                raise self.mistake(f"ONNX cannot infer the output shape of {operator}; use other operators")
             sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in found.shape.dim]
             if shape and output == name:
                 pairs = zip(sizes, shape, strict=True)

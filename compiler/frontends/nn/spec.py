@@ -34,7 +34,7 @@ class Tensor:
         for size in self.shape:
             if not (isinstance(size, str) and size) and not (isinstance(size, int | np.integer) and size > 0):
                 raise NetworkError(
-                    f"nn.spec.Tensor: {size!r} in shape {tuple(self.shape)} is no size; give a positive integer, "
+                    f"nn.spec.Tensor: {size!r} in shape {tuple(self.shape)} is not a size; give a positive integer, "
                     'or a symbol such as "batch"'
                 )
         need_dtype("nn.spec.Tensor", self.dtype)

@@ -159,7 +159,7 @@ class Tensor:
 
     def __bool__(self) -> bool:
         raise self.recorder.mistake(
-            "reads the value of a tensor, which has none until the network runs, so that data cannot decide control "
+            "reads the value of a tensor, which has no value until the network runs, so it cannot decide control "
             "flow; use nn.functional.where in place of if, while, and, or"
         )
 
@@ -177,12 +177,12 @@ class Tensor:
         items = list(index) if isinstance(index, tuple) else [index]
         if wrong := [item for item in items if not isinstance(item, int | slice | EllipsisType | None)]:
             raise self.recorder.mistake(
-                f"{wrong[0]!r} is no index; give integers, slices, None or Ellipsis; for indices known only at run "
-                "time use nn.functional.embedding"
+                f"{wrong[0]!r} is not an index; give integers, slices, None or Ellipsis; for indices known only at "
+                "run time use nn.functional.embedding"
             )
         rest = self.ndim - sum(isinstance(item, int | slice) for item in items)
         if rest < 0:
-            raise self.recorder.mistake(f"too many indices of {self}; give {self.ndim} at most")
+            raise self.recorder.mistake(f"too many indices for {self}; give at most {self.ndim}")
         place = items.index(...) if ... in items else len(items)
         items[place : place + 1] = [slice(None)] * rest
         own = [item for item in items if item is not None]
@@ -228,7 +228,7 @@ class Tensor:
         """
         given = _spread(sizes)
         if wrong := [size for size in given if not (is_integer(size) or isinstance(size, str))]:
-            raise self.recorder.mistake(f"{wrong[0]!r} is no size; give an integer or a symbol")
+            raise self.recorder.mistake(f"{wrong[0]!r} is not a size; give an integer or a symbol")
         # ONNX reads 0 as the size that the dimension has, and -1 as the size that remains.
         numbers = [
             0 if isinstance(size, str) and self.shape[axis : axis + 1] == (size,) else size
@@ -269,7 +269,9 @@ class Tensor:
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts with the given sizes along the dimension `dim`."""
         if not isinstance(sizes, tuple | list) or not all(is_integer(size) for size in sizes):
-            raise self.recorder.mistake(f"split by {sizes!r}; give a list with the size of each part")
+            raise self.recorder.mistake(
+                f"split is called with {sizes!r}; give a list with the size of each part"
+            )
         inputs, axis = [self, self._sizes(sizes)], self.axes(dim)[0]
         return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=axis)
 

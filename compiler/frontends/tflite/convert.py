@@ -14,7 +14,9 @@ from .model import Network, Operator, read_network
 from .rows import ROWS
 from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer
 
-_WAY_OUT = f"supported are {', '.join(sorted(ROWS))}: cut the model before, or replace it"
+_WAY_OUT = (
+    f"supported are {', '.join(sorted(ROWS))}: cut the model before this operator, or replace the operator"
+)
 _STATE = (
     "keeps values from one run to the next; export the model without state, or with the state as an input"
 )
@@ -25,7 +27,7 @@ _REASONS = {
     ),
     **dict.fromkeys(["UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN"], _STATE),
     **dict.fromkeys(["IF", "WHILE", "CALL", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE"], _BODIES),
-    "TFLite_Detection_PostProcess": "is a custom operator; cut the model before it and select boxes outside",
+    "TFLite_Detection_PostProcess": "is a custom operator; cut the model before it and select the boxes yourself",
     "CUSTOM": "is a custom operator; cut the model before it, or replace it by built-in operators",
 }
 """Why the conversion refuses an operator that has no row in `rows.ROWS`, and what the user can do, by operator name."""
@@ -49,7 +51,9 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
         except (IndexError, ValueError, KeyError, TypeError, ArithmeticError):
             # The functions check what a valid file may have in a form of its own, not each contradiction.
             if not refused:
-                raise damaged(f"{_label(network, operator)} contradicts its tensors") from None
+                raise damaged(
+                    f"{_label(network, operator)} has attributes or tensors that contradict each other"
+                ) from None
         if refused:
             _stand_in(writer, operator)
     if refused:

@@ -40,15 +40,15 @@ class Table:
         return len(self.data) - PADDING
 
     def early_end(self, part: str) -> FrontendError:
-        """The error for a model whose `part` extends beyond the end of the file."""
-        return damaged(f"the file ends early: {part} does not lie in its {self.size:,} bytes")
+        """The error for a `part` of the model that reaches beyond the end of the file."""
+        return damaged(f"the file ends early: {part} is outside of its {self.size:,} bytes")
 
     def read(self, form: str, place: int) -> int:
         """The number at byte `place` of the file, in the format `form` of `struct` ("<i"). Raises FrontendError outside
         of the file.
         """
         if place < 0:
-            raise damaged(f"{self.name} would begin in front of the file")
+            raise damaged(f"{self.name} has an offset before the start of the file")
         if place + struct.calcsize(form) > self.size:
             raise self.early_end(self.name)
         return struct.unpack_from(form, self.data, place)[0]
@@ -103,7 +103,7 @@ class Table:
         try:
             return self.data[start : start + count].decode()
         except UnicodeDecodeError:
-            raise damaged(f"the name of {self.name} is no UTF-8 text") from None
+            raise damaged(f"the name of {self.name} is not UTF-8 text") from None
 
     def check(self, most: int) -> None:
         """Raises FrontendError unless each field begins at least `most` bytes before the end of `data`."""

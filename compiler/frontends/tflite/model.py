@@ -124,13 +124,17 @@ def _check_order(
     """Raises FrontendError unless each tensor exists, gets its value once, and is read only after that."""
     places = {*inputs, *outputs, *(i for o in operators for i in (*o.inputs, *o.outputs))} - {-1}
     if places and not 0 <= min(places) <= max(places) < len(tensors):
-        raise damaged(f"it refers to tensor {max(places)} and has {len(tensors)} tensors")
+        raise damaged(f"it refers to tensor {max(places)}, but has {len(tensors)} tensors only")
     known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None), -1}
     for operator in operators:
         if missing := {*operator.inputs} - known:
-            raise damaged(f"{operator.kind} reads '{tensors[min(missing)].name}', which has no value yet")
+            raise damaged(
+                f"{operator.kind} reads '{tensors[min(missing)].name}', which no earlier operator computes"
+            )
         if known & {*operator.outputs}:
-            raise damaged(f"{operator.kind} writes a tensor that has a value already")
+            raise damaged(
+                f"{operator.kind} writes a tensor that is an input, a constant or another operator's output"
+            )
         known.update(operator.outputs)
     if -1 in outputs or (missing := {*outputs} - known):
         raise damaged("no operator computes one of its outputs")
@@ -151,7 +155,7 @@ def _operators(model: Table, graph: Table) -> Iterator[Operator]:
     for table in graph.tables(3, "operator"):
         place = table.number(0, "<I")
         if place >= len(codes):
-            raise damaged(f"{table.name} has an unknown code")
+            raise damaged(f"{table.name} has an unknown operator code")
         number = max(codes[place].number(0, "<b"), codes[place].number(3))
         yield Operator(
             kind=names.get(number, f"operator code {number}"),
@@ -170,12 +174,14 @@ def _tensor(table: Table, buffers: Sequence[Table]) -> Tensor:
         raise FrontendError([f"tensor '{name}' has the type {kind}; supported are {', '.join(TYPES)}"])
     dtype, shape = TYPES[kind], _indices(table, 0)
     if min(shape, default=1) < 0 or max(prod(shape), *shape, 0) * dtype.itemsize > MOST_TENSOR_BYTES:
-        raise damaged(f"tensor '{name}' has the shape {shape}, more than {MOST_TENSOR_BYTES:,} bytes")
+        raise damaged(
+            f"tensor '{name}' has the shape {shape}, which is negative or more than {MOST_TENSOR_BYTES:,} bytes"
+        )
     if table.field(6) is not None:
         raise FrontendError([f"tensor '{name}' is sparse; store it densely (DENSIFY is not supported)"])
     place = table.number(2, "<I")
     if place >= len(buffers):
-        raise damaged(f"tensor '{name}' is in buffer {place} of {len(buffers)}")
+        raise damaged(f"tensor '{name}' is in buffer {place}, but there are only {len(buffers)} buffers")
     grid = (
         None if dtype.kind in "fb" else _grid(name, table.table(4, f"the scales of '{name}'"), shape, dtype)
     )
@@ -192,12 +198,15 @@ def _grid(name: str, table: Table | None, shape: tuple[int, ...], dtype: np.dtyp
     zero = zero if zero.size else np.zeros(1, np.int64)
     if not (np.isfinite(scale).all() and (scale > 0).all()):
         raise FrontendError(
-            [f"tensor '{name}' has a scale that is no positive number; convert the model again"]
+            [f"tensor '{name}' has a scale that is not a positive number; convert the model again"]
         )
     fits = 0 <= axis < len(shape) and scale.size == shape[axis]
     limits = ml_dtypes.iinfo(dtype)
     if (scale.size > 1 and not fits) or zero.size not in (1, scale.size):
-        raise damaged(f"tensor '{name}' {shape} has {scale.size} scales along {axis}")
+        raise damaged(
+            f"tensor '{name}' {shape} has {scale.size} scales and {zero.size} zero points, which do not match its "
+            f"axis {axis}"
+        )
     if zero.min() < limits.min or zero.max() > limits.max:
         raise damaged(f"tensor '{name}' has a zero point outside of {dtype}")
     return Grid(scale=scale, zero=np.broadcast_to(zero, scale.shape), axis=axis)
@@ -218,5 +227,7 @@ def _data(name: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]
         pairs = np.stack([raw << 4, raw & 0xF0], axis=1).view(np.int8) >> 4
         return pairs.reshape(-1)[: prod(shape)].reshape(shape)
     if raw.size != prod(shape) * dtype.itemsize:
-        raise damaged(f"tensor '{name}' {shape} of {dtype} has {raw.size} bytes")
+        raise damaged(
+            f"tensor '{name}' of shape {shape} and type {dtype} cannot have {raw.size} bytes of data"
+        )
     return np.frombuffer(raw.tobytes(), dtype).reshape(shape)

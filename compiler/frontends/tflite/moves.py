@@ -64,7 +64,7 @@ def transpose(step: Step) -> None:
     """Writes TRANSPOSE by a constant order of axes."""
     order = [int(axis) for axis in step.writer.values(step.inputs[1], "order")]
     if sorted(order) != list(range(step.writer.rank(step.inputs[0]))):
-        raise damaged(f"{step.operator.kind} has the order {order}")
+        raise damaged(f"{step.operator.kind} has the axis order {order}, which is not a permutation")
     _moved(step, lambda name, result: step.writer.node("Transpose", [name], result, perm=order))
 
 
@@ -117,7 +117,7 @@ def _block_operands(step: Step) -> tuple[tuple[int, int], list[list[int]]]:
     if step.writer.rank(step.inputs[0]) != 4 or len(block) != 2 or len(ends) != 2:
         refuse(f"works on {step.shape(step.inputs[0])}", "only images (N, H, W, C) are supported")
     if min(block) < 1 or min(min(pair) for pair in ends) < 0:
-        raise damaged(f"{step.operator.kind} has a block below 1 or a negative pad: {block}, {ends}")
+        raise damaged(f"{step.operator.kind} has a block size below 1 or a negative pad: {block}, {ends}")
     return (block[0], block[1]), ends
 
 
@@ -150,7 +150,10 @@ def unpack(step: Step) -> None:
     writer, (source, *_), outputs = step.writer, step.inputs, step.operator.outputs
     axis = step.axis(source, step.options.Axis())
     if step.shape(source)[axis] != len(outputs):
-        raise damaged(f"{step.operator.kind} of {step.shape(source)} has {len(outputs)} outputs")
+        raise damaged(
+            f"{step.operator.kind} of {step.shape(source)} along axis {axis} along axis {axis} has {len(outputs)} "
+            "outputs, not one for each element, not one for each element"
+        )
     place = writer.constant(np.array([axis]), f"{step.tensor(source).name}/axis")
     parts = _parts(step, writer.real(source), source, axis, [1] * len(outputs))
     for index, part in zip(outputs, parts, strict=True):
@@ -209,7 +212,9 @@ def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
     sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes
     for axis, (size, (front, behind)) in enumerate(zip(sizes, ends.tolist(), strict=True)):
         if not (0 <= front <= size and 0 <= behind <= size):
-            raise damaged(f"{step.operator.kind} mirrors {front} and {behind} elements of {size}")
+            raise damaged(
+                f"{step.operator.kind} mirrors {front} elements before and {behind} after an axis of only {size}"
+            )
         if front or behind:
             places = np.pad(np.arange(size), (front, behind), mode="symmetric")
             data = step.node(
@@ -239,7 +244,7 @@ def strided(step: Step) -> None:
     begins, ends, steps = (step.numbers(place, "range").tolist() for place in (1, 2, 3))
     axes, shrunk = list(range(len(begins))), options.ShrinkAxisMask()
     if 0 in steps or len(begins) > step.writer.rank(step.inputs[0]):
-        raise damaged(f"{step.operator.kind} of {step.shape(step.inputs[0])} has steps {steps}")
+        raise damaged(f"{step.operator.kind} of {step.shape(step.inputs[0])} has invalid steps {steps}")
     for axis in axes:
         if shrunk >> axis & 1:
             steps[axis] = 1
@@ -282,7 +287,7 @@ def gather(step: Step) -> None:
     """Writes GATHER along an axis, without batch dimensions."""
     source, indices = step.inputs
     if batch := step.options.BatchDims():
-        refuse(f"gathers within {batch} batch dimensions", "gather from the whole tensor")
+        refuse(f"gathers along {batch} batch dimensions (batch_dims)", "export the model with batch_dims = 0")
     axis = step.axis(source, step.options.Axis())
     names = [step.writer.real(source), step.writer.real(indices)]
     step.put(step.node("Gather", names, axis=axis))

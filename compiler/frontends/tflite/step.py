@@ -97,7 +97,7 @@ class Step:
         """
         inputs = self.inputs if inputs is None else inputs
         if not inputs:
-            raise IndexError("an operator without inputs")
+            raise IndexError("an operator has no inputs")
         planes = self.writer.prefer_planes(inputs)
         return [self._aligned(index, planes) for index in inputs], planes
 
@@ -137,7 +137,7 @@ class Step:
         if self.activation in (_KINDS.TANH, _KINDS.SIGN_BIT):
             refuse("has the fused activation TANH or SIGN_BIT", "use an operator of its own")
         if self.activation not in BOUNDS:
-            raise damaged(f"an operator has the activation {self.activation}")
+            raise damaged(f"an operator has the unknown fused activation {self.activation}")
         return BOUNDS[self.activation]
 
     def clamped(self, name: str, low: float, high: float, grid: Grid | None) -> str:

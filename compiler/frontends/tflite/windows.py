@@ -58,7 +58,7 @@ def _convolve(step: Step, order: tuple[int, ...]) -> None:
     strides = options.StrideH(), options.StrideW()
     dilations = options.DilationHFactor(), options.DilationWFactor()
     if min(*strides, *dilations, *weights.shape) < 1 or channels % weights.shape[1]:
-        problem = f"has strides {strides}, dilations {dilations}, filters {weights.shape}"
+        problem = f"has invalid strides {strides}, dilations {dilations} or filter shape {weights.shape}"
         raise damaged(f"{step.operator.kind} {problem}")
     inputs = [
         step.writer.real(data, planes=True),
@@ -78,7 +78,7 @@ def transposed(step: Step) -> None:
     _, height, width, _ = step.shape(data)
     _, rows, columns, _ = step.shape(step.output)
     if min(*strides, *weights.shape) < 1:
-        raise damaged(f"{step.operator.kind} has strides {strides}, filters {weights.shape}")
+        raise damaged(f"{step.operator.kind} has invalid strides {strides} or filter shape {weights.shape}")
     top, left, _, _ = same_pads(step, (rows, columns), (kernel[0], kernel[1]), strides)
     # Rows and columns that the product has beyond the declared result.
     over = [
@@ -103,7 +103,7 @@ def pool(step: Step) -> None:
     kernel = options.FilterHeight(), options.FilterWidth()
     strides = options.StrideH(), options.StrideW()
     if min(*kernel, *strides) < 1:
-        raise damaged(f"{step.operator.kind} has windows {kernel}, strides {strides}")
+        raise damaged(f"{step.operator.kind} has invalid windows {kernel} or strides {strides}")
     pads = same_pads(step, (height, width), kernel, strides)
     window = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     if step.onnx == "MaxPool" or not step.same_integers() or tensor.grid is None:
@@ -145,7 +145,9 @@ def _interpolate(step: Step) -> None:
     value = step.node("Cast", [writer.integral(data, planes=True)], "wide", to=7)
     sizes = step.writer.values(size, "size").tolist()
     if tuple(sizes) != step.shape(step.output)[1:3]:
-        raise damaged(f"{step.operator.kind} makes images of {step.shape(step.output)}, not of {sizes}")
+        raise damaged(
+            f"{step.operator.kind} declares an output of shape {step.shape(step.output)}, but computes {sizes}"
+        )
     for axis, after in zip((2, 3), sizes, strict=True):
         low, high, share = _places(step, source.shape[axis - 1], after)
         parts: list[str] = []

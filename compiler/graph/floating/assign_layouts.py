@@ -149,6 +149,6 @@ def with_operands(
         from .place_layouts import adopt, operand_in_blocks
 
         wanted = operand_in_blocks(state, state.tensors[inputs[i]], output, block)
-        assert wanted is not None, f"fusion gave {node.name} an operand that has no form in blocks"
+        assert wanted is not None, f"fusion gave {node.name} an operand that cannot be stored in blocks"
         placed[i] = adopt(state, wanted)
     return tuple(placed)

@@ -41,7 +41,11 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     trips = context.array(node, 0, "trip count")
     if trips is None or trips.size != 1:
-        context.fail(node, "has no trip count of one number", "give the trip count as an initializer")
+        context.fail(
+            node,
+            "its trip count is missing or is not a single number",
+            "give the trip count as an initializer",
+        )
     count = int(trips.reshape(-1)[0])
     _check_turns(context, node, body, count)
     states = [_input_name(context, node, i) for i in range(2, len(node.inputs))]
@@ -84,8 +88,8 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     if context.opset < 9 or scanned < 1 or count < 0:
         context.fail(
             node,
-            f"its num_scan_inputs is {scanned} and must be 1 to {len(node.inputs)}, its number of inputs, and the "
-            f"model's opset is {context.opset} and must be at least 9",
+            f"its num_scan_inputs ({scanned}) must be 1 to {len(node.inputs)}, the number of its inputs, and the "
+            f"model's opset ({context.opset}) at least 9",
             "export the model for opset 9 or later",
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
@@ -134,7 +138,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
     if turns * max(len(body.node), 1) > MOST_NODES:
         context.fail(
             node,
-            f"runs {turns:,} iterations of {len(body.node)} nodes, more than {MOST_NODES:,} nodes in all",
+            f"unrolled, its {turns:,} iterations of {len(body.node)} nodes are more than {MOST_NODES:,} nodes",
             "export the model for shorter sequences",
         )
 
@@ -156,7 +160,7 @@ def _iteration(
         # The iterations of nested bodies multiply.
         context.fail(
             node,
-            f"runs, with the loops around it, iterations of more than {MOST_NODES:,} nodes in all",
+            f"unrolled together with the loops around it, it has more than {MOST_NODES:,} nodes",
             "export the model for shorter sequences",
         )
     prefix = f"{node.name}/{turn}/"

@@ -45,7 +45,7 @@ def lp_normalization_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute LpNormalization: x / norm along one axis, 0 where the norm is 0."""
     p = s.node.integer("p", 2)
     if p not in (1, 2):
-        s.refuse(f"there is no norm of p = {p}", "use p = 1 or p = 2")
+        s.refuse(f"its norm p = {p} is not supported", "use p = 1 or p = 2")
     norm = s.add(f"ReduceL{p}", s.input(0), s.axes(s.node.integer("axis", -1)), keepdims=1)
     zero = s.add("Equal", norm, s.like(0))
     safe = s.add("Where", zero, s.like(1), norm)

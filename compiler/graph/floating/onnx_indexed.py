@@ -187,7 +187,7 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     if any(count > size for count, size in sizes):
         context.refuse(
             node,
-            f"its indices of shape {indices.shape} are longer than its data of shape {data.shape} along another axis "
+            f"its indices of shape {indices.shape} are longer than its data of shape {data.shape} along an axis other "
             f"than axis {axis}",
         )
     wide = as_type(context, node, indices, DType.INT64)

@@ -26,7 +26,9 @@ def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
     """
     if node.integer("stash_type", 1) != 1:
         context.fail(
-            node, "mean and variance in another type than float32 are not supported", "set stash_type to 1"
+            node,
+            "computing mean and variance in a type other than float32 is not supported",
+            "set stash_type to 1",
         )
 
 

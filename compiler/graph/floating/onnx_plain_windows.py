@@ -57,7 +57,7 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
     if min(outputs) < 1:
         context.refuse(
             node,
-            f"its pads {(*before, *after)} leave nothing of its output: its size would be {outputs}",
+            f"its pads {(*before, *after)} crop all of its output: the output's size would be {outputs}",
             "use smaller pads",
         )
     own = (weight.shape[0] // groups, *weight.shape[1:])
@@ -259,7 +259,7 @@ def max_unpool_steps(s: FloatSteps) -> None:
     if rank < 1 or not len(kernel) == len(strides) == rank == len(pads) // 2 or s.shape(1) != shape:
         s.refuse(
             f"its kernel {kernel} and strides {strides} must have one number for each spatial dimension, its pads "
-            f"{pads} two, and its indices the shape {shape} of its input"
+            f"{pads} two for each, and its indices the shape {shape} of its input"
         )
     inner = [
         (n - 1) * t + k - pads[d] - pads[d + rank]
@@ -290,8 +290,8 @@ def column_to_image_steps(s: FloatSteps) -> None:
     image, block = (s.array(i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:
         s.refuse(
-            f"its input of shape {s.shape(0)} must have three dimensions, and its image shape and block shape as "
-            "many sizes as each other"
+            f"its input of shape {s.shape(0)} must have three dimensions, and its image shape and block shape the "
+            "same number of sizes"
         )
     sizes, kernel = image.astype(int).tolist(), block.astype(int).tolist()
     rank, elements = len(kernel), prod(kernel)

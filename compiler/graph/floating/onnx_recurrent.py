@@ -107,7 +107,11 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
     for the layer.
     """
     if (since := in_steps_since(context, node)) is not None:
-        context.fail(node, f"has no kernel, as {since[0]}", since[1] or "export the model otherwise")
+        context.fail(
+            node,
+            f"no single kernel can compute the layer, as {since[0]}",
+            since[1] or "export the layer with sequences of equal length (no sequence_lens)",
+        )
     data = context.operand(node, 0)
     directions = directions_of(context, node, data.shape)
     weight, recurrence = context.array(node, 1, "weights W"), context.array(node, 2, "weights R")
@@ -185,7 +189,7 @@ def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | N
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
         return "its input X is not float32", "export the layer in float32"
     if node.integer("layout", 0):
-        return "its layout is 1", "export the layer with layout 0"
+        return "its layout is 1 (batch first)", "export the layer with layout 0"
     if kind == "LSTM" and node.integer("input_forget", 0):
         return "it couples its gates (input_forget)", "export the layer without input_forget"
     if "clip" in node.attributes:
@@ -196,7 +200,7 @@ def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | N
         return "its activations have no kernel", f"use {', '.join(DEFAULTS[kind])}"
     lengths = context.array(node, 4, "sequence_lens")
     if lengths is not None and (lengths != context.tensor(node, 0).shape[0]).any():
-        return "some of its sequences are shorter (sequence_lens)", ""
+        return "its sequences differ in length (sequence_lens)", ""
     return None
 
 

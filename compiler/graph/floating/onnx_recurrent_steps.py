@@ -43,7 +43,8 @@ def recurrent_steps(
     steps, batch = (s.shape(0)[1], s.shape(0)[0]) if first else s.shape(0)[:2]
     if (count := steps * len(directions)) > MOST_STEPS:
         s.fail(
-            f"needs nodes for each of {count} steps{why}, and at most {MOST_STEPS} steps are possible",
+            f"must be unrolled into nodes for each of its {count} steps{why}, but at most {MOST_STEPS} steps are "
+            "supported",
             way_out,
         )
     x = s.add("Transpose", s.input(0), perm=[1, 0, 2]) if first else s.input(0)
@@ -69,7 +70,10 @@ def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Di
     """The directions of a layer with inputs X of shape `data`; refuses a layer without X, W or R."""
     found = DIRECTIONS.get(node.text("direction", "forward"))
     if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
-        context.refuse(node, "must have a known direction, an X of three dimensions, W and R")
+        context.refuse(
+            node,
+            "must have a direction that ONNX defines, an input X of three dimensions, and weights W and R",
+        )
     return found
 
 

@@ -154,7 +154,9 @@ def _taps(
         weights = np.where((indices < 0) | (indices >= axis.size), 0.0, weights)
         total = weights.sum(axis=1, keepdims=True)
         if (total == 0).any():
-            context.refuse(node, "excludes all elements of some window (exclude_outside)")
+            context.refuse(
+                node, "some output element has no input element left to interpolate (exclude_outside = 1)"
+            )
         weights = weights / total
     return np.clip(indices, 0, axis.size - 1), weights
 

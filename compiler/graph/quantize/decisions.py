@@ -209,25 +209,34 @@ def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[s
         if name not in names:
             near = get_close_matches(name, names, 1)
             hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(list(names)[:8])}"
-            raise UserError(f'{source}: no layer is called "{name}"; {hint}')
+            raise UserError(f'{source}: the model has no layer "{name}"; {hint}')
         layer, given = names[name], set(words)
         if unknown := given - set(WORDS):
-            raise UserError(f'layer "{name}": {min(unknown)} is not a choice; use {", ".join(WORDS)}')
+            raise UserError(
+                f'layer "{name}": "{min(unknown)}" is not one of the choices; use {", ".join(WORDS)}'
+            )
         for word, other in _OPPOSITES.items():
             if {word, other} <= given:
                 raise UserError(f'layer "{name}" cannot be both {word} and {other}')
         if "float" in given and given != {"float"}:
-            raise UserError(f'layer "{name}" is float: {min(given - {"float"})} is for layers on integers')
+            raise UserError(
+                f'layer "{name}" stays float, but {min(given - {"float"})} is for quantized layers; give one of them'
+            )
         if not layer.operator and given & {"float", "quantized"}:
             raise UserError(
-                f'"{name}" is an input or a constant of the model, which is u8 or s8; name the layers that read it'
+                f'"{name}" is an input or a constant of the model, so its only choices are u8 and s8; for others name '
+                "the layers that read it"
             )
         if not layer.weighted and given & {"per-channel", "per-tensor"}:
-            raise UserError(f'layer "{name}" ({layer.operator or "input"}) has no weights; it is u8 or s8')
+            raise UserError(
+                f'layer "{name}" ({layer.operator or "input"}) has no weights, so its only choices are u8 and s8'
+            )
         for word in given & {"u8", "s8"}:
             before, first = types.setdefault(layer.group, (word, name))
             if before != word:
-                raise UserError(f'layers "{first}" and "{name}" share a scale; both are u8 or both s8')
+                raise UserError(
+                    f'layers "{first}" and "{name}" share a scale; choose u8 for both or s8 for both'
+                )
         fixed = _with(fixed, layer, given)
     return fixed
 

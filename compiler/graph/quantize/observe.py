@@ -66,8 +66,8 @@ def calibrate(
         for name in names:
             if not np.isfinite(results[name]).all():
                 raise ModelError(
-                    f"{model.source}: tensor '{name}' is not finite on calibration run {number}; "
-                    "check the model with these data before quantizing it"
+                    f"{model.source}: tensor '{name}' has infinite or NaN values in calibration run {number}; check "
+                    "the float model's results for these data before quantizing it"
                 )
             widen(name, results[name])
         advance()

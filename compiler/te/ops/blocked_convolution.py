@@ -112,7 +112,7 @@ def blocked_depthwise(
     """
     if not shape.groups == shape.channels == shape.filters:
         raise ValueError(
-            f"a depthwise convolution has one filter and one group a channel, not {shape.filters} filters in "
+            f"a depthwise convolution has one filter and one group per channel, not {shape.filters} filters in "
             f"{shape.groups} groups for {shape.channels} channels"
         )
     blocks = ceil_div(shape.channels, block)

@@ -258,7 +258,7 @@ class Outputs:
         out = Buffer(name="Y", shape=stored, dtype=DType.INT8)
         if placement.margins is not None:
             if operand is not None and any(placement.margins):
-                raise ValueError("an output with an operand of the same layout cannot have margins")
+                raise ValueError("an output with `margins` cannot have a second operand of the same layout")
             top, left, bottom, right = placement.margins
             around = (rows + top + bottom, (columns + left + right) * blocks.outputs)
             out = Buffer(name="Y", shape=(*stored[:2], *around, *stored[4:]), dtype=DType.INT8, scope=CHAIN)

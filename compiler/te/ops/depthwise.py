@@ -69,7 +69,7 @@ def depthwise_conv2d(
     ValueError if there is not one filter a channel, or if a window does not fit.
     """
     if not convolution.groups == convolution.channels == convolution.filters:
-        raise ValueError("a depthwise convolution has one filter a channel")
+        raise ValueError("a depthwise convolution must have one filter per channel")
     nb, cb = ceil_div(convolution.batch, blocks.batch), ceil_div(convolution.channels, blocks.block)
     own, taps, sweep = convolution.window, filters.taps, filters.sweep
     wide = _in_vectors(blocks, own if taps is None else taps.widened(own))

@@ -28,9 +28,9 @@ def direct_conv2d(
     transposed convolution.
     """
     if shape.groups > 1:
-        raise ValueError(f"a direct convolution has one group, not {shape.groups}")
+        raise ValueError(f"a direct convolution must have one group, not {shape.groups}")
     if shape.transposed:
-        raise ValueError("a direct convolution is not transposed")
+        raise ValueError("a direct convolution cannot be transposed")
     epilogue = epilogue or Epilogue()
     window, batch, channels, filters = shape.window, shape.batch, shape.channels, shape.filters
     (taps_y, taps_x), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations

@@ -30,7 +30,7 @@ def permute(
     dimensions around the statement "move". Raises ValueError if `axes` is no permutation.
     """
     if sorted(axes) != list(range(len(shape))):
-        raise ValueError(f"{tuple(axes)} is no permutation of the axes of shape {shape}")
+        raise ValueError(f"{tuple(axes)} is not a permutation of the axes of shape {shape}")
     groups: list[list[int]] = []
     kept = [d for d in range(len(shape)) if shape[d] != 1]
     order = {d: i for i, d in enumerate(kept)}
@@ -98,7 +98,7 @@ def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> 
     if left != size and left > 0:
         return runs_of((_positions(left, max(0, before), max(0, after), mode) + cut).tolist())
     if left == 0:
-        raise ValueError(f"its pads {before}, {after} leave nothing of an axis of {size} elements")
+        raise ValueError(f"its pads {before}, {after} crop all of an axis of {size} elements")
     return runs_of(_positions(size, before, after, mode).tolist())
 
 
@@ -159,7 +159,9 @@ def remap(
             )
     pieces = prod(map(len, runs))
     if pieces > MOST_RUNS:
-        raise ValueError(f"{pieces:,} pieces are moved, more than {MOST_RUNS:,}")
+        raise ValueError(
+            f"the output has {pieces:,} regions that are copied one by one, more than {MOST_RUNS:,}"
+        )
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=dtype)
     y = Buffer(name="Y", shape=tuple([sum(r.count for r in rs) for rs in merged]), dtype=dtype)
@@ -221,7 +223,7 @@ def concat(
     axis %= rank
     rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
     if len(rest) > 1 or any(len(shape) != rank for shape in shapes):
-        raise ValueError(f"shapes {', '.join(map(str, shapes))} differ beside axis {axis}")
+        raise ValueError(f"shapes {', '.join(map(str, shapes))} differ along an axis other than axis {axis}")
     outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
     sizes = [shape[axis] * inner for shape in shapes]
     y = Buffer(name="Y", shape=(outer, sum(sizes)), dtype=dtype)

@@ -146,7 +146,7 @@ def tensor_product(
     plain = epilogue is None or epilogue.is_identity
     if not (output.is_float or (output is DType.INT32 is total and plain)):
         raise ValueError(
-            f"an output of {output} is not supported for factors of {dtype}, or not with an epilogue"
+            f"an output of {output} is not supported for factors of {dtype}, at least not with an epilogue"
         )
     types = Types(x=dtype, w=weight_dtype, total=total, y=output)
     program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name=name)
@@ -161,7 +161,7 @@ def round_factors(program: Program) -> Program:
 
     def rounded(statement: Stmt) -> Stmt:
         if not isinstance(statement, Reduce):
-            raise ValueError(f"{program.name}: gemm is not a sum")
+            raise ValueError(f"{program.name}: the statement gemm is not a sum")
         return replace(statement, value=map_expr(statement.value, factor))
 
     return rewrite_at(program, "gemm", rounded)

@@ -40,7 +40,7 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
         )
     if any(i > n for d, (i, n) in enumerate(zip(indices, shape, strict=True)) if d != axis):
         raise ValueError(
-            f"indices of shape {indices} are longer than their data of shape {shape} along another axis than axis "
+            f"indices of shape {indices} are longer than their data of shape {shape} along an axis other than axis "
             f"{axis}"
         )
 

@@ -38,7 +38,7 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     chain, move = _parts(plain)
     axis = moves_last(plain)
     if axis is None:
-        raise ValueError(f"{tuple(axes)} leaves the last axis of shape {shape} where it is")
+        raise ValueError(f"{tuple(axes)} does not move the last axis of shape {shape}")
     x, y = plain.parameters
     across, along = Var("across"), Var("along")
     assert isinstance(move.value, Load)

@@ -26,7 +26,7 @@ def transposed_outputs(window: Window, height: int, width: int, output_padding: 
     ):
         outputs = (size - 1) * stride + (kernel - 1) * dilation + 1 + more - pads
         if outputs < 1:
-            raise ValueError(f"its pads of {pads} elements leave nothing of its {outputs + pads} outputs")
+            raise ValueError(f"its pads of {pads} elements crop all of its {outputs + pads} outputs")
         sizes.append(outputs)
     rows, columns = (min(stride, size) for stride, size in zip(window.strides, sizes, strict=True))
     if rows * columns > MOST_PHASES:

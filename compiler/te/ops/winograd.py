@@ -64,7 +64,9 @@ def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
     equal points or a wrong number of them.
     """
     if len(set(points)) != len(points) or len(points) != m + taps - 2:
-        raise ValueError(f"F({m}, {taps}) takes {m + taps - 2} different points, not {len(points)}")
+        raise ValueError(
+            f"Winograd's F({m}, {taps}) needs {m + taps - 2} different interpolation points, not {len(points)}"
+        )
     weights: list[tuple[Fraction, ...]] = []
     inputs: list[tuple[Fraction, ...]] = []
     for at in points:
@@ -85,7 +87,7 @@ def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
 def transforms(m: int) -> Transforms:
     """The matrices of Winograd's F(m, 3). Raises ValueError unless m is one of `OUTPUTS`."""
     if m not in POINTS:
-        raise ValueError(f"there are tiles of {' and '.join(map(str, OUTPUTS))} outputs, not of {m}")
+        raise ValueError(f"Winograd tiles have {' or '.join(map(str, OUTPUTS))} outputs, not {m}")
     return toom_cook(m, WINOGRAD_TAPS, POINTS[m])
 
 

@@ -84,7 +84,7 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
             return None
         case BatchNormalization():
             raise ValueError(
-                f"{node.name}: is a batch normalization, which the graph's passes must replace first"
+                f"{node.name}: batch normalizations must be replaced by the graph's passes before code generation"
             )
         case Convolution():
             if is_depthwise(operator, graph.tensors[node.inputs[1]]):

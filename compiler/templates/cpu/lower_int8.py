@@ -44,7 +44,7 @@ def int8_expression(graph: Graph, node: Node, operator: Int8Operator) -> Express
     from ..int8_expressions import EXPRESSIONS
 
     if (expression := EXPRESSIONS.get(type(operator))) is None:
-        raise AssertionError(f"{node.name}: {node.kind} is imported for accelerators alone")
+        raise AssertionError(f"{node.name}: {node.kind} is for accelerators and has no CPU kernel")
     return expression(graph, node, operator)
 
 

@@ -35,7 +35,7 @@ def read_fields(kind: type, where: str, values: Any) -> Any:
     if not isinstance(values, Mapping):
         raise WorkloadError(f"{where} is {values!r}, must be an object")
     if wrong := sorted(values.keys() ^ names.keys()):
-        what = "is missing" if wrong[0] in names else "is none of its fields"
+        what = "is missing" if wrong[0] in names else "is not one of its fields"
         raise WorkloadError(f"{where}: {wrong[0]} {what}")
     return kind(
         **{

@@ -102,11 +102,13 @@ def expression_refusal(
     if {b.name for b in write_buffers(program.body)} & set(names) != {names[-1]}:
         return f"the program must write its last parameter, {names[-1]}, and no other parameter"
     if [name for name in names[:-1] if name in constants] != list(constants):
-        return f"constants must be some of {', '.join(names[:-1])}, in this order"
+        return f"constants must be names among {', '.join(names[:-1])}, in this order"
     try:
         runs = statement_runs(program)
     except ValueError as error:
         return str(error)
     return (
-        f"its statements run {runs} times, at most {MOST_RUNS} can be measured" if runs > MOST_RUNS else None
+        f"its statements run {runs} times, more than the {MOST_RUNS} that can be measured"
+        if runs > MOST_RUNS
+        else None
     )

@@ -73,7 +73,7 @@ def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
     program = workload.expression
     parts = [gemm.TUNED.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
-        raise ValueError(f"{program.name} has no products: no output has a tap")
+        raise ValueError(f"{program.name} multiplies nothing: no window reads an input element")
     cost, floor = partial(_cost, parts), sum(part.floor for part in parts)
     return replace(parts[0], template="conv_transpose_cuda", cost=cost, floor=floor)
 

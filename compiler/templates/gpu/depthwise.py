@@ -152,7 +152,9 @@ def _sizes(workload: CudaWorkload) -> tuple[Program, Window]:
     """
     assert workload.window is not None  # CudaWorkload.obstacle
     if (taps := prod(workload.window.kernel)) > MOST_TAPS:
-        raise ValueError(f"a window of {taps} taps is not held in registers, so it has no knobs")
+        raise ValueError(
+            f"a window of {taps} taps is too large for registers (at most {MOST_TAPS}), so its kernel has no knobs"
+        )
     return workload.expression, workload.window
 
 

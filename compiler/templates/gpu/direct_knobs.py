@@ -64,7 +64,7 @@ def layer_of(program: Program) -> Layer:
         conv = None
     loads = {e.buffer.name: e for e in loads_in(conv.value)} if isinstance(conv, Reduce) else {}
     if not isinstance(conv, Reduce) or not {"a", "b"} <= loads.keys() or len(loads["b"].indices) != 4:
-        raise ValueError(f"{program.name} is no direct convolution of one group (te.ops.direct_conv2d)")
+        raise ValueError(f"{program.name} is not a direct convolution of one group (te.ops.direct_conv2d)")
     channels = loads["a"].buffer.shape[0]
     batch, filters, *outputs = conv.buffer.shape
     taps = [find_loop(program, f"conv.{v}").extent for v in ("kh", "kw")]

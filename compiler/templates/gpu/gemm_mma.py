@@ -149,10 +149,10 @@ def factors(program: Program) -> tuple[Factor, Factor]:
     reduce = find_statement(program, "gemm")
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []
     if [load.buffer.name for load in loads] != ["a", "b"]:
-        raise LegalityError("gemm is not a sum of products of a and b", program, "gemm")
+        raise LegalityError("the statement gemm is not a sum of products of a and b", program, "gemm")
     a, b = _factor(program, loads[0], "gemm.i"), _factor(program, loads[1], "gemm.j")
     if (a.dtype, b.dtype) not in FACTORS:
-        raise LegalityError(f"no mma multiplies {a.dtype} by {b.dtype}", program, "gemm")
+        raise LegalityError(f"no mma instruction multiplies {a.dtype} by {b.dtype}", program, "gemm")
     return a, b
 
 

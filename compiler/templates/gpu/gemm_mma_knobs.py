@@ -98,11 +98,12 @@ class Knobs:
             return f"the tiles of warps do not divide the tile of a block, {self.rows}x{self.columns}"
         if self.depth % depth_of(dtype) or self.depth < 1:
             return (
-                f"the depth {self.depth} is no multiple of {depth_of(dtype)}, the depth of an mma of {dtype}"
+                f"the depth {self.depth} is not a multiple of {depth_of(dtype)}, the depth of an mma instruction for "
+                f"{dtype}"
             )
         warps = self.warps[0] * self.warps[1]
         if warps > 32:
-            return f"{warps} warps are more than a block may have (32)"
+            return f"{warps} warps are more than a thread block may have (32)"
         if self.rows % warps:
             return f"{warps} warps cannot share {self.rows} rows of results"
         if min(self.stages, self.group, self.splits) < 1:

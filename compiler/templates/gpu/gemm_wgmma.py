@@ -100,7 +100,11 @@ def schedule(
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):
-        raise LegalityError(f"{where}{target.arch} has no wgmma, {ARCHITECTURE} has", program, "gemm")
+        raise LegalityError(
+            f"{where}{target.arch} has no wgmma instructions; generate code for {ARCHITECTURE}",
+            program,
+            "gemm",
+        )
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
         lay_along_depth(s, constants)

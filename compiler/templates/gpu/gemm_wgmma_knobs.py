@@ -106,29 +106,39 @@ class Knobs:
     def obstacle(self, dtype: DType) -> str | None:
         """The reason why these knobs are inconsistent for factors of type `dtype`; None if they are consistent."""
         if self.group_rows % GROUP_ROWS or self.group_rows < 1:
-            return f"{self.group_rows} rows of a warpgroup are no multiple of {GROUP_ROWS}"
+            return f"{self.group_rows} rows of a warpgroup are not a multiple of {GROUP_ROWS}"
         if self.group_columns not in columns_of(dtype):
             step = columns_of(dtype)[-1] - columns_of(dtype)[-2]
-            return f"{self.group_columns} columns of a warpgroup are no multiple of {step} up to {MOST_GROUP_COLUMNS}"
+            return (
+                f"{self.group_columns} columns of a warpgroup are not a multiple of {step} up to "
+                f"{MOST_GROUP_COLUMNS}"
+            )
         if self.rows % self.group_rows or self.columns % self.group_columns or min(self.groups) < 1:
             return f"the tiles of warpgroups do not divide the tile of a block, {self.rows}x{self.columns}"
         unit = depth_of(dtype)
         if self.depth % unit or self.depth < 1:
-            return f"the depth {self.depth} is no multiple of {unit}, the depth of a wgmma of {dtype}"
+            return f"the depth {self.depth} is not a multiple of {unit}, the depth of a wgmma instruction for {dtype}"
         if self.threads > 1024:
-            return f"{self.threads} threads are more than a block may have (1024)"
+            return f"{self.threads} threads are more than a thread block may have (1024)"
         if min(self.stages, self.group, self.splits) < 1:
             return "stages, group and splits must each be at least 1"
         if self.bulk:
             return self._bulk_obstacle(dtype)
-        return None if dtype in HALVES else f"products of {dtype} need factors that bulk copies fetch"
+        return (
+            None
+            if dtype in HALVES
+            else f"products of {dtype} need factors that are fetched by bulk copies (bulk = True)"
+        )
 
     def _bulk_obstacle(self, dtype: DType) -> str | None:
         if self.depth * dtype.bits // 8 not in SWIZZLES:
             rows = ", ".join(str(n * 8 // dtype.bits) for n in SWIZZLES)
             return f"the depth is {self.depth}, but swizzled rows need one of {rows}"
         if dtype in HALVES and row_elements(self.group_columns) is None:
-            return f"{self.group_columns} columns of a warpgroup are no multiple of {SWIZZLES[-1] // 2}, a swizzled row"
+            return (
+                f"{self.group_columns} columns of a warpgroup are not a multiple of {SWIZZLES[-1] // 2}, the "
+                "elements of a swizzled row"
+            )
         if max(self.rows, self.columns) > MOST_BOX:
             return f"tiles of {self.rows}x{self.columns} are larger than the box of a bulk copy ({MOST_BOX})"
         if self.stages <= OVERLAPPED:

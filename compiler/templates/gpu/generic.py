@@ -71,7 +71,8 @@ def _host(s: Schedule, statement: Stmt, threads: int) -> None:
             _nest(s, statement, threads)
         case _:
             raise TypeError(
-                f"a {type(statement).__name__} is in no loop; flat.flattened puts each statement into one"
+                f"a {type(statement).__name__} is not inside a loop; call flat.flattened, which puts each statement "
+                "into a loop"
             )
 
 

@@ -123,7 +123,7 @@ def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winog
     shape = convolution_of(graph, node, operator)
     if not suits_winograd(shape):
         raise TypeError(
-            f"{knobs!r} are no knobs of this convolution: Winograd's method takes 3 x 3 taps, stride 1"
+            f"{knobs!r} do not apply to this convolution: Winograd's method needs 3 x 3 taps and stride 1"
         )
     program = winograd_conv2d(shape, knobs.m, epilogue=operator.epilogue)
     arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
@@ -168,7 +168,7 @@ def _of(knobs: object | None, kind: type[T]) -> T | None:
     if knobs is None or isinstance(knobs, kind):
         return knobs
     raise TypeError(
-        f"{knobs!r} are no knobs of this convolution, which takes {kind.__module__}.{kind.__name__}"
+        f"{knobs!r} are not knobs of this convolution, whose knobs are {kind.__module__}.{kind.__name__}"
     )
 
 

@@ -130,7 +130,7 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
     stages end with `tag`. `constants`: parameters whose arrays are packed ahead.
     """
     if (reason := tile.obstacle()) is not None:
-        raise ValueError(f"{tile} is no tile: {reason}")
+        raise ValueError(f"{tile} is not a valid tile: {reason}")
     partial = tile.splits > 1
     statement, i, j, k, grid = whole_tiles(s, tile.rows, tile.columns, tile.depth, tile.splits, tag)
     i0, *rows = cut(s, i, (extent_of(s, i) // tile.rows, *tile.row_counts))

@@ -69,9 +69,9 @@ class CudaWorkload:
         if large := next((p for p in self.expression.parameters if prod(p.shape) > MOST_ELEMENTS), None):
             return f"{large.name} has more than {MOST_ELEMENTS} elements"
         if (self.window is None) == (self.template == "depthwise_cuda"):
-            return "a workload must have a window if its template is depthwise_cuda, and otherwise none"
+            return "a workload has a window if, and only if, its template is depthwise_cuda"
         if (self.rows is None) == (self.template == "rows_cuda"):
-            return "a workload must have rows if its template is rows_cuda, and otherwise none"
+            return "a workload has rows if, and only if, its template is rows_cuda"
         if self.rows is not None and self.rows.plain() != self.expression:
             return "the expression differs from the program of the operator in rows"
         if self.template == "elementwise_cuda" and len(nests(self.expression)) != 1:
@@ -112,7 +112,7 @@ def workload_from_dict(values: Mapping[str, Any]) -> CudaWorkload:
     """The workload that a JSON object describes. Raises WorkloadError, which names the field, for any other object."""
     template = values.get("template")
     if template not in get_args(CudaTemplate):
-        raise WorkloadError(f"there is no template {template!r} with knobs on GPUs")
+        raise WorkloadError(f"no template for GPUs is called {template!r}, or it has no knobs")
     rows = values.get("rows")
     operator = None if rows is None else row_operator_from_dict(rows)
     # Nested fields are read by their own functions.

@@ -138,7 +138,9 @@ def attention_kernels(config: Config, legalized: Legalized, node: Node, operator
     graph = legalized.graph
     shape = _shape(config, graph, node.inputs, node.output, operator)
     if shape is None:
-        raise ValueError(f"{node.name}: three nested loops cannot reach all matrices that were joined")
+        raise ValueError(
+            f"{node.name}: the joined matrices are at addresses that three nested loops cannot generate"
+        )
     scores, shares, context = operator.scores, operator.shares, operator.context
     arithmetic = Arithmetic(
         scores=scores.post,

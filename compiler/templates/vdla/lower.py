@@ -73,8 +73,8 @@ class UnfitNodeError(Exception):
         """The error to show to the user, which suggests a way out."""
         node = next(node for node in graph.nodes if node.name == self.node)
         return DoesNotFitError(
-            f"node {node.name} ({node.kind}): {self} of configuration {config.name}; "
-            "make that memory larger, or the layer smaller",
+            f"node {node.name} ({node.kind}): {self} of configuration {config.name}; make the memory larger, or the "
+            "layer smaller",
             node.members,
         )
 
@@ -84,8 +84,8 @@ def check_machine(config: Config, virtual_threads: int) -> None:
     if config.block_in != config.block_out and config.batch > 1:
         raise CompileError(
             f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
-            f"{config.block_out}; with a batch above 1 the results of one layer are the next layer's inputs only if "
-            "block_in and block_out are equal: make batch 1, or both equal"
+            f"{config.block_out}; a batch above 1 requires equal blocks, because each layer's results are the next "
+            "layer's inputs: set batch to 1, or block_in = block_out"
         )
     if not config.has("post"):
         raise CompileError(
@@ -93,7 +93,7 @@ def check_machine(config: Config, virtual_threads: int) -> None:
             "add it to `extensions`"
         )
     if virtual_threads < 1:
-        raise CompileError(f"virtual threads = {virtual_threads}: there must be at least 1 (2 hides latency)")
+        raise CompileError(f"virtual threads = {virtual_threads}; give 1, or 2 to hide latency")
 
 
 def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
@@ -136,7 +136,7 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
     """The kernels that compute a node, in order."""
     row = KERNELS.get(type(node.operator))
     if row is None:
-        raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
+        raise ValueError(f"{node.name} ({node.kind}) runs on processors only: import the model without it")
     file, name = row.split(":")
     return tuple(
         getattr(import_module(f"{__package__}.{file}"), name)(config, legalized, node, node.operator)

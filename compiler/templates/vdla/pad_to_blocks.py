@@ -137,7 +137,8 @@ def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, b
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels end in a block of {block} that other products share",
+            f"products of {operator.depth} channels end inside a block of {block} channels that also belongs to "
+            "another product",
             f"use a multiple of {block} channels",
         )
     side = alone.index(True)

@@ -47,8 +47,8 @@ def position_kernels(config: Config, legalized: Legalized, node: Node, operator:
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"moves positions of several images, whose vectors alternate in memory with batch = {config.batch}",
-            "make batch 1",
+            f"moves positions of several images, which is not supported with batch = {config.batch}",
+            "set batch to 1 in the configuration",
         )
     _, channels, rows, columns = graph.tensors[node.output].nchw
     # For each image of each input: (input name, number of the image, positions of its plane).
@@ -90,7 +90,7 @@ def _check_count(config: Config, node: Node, kernels: Sequence[Kernel]) -> None:
             f"configuration {config.name}",
             node.members[0],
             node.kind,
-            f"moves more than {MOST_RUNS:,} pieces, each by a kernel of its own",
+            f"moves more than {MOST_RUNS:,} pieces, each of which needs a kernel",
             "export the model for smaller inputs",
         )
 

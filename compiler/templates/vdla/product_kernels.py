@@ -95,7 +95,7 @@ def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
             node.kind,
             f"multiplies two activations, which is not possible with batch = {config.batch}, "
             f"block_in = {config.block_in} and block_out = {lanes}",
-            "make batch 1, and block_in and block_out equal",
+            "set batch to 1, and block_in and block_out to the same value",
         )
     if any(operator.zero_points) and not config.has("zero_points"):
         raise node_error(where, node.members[0], node.kind, *needs("zero_points"))
@@ -105,6 +105,7 @@ def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
             where,
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels and {operator.columns} columns begin inside blocks of {lanes}",
+            f"products of {operator.depth} channels and {operator.columns} columns do not begin at multiples of "
+            f"{lanes}",
             f"use multiples of {lanes} channels and columns",
         )

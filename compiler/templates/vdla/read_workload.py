@@ -27,7 +27,7 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
         )
     if value["template"] not in TEMPLATES:
         raise WorkloadError(
-            f"the accelerator has no template {value['template']!r}; it has {', '.join(TEMPLATES)}"
+            f"the accelerator has no template {value['template']!r}; its templates are {', '.join(TEMPLATES)}"
         )
     sizes = {"kernel": 2, "strides": 2, "pads": 4, "dilations": 2}
     sizes |= {"pool_kernel": 2, "pool_strides": 2, "pool_pads": 4}
@@ -41,10 +41,10 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
         numbers = [item] if length is None else item
         least = 0 if name.endswith("pads") else 1
         if not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
-            raise WorkloadError(f"{name} = {item!r} of a workload does not have {length or 1} numbers")
+            raise WorkloadError(f"{name} = {item!r} of a workload must be {length or 1} numbers")
         if not all(type(n) is int and n >= least for n in numbers):
             raise WorkloadError(
-                f"{name} = {item!r} of a workload is not made of integers of at least {least}"
+                f"{name} = {item!r} of a workload must consist of integers of at least {least}"
             )
         found[name] = item if length is None else tuple(item)
     found |= _chained(value)
@@ -60,14 +60,14 @@ def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
         raise WorkloadError(f"resident = {resident!r} of a workload is neither true nor false")
     last = value.get("last_vectors")
     if last is not None and (type(last) is not int or not 0 < last <= MOST_STEP):
-        raise WorkloadError(f"last_vectors = {last!r} of a workload is no integer of 1..{MOST_STEP}")
+        raise WorkloadError(f"last_vectors = {last!r} of a workload is not an integer of 1..{MOST_STEP}")
     found = {"resident": resident, "last_vectors": last}
     if margins is None:
         return found
     if not isinstance(margins, list | tuple) or len(margins) != 4:
-        raise WorkloadError(f"margins = {margins!r} of a workload does not have 4 numbers")
+        raise WorkloadError(f"margins = {margins!r} of a workload must be 4 numbers")
     if not all(type(n) is int and 0 <= n <= MOST_STEP for n in margins):
-        raise WorkloadError(f"margins = {margins!r} of a workload is not made of integers of 0..{MOST_STEP}")
+        raise WorkloadError(f"margins = {margins!r} of a workload must consist of integers of 0..{MOST_STEP}")
     return {**found, "margins": tuple(margins)}
 
 

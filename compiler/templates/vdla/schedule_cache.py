@@ -50,7 +50,7 @@ class ScheduleCache:
     def keep(self, key: Hashable, kernel: Kernel, program: Program, post: Post) -> None:
         """Adds the program of `kernel` with post-processing `post`. Raises ValueError for kernels without `Source`."""
         if not isinstance(kernel.source, Source):
-            raise ValueError("a kernel without a Source cannot be cached: its program has no key")
+            raise ValueError("a kernel without a Source cannot be cached: keys are made from Sources")
         self._kept[key] = program, post, kernel.source.details.pad_value
         if len(self._kept) > self._most:
             self._kept.popitem(last=False)

@@ -43,7 +43,7 @@ def transpose_kernels(config: Config, legalized: Legalized, node: Node, operator
             node.kind,
             f"exchanges channels and positions, which is not possible with batch = {config.batch}, "
             f"block_in = {config.block_in} and block_out = {config.block_out}",
-            "make batch 1, and block_in and block_out equal",
+            "set batch to 1, and block_in and block_out to the same value",
         )
     batch, all_channels, height, width = graph.tensors[node.inputs[0]].nchw
     first, channels = operator.channels or (0, all_channels)

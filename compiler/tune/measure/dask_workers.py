@@ -264,7 +264,7 @@ class DaskWorkers(Backend):
     def _lost(self, batch: _Batch) -> BackendError:
         left = sum(len(indices) for indices in batch.running.values())
         return BackendError(
-            f"the scheduler at {self._address} went away, or dropped the trials, before {left or 'some'} of them were "
+            f"the scheduler at {self._address} ended, or lost the trials, before {left or 'some'} of them were "
             "measured; start the scheduler and its workers again, and resume the search"
         )
 
@@ -276,8 +276,8 @@ class DaskWorkers(Backend):
             return f"{left} trials left; the scheduler at {self._address} does not answer"
         if not processing:
             return (
-                f"{left} trials wait for a worker at {self._address}; "
-                f"start some with: dask worker {self._address} --nthreads 1"
+                f"{left} trials are waiting for a worker at {self._address}; start some with: dask worker "
+                f"{self._address} --nthreads 1"
             )
         busy = ", ".join(f"{address} for {len(keys)} chunks" for address, keys in processing.items())
         return f"{left} trials left; waiting for {busy}"

@@ -115,12 +115,14 @@ def load(description: Description) -> Measure:
             return _load_accelerator(config, workload)
         case {"kind": "vdla"}:
             raise TaskError(
-                "a task of the accelerator has kind, config and workload, the last two JSON objects"
+                "a task of the accelerator must have kind, config and workload, the last two JSON objects"
             )
         case {"kind": "llvm", "target": dict(target), "workload": dict(workload), **rest} if not rest:
             return _load_processor(target, workload)
         case {"kind": "llvm"}:
-            raise TaskError("a task on a processor has kind, target and workload, the last two JSON objects")
+            raise TaskError(
+                "a task on a processor must have kind, target and workload, the last two JSON objects"
+            )
         case {"kind": str(kind)} if kind.partition(" ")[0] in GPUS:
             return _load_gpu(description, kind)
         case _:
@@ -134,7 +136,8 @@ def _load_gpu(description: Description, kind: str) -> Measure:
         return load_cuda_code(description)
     if step != DEVICE:
         raise TaskError(
-            f"a task of the kind {kind!r} is compiled in one process and timed in another: measure it by CudaWorkers"
+            f"a task of the kind {kind!r} must be compiled in one process and timed in another: measure it with "
+            "CudaWorkers"
         )
     from .trial_cuda import trials_of_process
 
@@ -152,7 +155,7 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
         case {"folder": str(folder), **task} if task.keys() == _PARTS:
             target, workload = _gpu_task(task)
         case _:
-            raise TaskError("compiling a task on a GPU takes kind, target, workload and folder")
+            raise TaskError("a task to compile for a GPU must have kind, target, workload and folder")
     if compile is None:
         kind_of(target).check()  # A missing compiler is not the fault of a candidate.
     return lambda values: compile_candidate(target, workload, Path(folder), values, compile)
@@ -168,7 +171,7 @@ def load_cuda_device(description: Description, trials: Callable[[int], DeviceTri
             target, workload = _gpu_task(task)
             return trials(ordinal).task(target, workload, Path(folder))
         case _:
-            raise TaskError("timing a task on a GPU takes kind, target, workload, folder and device")
+            raise TaskError("a task to time on a GPU must have kind, target, workload, folder and device")
 
 
 def _gpu_task(task: Mapping[str, Any]) -> tuple[GpuTarget, CudaWorkload]:
@@ -193,7 +196,7 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
     try:
         task = AcceleratorTask.of(machine, shape)
     except ValueError as error:
-        raise TaskError(f"the workload computes nothing: {error}") from None
+        raise TaskError(f"the workload cannot be computed: {error}") from None
     return lambda values: measure(task, values)
 
 

@@ -178,7 +178,7 @@ class LocalWorkers(Backend):
             return
         first = seat.owes[0]
         if isinstance(first, _Other):
-            self._failed_start(f"ended before it was able {first.value} ({how})")
+            self._failed_start(f"ended before it was ready {first.value} ({how})")
         else:
             batch.ends[first] += 1
         batch.give_back(seat.trials)

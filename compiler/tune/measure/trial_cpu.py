@@ -82,7 +82,7 @@ def target_from_dict(values: dict[str, Any]) -> CpuTarget:
     other object.
     """
     if values.keys() != {field.name for field in fields(CpuTarget)}:
-        raise ValueError("this is no description of a processor")
+        raise ValueError("this is not a description of a processor")
     level1, level2 = values["cache_bytes"]
     return CpuTarget(**{**values, "cache_bytes": (level1, level2)})
 

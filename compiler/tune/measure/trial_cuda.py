@@ -140,7 +140,7 @@ class DeviceTrials:
         """
         if self._failed is not None:
             # A device stays broken for the whole process; the parent starts a new process.
-            raise SystemExit(f"the device failed before: {self._failed}")
+            raise SystemExit(f"the device failed in an earlier trial: {self._failed}")
         begin = time.thread_time()
         try:
             cost, error = (
@@ -192,5 +192,5 @@ def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
     """
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:
-        raise ValueError("this is no description of a GPU")
+        raise ValueError("this is not a description of a GPU")
     return target(**values)

@@ -97,7 +97,7 @@ class WorkerProcess:
             code = self._process.wait(_KILLED_SECONDS)
         except subprocess.TimeoutExpired:
             raise BackendError(
-                f"process {self._process.pid}, which measures, does not end although it was killed: a driver holds it; "
+                f"the measuring process {self._process.pid} was killed but does not end, because a driver blocks it; "
                 "restart this machine, or reset its device"
             ) from None
         with contextlib.suppress(BrokenPipeError):

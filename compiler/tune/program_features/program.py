@@ -76,7 +76,7 @@ def program_features(program: Program) -> np.ndarray:
     """
     counted = count(program)
     if not counted.leaves:
-        raise ValueError(f"{program.name} has no statement, and so no features")
+        raise ValueError(f"{program.name} has no statements, so it has no features")
     leaves = counted.leaves
     used = [volumes(leaf) for leaf in leaves]
     main = max(range(len(used)), key=lambda k: leaves[k].work)

@@ -31,10 +31,10 @@ class Resumed:
     def warning(self) -> str | None:
         """One line for the user on records that were not used; None if there are none."""
         counts = (
-            (self.duplicates, "of a trial that was counted already"),
+            (self.duplicates, "of trials that are recorded twice"),
             (self.foreign, "of knobs that the template does not have"),
             (self.illegal, "of knobs that are not legal"),
-            (self.stale, "of another version of the compiler, whose costs may have changed"),
+            (self.stale, "of another version of the compiler, whose kernels may run at other speeds"),
         )
         parts = [f"{count} {what}" for count, what in counts if count]
         unused = sum(count for count, _ in counts)

@@ -177,9 +177,11 @@ def read_liberty(path: Path) -> Liberty:
     try:
         library = parse_groups(data.decode("latin-1"), skipped=_SKIPPED)
     except LibertyError as error:
-        raise LibertyError(f"{path}: is no Liberty file: {error}") from None
+        raise LibertyError(f"{path}: is not a Liberty file: {error}") from None
     if library.name != "library":
-        raise LibertyError(f"{path}: is no Liberty file: its outermost group is {library.name}, not library")
+        raise LibertyError(
+            f"{path}: is not a Liberty file: its outermost group is {library.name}, not library"
+        )
     cells = {cell.name: cell for cell in map(_cell, library.named("cell"))}
     if not any(cell.register for cell in cells.values()):
         raise LibertyError(f"{path}: has no flip-flop; mapping needs one")

@@ -35,8 +35,8 @@ def find_library(where: str | Path | None = None) -> Liberty:
     path = DEBIAN.get(name, Path(name))
     if name in DEBIAN and not path.exists():
         raise LibertyError(
-            f"the library {name} is not installed: apt-get install qflow-tech-{name}, or --liberty FILE takes any "
-            "Liberty file"
+            f"the library {name} is not installed: install it (apt-get install qflow-tech-{name}), or name any "
+            "Liberty file with --liberty FILE"
         )
     return _read(path)
 

@@ -63,7 +63,9 @@ class MappedText:
             return ()
         kept = cache.load(self.entry, _CELLS)
         if kept is None:
-            raise ToolError("a synthesized module has vanished from the cache; start the command again")
+            raise ToolError(
+                "a synthesized module was deleted from the cache meanwhile; run the command again"
+            )
         return tuple(Instance(name=n, kind=k, pins=p) for n, k, p in json.loads(kept) if k in self.cells)
 
 

@@ -36,7 +36,7 @@ def module_text(
     """
     names = {port: written(plain_name(port)) for port in module.ports}
     if len(set(names.values())) != len(names):
-        raise NetlistError(f"{module.name}: two of its ports would have one name in a netlist")
+        raise NetlistError(f"{module.name}: two of its ports would have the same name in a netlist")
     lines = [f"module {plain_name(module.name)} ({', '.join(names.values())});"]
     nets: dict[Net, str] = {"0": "1'b0", "1": "1'b1"}
     assigned: list[str] = []

@@ -135,7 +135,7 @@ def test_the_command_prints_and_writes(tmp_path: Path, advice: Advice, vdla: Cal
 
 
 def test_a_share_above_one_is_refused() -> None:
-    with pytest.raises(vdla.UserError, match="give a share of the latency from 0 to 1"):
+    with pytest.raises(vdla.UserError, match="a share of the latency from 0 to 1"):
         vdla.advise(models.build("mlp"), "tiny", least=3)
 
 

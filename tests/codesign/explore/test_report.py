@@ -189,8 +189,8 @@ def test_a_report_is_written_again_from_the_records(
     ran = sum(line["study"] == study["study"] for line in lines)
     assert outcome.document()["designs"] == ran and outcome.document()["interrupted"]
     for wrong, message in (
-        ({"format": 9}, "is no study"),
-        ({"points": [[9, 0, 0]]}, "[9, 0, 0] is no point of its space"),
+        ({"format": 9}, "is not a study"),
+        ({"points": [[9, 0, 0]]}, "[9, 0, 0] is not a point of its space"),
         ({"study": "0" * 16}, "have changed since"),
         ({"networks": [{**study["networks"][0], "file": str(tmp_path / "gone.onnx")}]}, "gone.onnx"),
     ):
@@ -306,7 +306,7 @@ def test_ctrl_c_leaves_a_whole_report(model: Path, tmp_path: Path):
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=LONG)
-    assert process.returncode == 130 and "goes on from the records" in said, said
+    assert process.returncode == 130 and "to continue from the records" in said, said
     data = data_of(tmp_path / "out" / "report.html")
     assert data["study"]["interrupted"] and data["count"] >= 2
 

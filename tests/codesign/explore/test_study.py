@@ -210,7 +210,7 @@ def test_command_files_and_refusals(vdla, model: Path, tmp_path: Path):
         assert outcome.code == 2 and outcome.err.count("\n") == 1, outcome
     (out / "records.jsonl").write_text('{"format": 1}\n')
     outcome = vdla(*study)
-    assert outcome.code == 2 and "records.jsonl:1: is no record" in outcome.err
+    assert outcome.code == 2 and "records.jsonl:1: is not a record" in outcome.err
 
 
 def test_what_cannot_begin_leaves_no_folder(

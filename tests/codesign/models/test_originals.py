@@ -135,7 +135,7 @@ def test_refusals_name_the_network_and_a_way_out() -> None:
     with pytest.raises(UserError, match="choose one of alexnet"):
         build_original("lenet")
     with pytest.raises(
-        UserError, match="vit_tiny takes no images of 100x100; choose a size that is a multiple of 16"
+        UserError, match="vit_tiny does not accept images of 100x100; choose a size that is a multiple of 16"
     ):
         build_original("vit_tiny", size=100)
     with pytest.raises(UserError, match="a batch is at least 1"):

@@ -110,7 +110,7 @@ def check_resumed(vdla, folder: Path, target: Path, document: Mapping[str, Any])
     assert again["evaluated"] == 2 and again["front"] == document["front"] and records.read_bytes() == whole
     records.write_bytes(b'{"format": 1}\n')
     result = vdla("quantize", *where(folder, target), *SEARCH)
-    assert result.code == 2 and "records.jsonl:1: is no record of a quantization" in result.err
+    assert result.code == 2 and "records.jsonl:1: is not a record of a quantization" in result.err
 
 
 def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path
     ("options", "message"),
     [
         (("--budget", 0), "--budget"),
-        (("--budget", 3, "--layer", "fc9=float"), 'net.onnx: no layer is called "fc9"'),
+        (("--budget", 3, "--layer", "fc9=float"), 'net.onnx: the model has no layer "fc9"'),
         (
             ("--budget", 3, "--held-out", "wrong.npz"),
             "input 'input' has shape [2, 8]; the model expects",

@@ -98,7 +98,7 @@ def test_layers_below_their_roofline_are_marked_with_the_reason() -> None:
         console.print(layer_table(account((plain, overlap, fused))))
     shown = capture.get()
     assert " *50 " in shown and " +50 " in shown and " 100 " in shown
-    assert "* below its roofline: it began under" in shown and "+ below its roofline, which counts" in shown
+    assert "* below its roofline: it began while" in shown and "+ below its roofline, which counts" in shown
     with console.capture() as capture:
         console.print(layer_table(account((plain,))))
     assert "below its roofline" not in capture.get()

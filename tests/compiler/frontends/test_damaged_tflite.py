@@ -88,11 +88,11 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_a_file_that_ends_early_is_measured() -> None:
     content = NETWORKS["anomaly detection"]().content()
     with pytest.raises(
-        ModelError, match=r"the file ends early: .* does not lie in its 1,000 bytes; export"
+        ModelError, match=r"the file ends early: .* is outside of its 1,000 bytes; export"
     ) as raised:
         read_model(content[:1000])
     assert "1,008" not in str(raised.value)
-    with pytest.raises(ModelError, match="would begin in front of the file; export"):
+    with pytest.raises(ModelError, match="has an offset before the start of the file; export"):
         # The first table's distance to its description leads to a place in front of the file.
         root = int.from_bytes(content[:4], "little")
         read_model(content[:root] + b"\xff\xff\xff\x7f" + content[root + 4 :])
@@ -103,6 +103,6 @@ def test_other_files_with_the_suffix_are_no_tflite_files(content: bytes, tmp_pat
     path = tmp_path / "net.tflite"
     path.write_bytes(content)
     with pytest.raises(
-        ModelError, match=r"net\.tflite: is no TFLite file or is damaged: bytes 4 to 7 are not TFL3"
+        ModelError, match=r"net\.tflite: is not a TFLite file or is damaged: bytes 4 to 7 are not TFL3"
     ):
         load_model(read_model(path))

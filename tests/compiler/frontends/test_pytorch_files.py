@@ -75,9 +75,9 @@ def test_a_missing_torch_is_one_line() -> None:
 
 
 def test_anything_else_is_no_network() -> None:
-    with pytest.raises(vdla.UserError, match=r"^list is no network; give the path of an ONNX file"):
+    with pytest.raises(vdla.UserError, match=r"^list is not a network; give the path of an ONNX file"):
         model_source([1])
-    with pytest.raises(vdla.UserError, match=r"^type is no network"):
+    with pytest.raises(vdla.UserError, match=r"^type is not a network"):
         model_source(Module, Example(args=(1,)))
 
 

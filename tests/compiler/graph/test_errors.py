@@ -54,7 +54,7 @@ def test_corrupt_bytes(data):
 def test_file_name_is_in_the_message(tmp_path):
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"\x0a\xffgarbage")
-    with pytest.raises(ModelError, match=r"broken\.onnx: is no ONNX file or is damaged"):
+    with pytest.raises(ModelError, match=r"broken\.onnx: is not an ONNX file or is damaged"):
         import_model(path)
 
 

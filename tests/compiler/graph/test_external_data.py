@@ -76,14 +76,14 @@ def test_files_below_the_model_are_read(folder: Path, entries: dict[str, str]) -
         ({"location": "../secret"}, "outside of the model's folder"),
         ({"location": "link"}, "outside of the model's folder"),
         ({"location": "."}, "outside of the model's folder"),
-        ({"location": ""}, "name no file"),
-        ({"location": "w\0.bin"}, "name no file"),
+        ({"location": ""}, "no file is named"),
+        ({"location": "w\0.bin"}, "no file is named"),
         ({"location": "pipe"}, "a pipe or a device"),
         ({"location": "below"}, "Is a directory"),
         ({"location": "none.bin"}, "No such file"),
-        ({"location": "w.bin", "offset": "-5"}, "offset '-5' is no number"),
-        ({"location": "w.bin", "length": "abc"}, "length 'abc' is no number"),
-        ({"location": "w.bin", "length": "9" * 5000}, "is no number of bytes"),
+        ({"location": "w.bin", "offset": "-5"}, "offset '-5' is not a number"),
+        ({"location": "w.bin", "length": "abc"}, "length 'abc' is not a number"),
+        ({"location": "w.bin", "length": "9" * 5000}, "is not a number of bytes"),
         ({"location": "w.bin", "length": "161"}, "161 bytes, but shape and type need 160 bytes"),
         ({"location": "w.bin", "offset": "17"}, "has 176 bytes, but the tensor is 160 bytes from byte 17"),
         ({"location": "w.bin", "offset": str(2**59)}, "has 176 bytes"),
@@ -100,7 +100,7 @@ def test_all_others_are_refused_by_importer_and_cache(
 
 
 def test_a_tensor_elsewhere_without_a_location_is_refused(folder: Path) -> None:
-    with pytest.raises(ModelError, match="name no file"):
+    with pytest.raises(ModelError, match="no file is named"):
         read_model(write(folder, offset="0"))
 
 

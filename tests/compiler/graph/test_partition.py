@@ -309,15 +309,15 @@ def test_regions_that_wait_for_one_another_are_refused() -> None:
     first, last = divide(net.model()).regions
     check_order("a model", ["x"], [first, last])
     with pytest.raises(
-        RegionOrderError, match=f"a model: {last.name} reads '.*' before {first.name} makes it"
+        RegionOrderError, match=f"a model: {last.name} reads tensor '.*' before {first.name} computes it"
     ):
         check_order("a model", ["x"], [last, first])
-    with pytest.raises(RegionOrderError, match=r"reads 'x' before no region makes it"):
+    with pytest.raises(RegionOrderError, match=r"reads tensor 'x' before no region computes it"):
         check_order("a model", [], [first, last])
 
 
 def test_bad_files() -> None:
-    with pytest.raises(ModelError, match="no ONNX file"):
+    with pytest.raises(ModelError, match="not an ONNX file"):
         divide(b"a text")
     net = MixedNetwork(*SHAPE)
     net.add("Sigmoid")

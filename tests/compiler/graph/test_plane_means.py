@@ -152,7 +152,8 @@ def test_sums_of_windows_that_may_leave_32_bits_are_refused() -> None:
     with pytest.raises(AccumulatorError, match="windows of 8421505 values"):
         average_bias(largest + 1, 0)
     with pytest.raises(
-        NodeError, match=r"ends 'mean', where the sums over windows of 16777216 values .* smaller windows"
+        NodeError,
+        match=r"quantizes the result of 'mean', where the sums over windows of 16777216 values .* smaller windows",
     ):
         import_model(mean_model((1, 1, 4096, 4096), [2, 3]).SerializeToString())
 

@@ -105,7 +105,7 @@ def test_bounds_of_eight_bits_need_no_clip() -> None:
     [
         ({"i.b": 12.0}, {}, "quantizes an activation to more than 8 bits"),
         ({"i.b": 2.5}, {}, "has 2.5 bits"),
-        ({"i.z": 0.5}, {}, "its zero point is no integer"),
+        ({"i.z": 0.5}, {}, "its zero point is not an integer"),
         ({"i.s": np.ones((4, 3))}, {}, "has scales of shape (4, 3), along several axes"),
         ({}, {"rounding_mode": "FLOOR"}, "rounding_mode FLOOR is not supported"),
     ],

@@ -86,12 +86,21 @@ def test_choices_for_single_layers() -> None:
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"conv9": ["float"]}, 'net.onnx: no layer is called "conv9"; did you mean "conv4"?'),
-        ({"conv1": ["int4"]}, 'layer "conv1": int4 is not a choice; use u8, per-channel, float, s8'),
+        ({"conv9": ["float"]}, 'net.onnx: the model has no layer "conv9"; did you mean "conv4"?'),
+        (
+            {"conv1": ["int4"]},
+            'layer "conv1": "int4" is not one of the choices; use u8, per-channel, float, s8',
+        ),
         ({"conv1": ["u8", "s8"]}, 'layer "conv1" cannot be both u8 and s8'),
-        ({"conv1": ["float", "u8"]}, 'layer "conv1" is float: u8 is for layers on integers'),
-        ({"input": ["float"]}, '"input" is an input or a constant of the model, which is u8 or s8'),
-        ({"add": ["per-tensor"]}, 'layer "add" (Add) has no weights; it is u8 or s8'),
+        ({"conv1": ["float", "u8"]}, 'layer "conv1" stays float, but u8 is for quantized layers'),
+        (
+            {"input": ["float"]},
+            '"input" is an input or a constant of the model, so its only choices are u8 and s8',
+        ),
+        (
+            {"add": ["per-tensor"]},
+            'layer "add" (Add) has no weights, so its only choices are u8 and s8',
+        ),
     ],
 )
 def test_choices_that_are_refused(

@@ -85,9 +85,9 @@ def test_equal_expressions_are_one_node():
 
 
 def test_what_no_tensor_expression_has_is_not_written():
-    with pytest.raises(ValueError, match="Intrinsic has no form"):
+    with pytest.raises(ValueError, match="Intrinsic cannot be written as JSON"):
         program_to_dict(programs()["vdla patches"])
-    with pytest.raises(ValueError, match="variable of no loop"):
+    with pytest.raises(ValueError, match="not the variable of a loop"):
         program_to_dict(constants(argument(0)))
 
 
@@ -117,7 +117,7 @@ DEEP = [LEAF, *[["cast", "float32", k] for k in range(200)]]
     [
         ([], "must be an object"),
         ({}, "'buffers' is missing"),
-        (changed(more=1), "'more' is none of its fields"),
+        (changed(more=1), "'more' is not one of its fields"),
         (changed(name="a b"), "name is 'a b', must be letters"),
         (changed(parameters=0), "parameters is 0, must be 1 to 3"),
         (changed(parameters=True), "parameters is True"),
@@ -133,19 +133,19 @@ DEEP = [LEAF, *[["cast", "float32", k] for k in range(200)]]
         (changed(nodes=DEEP), rf"nodes\[{MOST_DEPTH}\]: the tree is more than {MOST_DEPTH} levels"),
         (with_node(0, 7), r"nodes\[0\]: must be a list that begins with a word"),
         (with_node(0, ["eval", "x"]), r"nodes\[0\]: there is no node 'eval'"),
-        (with_node(0, ["var"]), "must have a name after its word"),
+        (with_node(0, ["var"]), "must have a name after its first word"),
         (with_node(0, ["var", "os.system('x')"]), "must be letters, digits"),
-        (with_node(0, ["const", "int64", 1.0]), "1.0 is no value of int64"),
-        (with_node(0, ["const", "float32", 0.1]), "0.1 is no value of float32"),
-        (with_node(0, ["const", "float32", "1"]), "'1' is no value of float32"),
-        (with_node(0, ["const", "bool", 1]), "1 is no value of bool"),
-        (with_node(0, ["+", 0, 0]), "0 is no earlier node"),
-        (with_node(1, ["+", 0, -1]), "-1 is no earlier node"),
-        (with_node(1, ["load", 9, 0]), "9 is no buffer, must be 0 to 2"),
+        (with_node(0, ["const", "int64", 1.0]), "1.0 is not a value of int64"),
+        (with_node(0, ["const", "float32", 0.1]), "0.1 is not a value of float32"),
+        (with_node(0, ["const", "float32", "1"]), "'1' is not a value of float32"),
+        (with_node(0, ["const", "bool", 1]), "1 is not a value of bool"),
+        (with_node(0, ["+", 0, 0]), "0 is not the number of an earlier node"),
+        (with_node(1, ["+", 0, -1]), "-1 is not the number of an earlier node"),
+        (with_node(1, ["load", 9, 0]), "9 is not the number of a buffer; it must be 0 to 2"),
         (with_node(1, ["seq", 0]), "node 0 must be a statement"),
         (with_node(-1, ["alloc", 2, 0]), "node 0 must be a statement"),
-        (with_node(-1, ["seq"]), "not in the form in which `program_to_dict` writes programs"),
-        (changed(nodes=[LEAF, ["seq"]]), "not in the form"),
+        (with_node(-1, ["seq"]), "not written in the form that `program_to_dict` writes"),
+        (changed(nodes=[LEAF, ["seq"]]), "not written in the form"),
     ],
 )
 def test_what_is_no_program_is_refused(document, message):
@@ -155,7 +155,7 @@ def test_what_is_no_program_is_refused(document, message):
 
 def test_programs_are_verified():
     buffers = [[*b[:3], *([2] * len(b[3:]))] for b in DOCUMENT["buffers"]]
-    with pytest.raises(ProgramFormatError, match=r"is no valid program: .*outside"):
+    with pytest.raises(ProgramFormatError, match=r"is not a valid program: .*outside"):
         program_from_dict(changed(buffers=buffers))
 
 
@@ -163,7 +163,7 @@ def test_a_program_has_one_document():
     document = copy.deepcopy(DOCUMENT)
     # An expression that nothing uses, and one that is there twice.
     document["nodes"].insert(len(document["nodes"]) - 1, ["const", "int64", 77])
-    with pytest.raises(ProgramFormatError, match="not in the form"):
+    with pytest.raises(ProgramFormatError, match="not written in the form"):
         program_from_dict(document)
 
 

@@ -76,7 +76,7 @@ def test_books_of_several_files_and_over_others(tmp_path):
     second.write_bytes(second.read_bytes() + b"fox\n")
     book, skipped = read_book([first, second])
     assert book == book_of(MANY)
-    assert [s.warning for s in skipped] == [None, f"{second}: 1 of 8 lines skipped: 1 no JSON (line 8)"]
+    assert [s.warning for s in skipped] == [None, f"{second}: 1 of 8 lines skipped: 1 not JSON (line 8)"]
     # What is tuned here counts more than what was tuned elsewhere, whatever it cost there.
     mine = book_of([trial(0, 1000.0, knobs=knobs(4, 1))])
     assert mine.over(book).lookup(WORKLOAD, VDLA) == knobs(4, 1)
@@ -138,9 +138,9 @@ def test_a_search_goes_on_from_its_own_legal_trials_in_order():
     assert points.dtype == np.int64
     assert (resumed.duplicates, resumed.foreign, resumed.illegal, resumed.stale) == (1, 2, 1, 1)
     assert resumed.warning == (
-        "5 records of this search are not used: 1 of a trial that was counted already, 2 of knobs that the template "
-        "does not have, 1 of knobs that are not legal, 1 of another version of the compiler, whose costs may have "
-        "changed"
+        "5 records of this search are not used: 1 of trials that are recorded twice, 2 of knobs that the template "
+        "does not have, 1 of knobs that are not legal, 1 of another version of the compiler, whose kernels may "
+        "run at other speeds"
     )
     nothing = trials_of(strange, TASK, space(), strategy="genetic", seed=1)
     assert nothing.trials == {} and nothing.warning is None

@@ -54,8 +54,8 @@ def test_skipped_lines_are_counted_in_one_warning(tmp_path):
     assert records == [trial()] * 3
     assert skipped.count == 4
     assert skipped.warning == (
-        f"{path}: 4 of 7 lines skipped: 2 no JSON (first: line 3), 1 of another version (line 4: 2; this release "
-        "reads 1), 1 no record (line 7: knobs.rows is '4', must be an integer)"
+        f"{path}: 4 of 7 lines skipped: 2 not JSON (first: line 3), 1 of another version (line 4: 2; this release "
+        "reads 1), 1 not a record (line 7: knobs.rows is '4', must be an integer)"
     )
     assert read_records(file_of(tmp_path, trial()))[1].warning is None
     assert read_records(file_of(tmp_path))[0] == []
@@ -89,11 +89,11 @@ def test_what_is_no_file_of_records_is_a_mistake_of_the_user(tmp_path):
             use(Path("/dev/zero"))
     binary = tmp_path / "model.onnx"
     binary.write_bytes(bytes(range(256)) * 100)
-    with pytest.raises(RecordError, match="is no text; records are lines of JSON"):
+    with pytest.raises(RecordError, match="is not text; records are lines of JSON"):
         read_records(binary)
     prose = tmp_path / "README"
     prose.write_text("Read me.\nOr not.\n")
-    assert read_records(prose)[1].warning == f"{prose}: 2 of 2 lines skipped: 2 no JSON (first: line 1)"
+    assert read_records(prose)[1].warning == f"{prose}: 2 of 2 lines skipped: 2 not JSON (first: line 1)"
 
 
 def test_many_records_are_read_at_once():
@@ -109,7 +109,7 @@ def test_many_records_are_read_at_once():
     [{"cost": 0.0}, {"cost": float("nan")}, {"trial": -1}, {"strategy": "a\nb"}, {"knobs": {"x": 2**63}}],
 )
 def test_what_could_not_be_read_again_is_not_written(tmp_path, changes):
-    with RecordWriter(tmp_path / "r.jsonl") as writer, pytest.raises(ValueError, match="no record: "):
+    with RecordWriter(tmp_path / "r.jsonl") as writer, pytest.raises(ValueError, match="not a record: "):
         writer.append(trial(**changes))
     assert not (tmp_path / "r.jsonl").exists()  # an empty file is not left behind
 
@@ -241,4 +241,4 @@ def test_killed_writers_cost_what_they_were_writing_and_no_more(tmp_path):
     assert len(account["told"]) > account["kills"] == 30
     # The line that the limit on the file's size cut, and one a kill at most.
     assert 1 <= skipped.count <= 1 + account["kills"]
-    assert skipped.kinds.keys() == {"no JSON"}
+    assert skipped.kinds.keys() == {"not JSON"}

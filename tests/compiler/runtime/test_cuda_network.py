@@ -229,7 +229,7 @@ def test_code_runs_on_its_own_architectures(arch, capability, runs):
     else:
         major, minor = capability
         with pytest.raises(
-            DeviceError, match=f"{major}.{minor}, and code for {arch} does not run on it; compile with"
+            DeviceError, match=f"{major}.{minor}, which cannot run code for {arch}; compile with"
         ):
             CudaNetwork(code(arch=arch), device)
     assert not device.open

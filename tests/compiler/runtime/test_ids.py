@@ -42,14 +42,18 @@ def test_ids_of_no_row_are_refused(dtype: type, reshaped: bool) -> None:
     for wrong, place in ((10, (1, 2)), (-11, (0, 1))):
         bad = ids.copy()
         bad[place] = wrong
-        message = rf"input 'ids' holds {wrong} at \[{place[0]}, {place[1]}\], .*looks up 10 rows; give ids from 0 to 9"
+        found = rf"input 'ids' has the id {wrong} at \[{place[0]}, {place[1]}\]"
+        message = rf"{found}, .*looks up a table of 10 rows; give ids from 0 to 9"
         with pytest.raises(KernelArgumentError, match=message):
             network.run({"ids": bad})
 
 
 def test_a_loaded_network_checks_ids_too(tmp_path: Path) -> None:
     LlvmCompiler("llvm").save(tmp_path / "words.tar", embedding(np.int64), batch=1, knobs=None)
-    with vdla.load(tmp_path / "words.tar") as network, pytest.raises(UserError, match="looks up 10 rows"):
+    with (
+        vdla.load(tmp_path / "words.tar") as network,
+        pytest.raises(UserError, match="looks up a table of 10 rows"),
+    ):
         network.run({"ids": np.full((2, 3), 10)})
 
 
@@ -60,12 +64,12 @@ def test_the_smallest_table_decides() -> None:
     model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [2, 3, 2]))
     network = vdla.compile(model.SerializeToString(), "llvm")
     network.run({"ids": np.full((2, 3), 3)})
-    with pytest.raises(UserError, match=r"holds 4 at .* looks up 4 rows"):
+    with pytest.raises(UserError, match=r"has the id 4 at .* looks up a table of 4 rows"):
         network.run({"ids": np.full((2, 3), 4)})
 
 
 def test_a_divided_network_checks_ids() -> None:
     model = onnx.load_from_string(embedding(np.int64))
     network = vdla.compile(model.SerializeToString(), "vdla,llvm")
-    with pytest.raises(UserError, match="looks up 10 rows"):
+    with pytest.raises(UserError, match="looks up a table of 10 rows"):
         network.run({"ids": np.full((2, 3), 10)})

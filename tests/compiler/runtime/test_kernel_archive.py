@@ -97,17 +97,17 @@ def test_cut_files_are_refused(path):
 def test_members_that_do_not_belong(path):
     files = members(path)
     rewrite(path, {**files, "../evil": b""})
-    with pytest.raises(ArchiveError, match=r"holds '\.\./evil', which does not belong there"):
+    with pytest.raises(ArchiveError, match=r"contains the unexpected file '\.\./evil'"):
         load_kernels(path)
     for name in files:
         rewrite(path, {n: data for n, data in files.items() if n != name})
-        with pytest.raises(ArchiveError, match=f"holds no {name}"):
+        with pytest.raises(ArchiveError, match=f"contains no {name}"):
             load_kernels(path)
     link = tarfile.TarInfo("code.o")
     link.type, link.linkname = tarfile.SYMTYPE, "/dev/zero"
     with tarfile.open(path, "w") as archive:
         archive.addfile(link)
-    with pytest.raises(ArchiveError, match=r"holds 'code\.o', which does not belong there"):
+    with pytest.raises(ArchiveError, match=r"contains the unexpected file 'code\.o'"):
         load_kernels(path)
 
 
@@ -121,7 +121,7 @@ def test_damage_anywhere_is_refused_or_harmless(path):
         changed[at] ^= int(rng.integers(1, 256))
         path.write_bytes(bytes(changed))
         try:
-            read_archive(path, ("code.o",), description="archive of kernels")
+            read_archive(path, ("code.o",), description="kernel archive")
         except ArchiveError:
             refused += 1
     assert refused > 450
@@ -133,7 +133,7 @@ def test_no_archive_at_all(tmp_path):
     with pytest.raises(ArchiveError, match="cannot be read: Is a directory"):
         load_kernels(tmp_path)
     (tmp_path / "net.tar").write_bytes(os.urandom(5000))
-    with pytest.raises(ArchiveError, match="is no archive of kernels"):
+    with pytest.raises(ArchiveError, match="is not a kernel archive"):
         load_kernels(tmp_path / "net.tar")
 
 
@@ -147,7 +147,7 @@ def test_code_of_other_machines(tmp_path):
 def test_other_formats(path, monkeypatch):
     assert json.loads(members(path)["description.json"])["format"] == kernel_archive.FORMAT
     monkeypatch.setattr(kernel_archive, "FORMAT", kernel_archive.FORMAT + 1)
-    with pytest.raises(ArchiveError, match="has format 2, and this version reads 3"):
+    with pytest.raises(ArchiveError, match="has format 2, but this version reads format 3"):
         load_kernels(path)
 
 

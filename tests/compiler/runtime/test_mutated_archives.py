@@ -203,16 +203,16 @@ def test_what_is_no_object(saved: Path, tmp_path: Path, code: bytes):
         (
             ("target", "cpu"),
             "nonesuch",
-            "was compiled for cpu 'nonesuch', of which this version knows nothing",
+            "was compiled for cpu 'nonesuch', which this version does not know",
         ),
-        (("target", "cpu"), "", "was compiled for cpu '', of which this version knows nothing"),
-        (("target", "features"), "+nonesuch", "was compiled for feature 'nonesuch', of which this version"),
+        (("target", "cpu"), "", "was compiled for cpu '', which this version does not know"),
+        (("target", "features"), "+nonesuch", "was compiled for feature 'nonesuch', which this version"),
         (
             ("target", "triple"),
             "pdp11-linux-gnu",
             "names a processor or features that LLVM does not know: -mtriple=pdp11-linux-gnu",
         ),
-        (("target", "cpu"), 'a" "b', "is no name|and no name of a processor"),
+        (("target", "cpu"), 'a" "b', "not a name of a processor"),
         (("inputs",), ["x", "x"], r"inputs\[1\]: names 'x' again"),
         (("launches", 0, "function"), "main", r"launches\[0\]\.function: is 'main', not one of"),
     ],
@@ -228,7 +228,7 @@ def test_descriptions_that_are_none(saved: Path, tmp_path: Path):
     _, files = parts(saved)
     for text in (b"[]", b"{", b"[" * 100_000, b'{"format": ' + b"9" * 5000 + b"}", b"\xff"):
         rewrite_description(tmp_path / "net.tar", text, files)
-        with pytest.raises(ArchiveError, match=r"net\.tar: description\.json: is no JSON"):
+        with pytest.raises(ArchiveError, match=r"net\.tar: description\.json: is not (a )?JSON"):
             load_network(tmp_path / "net.tar")
 
 
@@ -258,7 +258,7 @@ def test_a_sparse_member_is_refused_unread(tmp_path: Path):
     with tarfile.open(tmp_path / "net.tar") as archive:
         assert archive.getmembers()[0].size == 2**33
     tracemalloc.start()
-    with pytest.raises(ArchiveError, match=r"holds 'constants\.bin', which does not belong there"):
+    with pytest.raises(ArchiveError, match=r"contains the unexpected file 'constants\.bin'"):
         load_network(tmp_path / "net.tar")
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()

@@ -294,7 +294,7 @@ def test_operands_of_a_hardware_operation_stay_where_it_takes_them():
     s = Schedule(sums())
     s.cache_write("C", "i", "dram")
     s.tensorize("j", primitives.DOT)
-    with pytest.raises(LegalityError, match=r"cannot place C.dram in acc: dot takes it in dram"):
+    with pytest.raises(LegalityError, match=r"cannot place C.dram in acc: dot requires it in dram"):
         s.set_scope("C.dram", "acc")
 
 
@@ -354,8 +354,8 @@ OTHERS = [
     ),
     (half, lambda s: s.cache_write("Y", None, "local"), "put does not write all of a box"),
     (partly_started, lambda s: s.cache_write("C", None, "acc"), "the sum of sum starts outside partly"),
-    (sums, lambda s: s.rfactor("sum", "i"), "i is none of its reduction loops"),
-    (sums, lambda s: s.reorder(), "no loop to reorder is named"),
+    (sums, lambda s: s.rfactor("sum", "i"), "i is not one of its reduction loops"),
+    (sums, lambda s: s.reorder(), "reorder needs the name of at least one loop"),
 ]
 
 

@@ -214,19 +214,19 @@ ERRORS = [
         "cannot update A in place by sum: sum is not an assignment",
     ),
     (stencil, lambda s: s.update_in_place("double", "A"), "A is not allocated in the program"),
-    (lambda: cached(scope="local"), in_place, "the memory of T is acc, that of L local"),
-    (lambda: cached(shape=(10, 9)), in_place, "the shape of T is (10, 8), that of L (10, 9)"),
+    (lambda: cached(scope="local"), in_place, "the memory of T is acc, but that of L is local"),
+    (lambda: cached(shape=(10, 9)), in_place, "the shape of T is (10, 8), but that of L is (10, 9)"),
     (lambda: cached(before=True), in_place, "early uses T before it"),
     (lambda: cached(after=True), in_place, "use uses L after it"),
     (lambda: cached(mirrored=True), in_place, "it reads an element of L that is not the one that it writes"),
     (lambda: cached(read_again=True), in_place, "it reads T, which it writes"),
-    (looped, in_place, "a loop is around one of the allocations of T and L only"),
+    (looped, in_place, "a loop contains only one of the allocations of T and L"),
     (repeated, in_place, "its indices are not the variables of its loops, each once"),
     (sums, lambda s: s.split("i", 0), "cannot split i into pieces of 0"),
     (sums, lambda s: s.split("sum", 2), "'sum' is a statement, not a loop"),
     (sums, lambda s: s.split("q", 2), "no loop or statement named 'q'; there are: i, j, sum"),
     (sums, lambda s: s.fuse("j", "i"), "cannot fuse: the body of j is not the loop i alone"),
-    (sums, lambda s: s.reorder("j", "i", "j"), "a loop is named twice"),
+    (sums, lambda s: s.reorder("j", "i", "j"), "reorder got the same loop twice"),
     (stencil, lambda s: s.reorder("i", "a"), "a is not in one perfect nest with i"),
     (
         skewed,
@@ -266,7 +266,7 @@ ERRORS = [
     (
         stencil,
         lambda s: s.compute_early("double"),
-        "not every read of T is the argument of one and the same function",
+        "the reads of T are not all arguments of the same function",
     ),
     (stencil, lambda s: s.compute_early("add"), "D is a parameter of the program"),
     (sums, lambda s: s.compute_early("sum"), "cannot compute sum early: it is not an assignment"),
@@ -278,13 +278,13 @@ ERRORS = [
     (sums, lambda s: s.cache_read("D", "i", "acc"), "no buffer named 'D'"),
     (sums, lambda s: s.cache_write("A", "i", "acc"), "nothing under i writes it"),
     (sums, lambda s: s.cache_write("C", "j", "acc"), "the sum of sum starts outside j"),
-    (sums, narrow, "loop j.1 has `4` iterations against `8` of k"),
+    (sums, narrow, "loop j.1 has `4` iterations against `8` in k"),
     (
         stencil,
         lambda s: s.tensorize("j", DOT),
         "cannot tensorize j with dot: program and intrinsic differ: `add:",
     ),
-    (sums, lambda s: s.tensorize("i", DOT), "loop i has `10` iterations against `8` of k"),
+    (sums, lambda s: s.tensorize("i", DOT), "loop i has `10` iterations against `8` in k"),
 ]
 
 

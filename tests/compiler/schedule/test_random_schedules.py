@@ -75,7 +75,7 @@ def test_steps_that_once_failed_in_the_build(steps) -> None:
 @pytest.mark.parametrize(
     ("make", "steps", "message"),
     [
-        (product, cached_under_a_hint, "cannot cache B in local: prefetch_float32_40 takes it in dram"),
+        (product, cached_under_a_hint, "cannot cache B in local: prefetch_float32_40 requires it in dram"),
         (pads, lambda s: s.prefetch("R.i", "Q", 64), "may exceed its shape"),
         (pads, lambda s: (s.guard("S.i", 5), s.split("S.i.in", 4)), "could not be verified"),
         (pads, lambda s: (s.guard("S.i", 7), s.guard("S.i.in", 7)), "could not be verified"),

@@ -142,8 +142,8 @@ REFUSED = [
     (padded, lambda s: s.split_copy("load", 1, 3), "no constant extent of more than 1 that 3 divides"),
     (padded, lambda s: s.split_copy("load", 0, 1), "dimension 0 has no constant extent of more than 1"),
     (padded, lambda s: s.split_copy("load", 2, 1), "dimension 2 has no constant extent"),
-    (sums, lambda s: s.box_copy("sum"), "cannot copy a box at sum: it is not the plain copy of an element"),
-    (padded, lambda s: (s.expand_copy("load"), s.box_copy("load")), "it is not the plain copy of an element"),
+    (sums, lambda s: s.box_copy("sum"), "cannot copy a box at sum: it does not copy one element unchanged"),
+    (padded, lambda s: (s.expand_copy("load"), s.box_copy("load")), "it does not copy one element unchanged"),
     (
         sums,
         lambda s: (_elements(s, (1, 0)), s.box_copy("A.inp")),

@@ -39,8 +39,14 @@ def test_no_step_is_a_trace_too():
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ([["dance", "i"]], "step 1 of the trace: there is no primitive 'dance'; there are: split, fuse"),
-        ([["split", "i", 4], ["__init__", "i"]], "step 2 of the trace: there is no primitive '__init__'"),
+        (
+            [["dance", "i"]],
+            "step 1 of the trace: there is no scheduling primitive 'dance'; there are: split, fuse",
+        ),
+        (
+            [["split", "i", 4], ["__init__", "i"]],
+            "step 2 of the trace: there is no scheduling primitive '__init__'",
+        ),
         ([["split", "i"]], "split takes 2 arguments, not 1"),
         ([["split", "i", 4, 5]], "split takes 2 arguments, not 3"),
         ([["split", "i", "4"]], "argument 2 of split is '4', must be an integer"),
@@ -73,10 +79,10 @@ def test_steps_that_are_none(steps, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the trace is no JSON"),
-        ("[" * 100_000, "the trace is no JSON"),
-        ('{"version": 1, "steps": [["split", "i", NaN]]}', "NaN is no number of a trace"),
-        ('{"version": 1, "steps": [["split", "i", ' + "9" * 5000 + "]]}", "no JSON"),
+        ("", "the trace is not JSON"),
+        ("[" * 100_000, "the trace is not JSON"),
+        ('{"version": 1, "steps": [["split", "i", NaN]]}', "NaN is not a number that a trace may contain"),
+        ('{"version": 1, "steps": [["split", "i", ' + "9" * 5000 + "]]}", "not JSON"),
         ("[]", "an object of version and steps, not []"),
         ('{"version": 2, "steps": []}', "of version 2; this release reads 1"),
         ('{"version": 1}', "an object of version and steps"),
@@ -94,7 +100,7 @@ def test_texts_that_are_none(text, message):
         (("split", "q", 2), "no loop or statement named 'q'; there are: i, j, sum"),
         (("split", "i", 0), "cannot split i into pieces of 0"),
         (("split", "i"), "the trace has an invalid step: split takes 2 arguments"),
-        (("program",), "there is no primitive 'program'"),
+        (("program",), "there is no scheduling primitive 'program'"),
         (("cache_read", "Q", None, "local"), "no buffer named 'Q'"),
         (("tensorize", "j", "dot", ()), "the trace uses the intrinsic dot, which was not given"),
     ],

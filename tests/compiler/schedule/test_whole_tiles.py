@@ -142,14 +142,14 @@ def test_padded_windows() -> None:
     shapes = {n.buffer.name: n.buffer.shape for n in walk(s.program) if isinstance(n, Alloc)}
     assert shapes == {"a": (28,), "w": (4,), "sum": (8,)}
     same(windows(), s)
-    assert_refused(windows, lambda s: s.pad("k", 3), "add uses k elsewhere than as an index")
+    assert_refused(windows, lambda s: s.pad("k", 3), "add uses k other than as an index")
 
 
 REFUSED = [
     (staged, lambda s: s.pad("i", 0), "cannot pad i: the multiple is 0"),
     (staged, lambda s: s.pad("a", 4), "cannot pad a: it is not a nest of loops around one sum"),
     (product, lambda s: s.pad("i", 4), "cannot pad i: C is a parameter, or its dimension 0 is not "),
-    (staged, lambda s: (s.split("k", 4), s.pad("k.0", 3)), "gemm uses k.0 elsewhere than as an index"),
+    (staged, lambda s: (s.split("k", 4), s.pad("k.0", 3)), "gemm uses k.0 other than as an index"),
     (staged, lambda s: (s.split("k", 4), s.pad("k.1", 3)), "cannot pad k.1: its extent is not constant"),
     (
         lambda: product("max"),
@@ -159,7 +159,7 @@ REFUSED = [
     (
         lambda: staged(plus=1),
         lambda s: s.pad("k", 4),
-        "does not add a product of operands that k is an index of",
+        "does not sum a product of operands that are all indexed by k",
     ),
     (lambda: staged(columns=10), lambda s: s.pad("j", 4), "element does not fill w in order"),
     (

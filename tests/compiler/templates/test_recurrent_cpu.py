@@ -207,17 +207,17 @@ def test_many_steps_are_one_kernel(kind):
     [
         (
             {"clip": 0.4},
-            r"as it clips its sums, and at most 256 steps are possible; export the layer without clip, or",
+            r"as it clips its sums, but at most 256 steps are supported; export the layer without clip, or",
         ),
         (
             {"lengths": [1]},
-            r"as some of its sequences are shorter \(sequence_lens\), .*; export the model for",
+            r"as its sequences differ in length \(sequence_lens\), .*; export the model for",
         ),
     ],
 )
 def test_too_many_steps_one_by_one_are_refused_with_the_reason(case, reason):
     model, _ = layer("GRU", steps=400, batch=1, hidden=4, **case)
-    with pytest.raises(ModelError, match=rf"layer.*needs nodes for each of 400 steps {reason}"):
+    with pytest.raises(ModelError, match=rf"layer.*nodes for each of its 400 steps {reason}"):
         compile_kernels(model, cpu_now())
 
 

@@ -247,7 +247,9 @@ def test_a_space_without_legal_points_says_why(monkeypatch: pytest.MonkeyPatch):
     drawn: list[int] = []
     draw = Space.draw
     monkeypatch.setattr(Space, "draw", lambda *a: (drawn.append(a[-1]), draw(*a))[1])
-    with pytest.raises(EmptySpaceError, match="max_pool: no setting of the knobs keeps to the accumulators"):
+    with pytest.raises(
+        EmptySpaceError, match="max_pool: no setting of the knobs respects the limit of the accumulators"
+    ):
         space.sample(np.random.default_rng(0), 8)
     # Drawing until it is sure enough takes hundreds of thousands of points.
     assert sum(drawn) <= 256

@@ -49,7 +49,9 @@ def test_bounds_on_axes_leave_groups_out():
 
 
 def test_a_space_in_which_nothing_fits_names_the_limit():
-    with pytest.raises(EmptySpaceError, match="made up: no setting of the knobs keeps to the memory"):
+    with pytest.raises(
+        EmptySpaceError, match="made up: no setting of the knobs respects the limit of the memory"
+    ):
         cheapest(made_up([{}], most=0))
 
 

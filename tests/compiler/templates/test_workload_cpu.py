@@ -95,8 +95,8 @@ def test_workloads_are_json(workload):
     ("wrong", "message"),
     [
         ({"template": "conv3d_cpu"}, "there is no template 'conv3d_cpu' on processors"),
-        ({"colour": 1}, "sketch_cpu: colour is none of its fields"),
-        ({"window": None}, "sketch_cpu: window is none of its fields"),
+        ({"colour": 1}, "sketch_cpu: colour is not one of its fields"),
+        ({"window": None}, "sketch_cpu: window is not one of its fields"),
     ],
 )
 def test_what_is_no_workload_is_refused_with_its_field(wrong, message):
@@ -113,12 +113,12 @@ def test_what_is_no_program_to_be_tuned_is_refused():
             {"operator": "lstm"},
             "operator has 'lstm'|operator is 'lstm', must be one of conv2d, dense, matmul",
         ),
-        ({"constants": ["Y"]}, "constants must be some of X, W, in this order"),
+        ({"constants": ["Y"]}, "constants must be names among X, W, in this order"),
         ({"constants": [1]}, r"constants is \[1\], must be a list of names"),
         ({"expression": None}, "sketch_cpu: expression is None, must be an object"),
-        ({"expression": {**expression, "buffers": long}}, "expression is no valid program: dense"),
+        ({"expression": {**expression, "buffers": long}}, "expression is not a valid program: dense"),
         ({"expression": integers}, "parameter X is uint8; candidates are timed"),
-        ({"expression": {**expression, "parameters": 1}}, "expression is no valid program"),
+        ({"expression": {**expression, "parameters": 1}}, "expression is not a valid program"),
     ):
         with pytest.raises(WorkloadError, match=message):
             workload_from_dict({**MATMUL.to_dict(), **wrong})

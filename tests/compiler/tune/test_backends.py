@@ -129,7 +129,7 @@ def test_tasks_that_cannot_be_loaded_end_the_call() -> None:
     with local() as backend:
         with pytest.raises(UserError, match=r"^no task$"):
             backend.measure({"kind": "none"}, fine(2))
-        with pytest.raises(BackendError, match=r"able to load the task \(exit code 9\)"):
+        with pytest.raises(BackendError, match=r"ready to load the task \(exit code 9\)"):
             backend.measure({"kind": "fatal"}, fine(2))
         assert backend.measure(TASK, fine(2))[1].cost == 1
 
@@ -138,7 +138,7 @@ def test_processes_that_do_not_start_are_given_up() -> None:
     command = (sys.executable, "-c", "raise ImportError('no such thing')")
     with LocalWorkers(1, command=command) as backend, pytest.raises(BackendError) as caught:
         backend.measure(TASK, fine(1))
-    assert "able to start (exit code 1: ImportError: no such thing)" in str(caught.value)
+    assert "ready to start (exit code 1: ImportError: no such thing)" in str(caught.value)
 
 
 def test_who_waits_for_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

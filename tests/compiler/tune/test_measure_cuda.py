@@ -151,9 +151,9 @@ def test_tasks_are_loaded_from_their_descriptions(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
     for wrong, words in (
         (TASK, "timed in another"),
-        ({**TASK, "kind": "cuda device"}, "takes kind, target, workload, folder and device"),
-        ({**TASK, "kind": "cuda code"}, "takes kind, target, workload and folder"),
-        ({**code, "target": {"arch": "sm_90"}}, "no description of a GPU"),
+        ({**TASK, "kind": "cuda device"}, "must have kind, target, workload, folder and device"),
+        ({**TASK, "kind": "cuda code"}, "must have kind, target, workload and folder"),
+        ({**code, "target": {"arch": "sm_90"}}, "not a description of a GPU"),
     ):
         with pytest.raises(TaskError, match=words):
             load(wrong)

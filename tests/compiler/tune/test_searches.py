@@ -90,7 +90,7 @@ def test_failed_trials_stop_nothing(name: str) -> None:
 def test_a_space_without_a_legal_point_says_which_limit_excludes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vdla.compiler.templates.space.MOST_TRIES", 1 << 14)
     space = matrix_space(rows=5, columns=5, depth=5, capacity=1)
-    with pytest.raises(EmptySpaceError, match="keeps to the buffer"):
+    with pytest.raises(EmptySpaceError, match="respects the limit of the buffer"):
         ModelSearch().propose(space, History.empty(space), np.random.default_rng(0), 8)
     assert GridSearch().propose(space, History.empty(space), np.random.default_rng(0), 8).shape == (0, 7)
 

@@ -58,7 +58,7 @@ def test_a_program_is_put_where_the_fetch_unit_looks():
 
 def test_a_program_that_cannot_be_loaded():
     memory = Bytes(0x4000)
-    with pytest.raises(ProgramError, match="base 0x10 is no multiple of 4096"):
+    with pytest.raises(ProgramError, match="base 0x10 is not a multiple of 4096"):
         load_program(memory, program(), base=16)
     with pytest.raises(ProgramError, match="no segment 'y'; there are x"):
         load_program(memory, program(), inputs={"y": b""})

@@ -39,7 +39,7 @@ def test_a_full_disk_costs_one_line(tool: Path, capsys: pytest.CaptureFixture[st
     assert [run(tool, "one"), run(tool, "two")] == ["ran one\n", "ran two\n"]
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        "warning: nothing is kept for later runs: yowasp-tool: No space left on device; XDG"
+        "warning: nothing is cached for later runs: yowasp-tool: No space left on device; set XDG"
     )
 
 

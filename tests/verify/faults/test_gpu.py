@@ -23,7 +23,7 @@ MESSAGES = {
     "wrong slot": ("RaceError", "before the wait that covers the copy", "NaN"),
     "registers of another thread": ("VerifyError", "each thread has its own register memory", "NaN"),
     "shared buffer too small": ("VerifyError", "outside 0 .. 30 of a", "refused"),
-    "barrier in a loop over threads": ("LoweringError", "stands in a loop over threads", "refused"),
+    "barrier in a loop over threads": ("LoweringError", "is inside a loop over threads", "refused"),
     "missing barrier, whole block": ("RaceError", "with no barrier after the wait", "NaN"),
     "wrong wait count, whole block": ("RaceError", "before the wait that covers the copy", "NaN"),
     "wrong slot, whole block": ("RaceError", "before the wait that covers the copy", "NaN"),

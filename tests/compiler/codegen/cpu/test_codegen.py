@@ -299,9 +299,9 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
         (
             put(B, B[ROW] // B[0], (ROW, 300)),
             LoweringError,
-            "only division of integers by positive constants",
+            "integers can be divided by positive constants only",
         ),
-        (put(B, B[ROW] % 0, (ROW, 300)), LoweringError, "only division of integers by positive constants"),
+        (put(B, B[ROW] % 0, (ROW, 300)), LoweringError, "integers can be divided by positive constants only"),
         (
             put(B, B[ROW], (ROW, 300), kind="vectorize"),
             LoweringError,
@@ -365,7 +365,7 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
                 ),
             ),
             LoweringError,
-            "stands inside a vectorized loop",
+            "cannot be inside a vectorized loop",
         ),
     ],
 )

@@ -139,7 +139,7 @@ GOOD: dict[str, Place] = {"X": Argument("X"), "W": Constant("W"), "B": Constant(
             {"W": Constant("V")},
             r"kernel: W must be float32\[.*\], but the constant V is missing or has another",
         ),
-        ({"Y": Constant("Y")}, "kernel: Y is written, but Y is constant"),
+        ({"Y": Constant("Y")}, "kernel: Y is written, but Y is a constant"),
         (
             {"Y": Arena(2)},
             "kernel: Y at byte 2 is not aligned to 4 bytes, or not inside the arena of 4000 bytes",

@@ -221,13 +221,13 @@ def test_instructions_in_ptx():
 
 
 def test_what_the_hardware_has_not_is_refused():
-    with pytest.raises(ValueError, match="no mma multiplies float16 by bfloat16"):
+    with pytest.raises(ValueError, match="no mma instruction multiplies float16 by bfloat16"):
         mma(F16, DType.BFLOAT16)
     with pytest.raises(ValueError, match="ldmatrix cannot transpose int8"):
         load_b(I8, "rows")
     with pytest.raises(LoweringError, match="the last two dimensions in this scope must be 16x16"):
         Fragment.of(Buffer(name="f", shape=(4, 16, 8), dtype=F16, scope="fragment.a"))
-    with pytest.raises(LoweringError, match=r"there are no fragments of float16 @ fragment\.c"):
+    with pytest.raises(LoweringError, match=r"tensor cores have no fragments of float16 @ fragment\.c"):
         Fragment.of(Buffer(name="f", shape=(16, 8), dtype=F16, scope="fragment.c"))
     # Rows of 16 + 4 halves begin at multiples of 8 bytes only.
     program = one_product(F16, F16, (("rows", True), ("columns", True)), "dram")

@@ -110,9 +110,9 @@ def test_asynchronous_copies_go_from_global_to_shared_memory():
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (axes(tx=4), "around the kernels"),
-        (axes(tx=4, bx=4), "around the kernels"),
-        (Program(name="p", parameters=(Y,), body=assign(Y, 0, 1.0)), "is in no loop over blocks"),
+        (axes(tx=4), "contains the kernels"),
+        (axes(tx=4, bx=4), "contains the kernels"),
+        (Program(name="p", parameters=(Y,), body=assign(Y, 0, 1.0)), "is not inside a loop over blocks"),
         (
             Program(
                 name="p",
@@ -168,7 +168,7 @@ def test_asynchronous_copies_go_from_global_to_shared_memory():
                     "b", 1, lambda b: allocate(threads("t", 2, lambda t: assign(Y, t, 1.0)), buffer("S", 2))
                 ),
             ),
-            "give it a scope that each block has",
+            "give it a scope that exists in each block",
         ),
     ],
 )

@@ -241,12 +241,12 @@ def test_an_index_read_from_memory_cannot_be_told():
 
 def test_not_in_kernel_form():
     inside = threads("t", 64, lambda t: seq(assign(S, t, X[t]), Barrier()))
-    with pytest.raises(LoweringError, match="stands in a loop over threads"):
+    with pytest.raises(LoweringError, match="is inside a loop over threads"):
         check_races(one_block(inside))
     bare = seq(assign(S, 0, X[0]), threads("t", 64, lambda t: assign(Y, t, X[t])))
-    with pytest.raises(LoweringError, match="is in no loop over threads"):
+    with pytest.raises(LoweringError, match="is not inside a loop over threads"):
         check_races(one_block(bare))
-    with pytest.raises(LoweringError, match="is in no loop over blocks"):
+    with pytest.raises(LoweringError, match="is not inside a loop over blocks"):
         check_races(Program(name="kernel", parameters=(X, Y), body=assign(Y, 0, X[0])))
     with pytest.raises(LoweringError, match="bind it to an axis of blocks"):
         check_races(

@@ -283,12 +283,12 @@ def test_an_instruction_of_one_thread():
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (threads(put(Y, T, X[T])), "is around the kernels"),
-        (blocks(put(Y, 0, X[B])), "is in no loop over threads"),
-        (blocks(threads(seq(put(Y, T, X[T]), Barrier()))), "stands in a loop over threads"),
+        (threads(put(Y, T, X[T])), "contains the kernels"),
+        (blocks(put(Y, 0, X[B])), "is not inside a loop over threads"),
+        (blocks(threads(seq(put(Y, T, X[T]), Barrier()))), "is inside a loop over threads"),
         (
             blocks(threads(put(Y, T, Call("power", (X[T], X[T]), F32)))),
-            "function power has no code on this target",
+            "function power is not supported on this target",
         ),
     ],
 )

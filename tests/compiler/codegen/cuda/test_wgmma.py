@@ -97,13 +97,13 @@ def test_every_width_is_declared_for_128_lanes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((F16, 264), "no wgmma of float16 has 264 columns; they are a multiple of 8 up to 256"),
+        ((F16, 264), "no wgmma instruction for float16 has 264 columns; use a multiple of 8 up to 256"),
         (
             (DType.INT32, 8),
-            "no wgmma multiplies int32 by int32; there are float16, bfloat16, float32, int8, uint8",
+            "no wgmma instruction multiplies int32 by int32; the types are float16, bfloat16, float32, int8, uint8",
         ),
-        ((DType.INT8, 8), "factors of int8 must lie in swizzled rows along the depth"),
-        ((F32, 8, "rows", "rows"), "factors of float32 must lie in swizzled rows along the depth"),
+        ((DType.INT8, 8), "factors of int8 must be stored in swizzled rows along the depth"),
+        ((F32, 8, "rows", "rows"), "factors of float32 must be stored in swizzled rows along the depth"),
     ],
 )
 def test_products_that_no_instruction_has(arguments: tuple, message: str):
@@ -113,7 +113,7 @@ def test_products_that_no_instruction_has(arguments: tuple, message: str):
 
 def test_integers_have_fewer_widths():
     with pytest.raises(
-        ValueError, match="no wgmma of int8 has 40 columns; they are a multiple of 16 up to 256"
+        ValueError, match="no wgmma instruction for int8 has 40 columns; use a multiple of 16 up to 256"
     ):
         wgmma(S8, 40, swizzled=True)
 
@@ -277,11 +277,9 @@ def test_instructions_in_ptx():
 def test_what_the_hardware_has_not_is_refused():
     program = one_product(F16, 8, ("rows", "columns"))
     for arch in ("sm_80", "sm_100"):
-        with pytest.raises(
-            LoweringError, match=f"wgmma is an instruction of sm_90a alone, and {arch} has none"
-        ):
+        with pytest.raises(LoweringError, match=f"only sm_90a has the instruction wgmma, not {arch};"):
             prepare(program, cuda_target(arch))
     with pytest.raises(LoweringError, match="the last two dimensions in this scope must be 64x16"):
         Fragment.of(Buffer(name="f", shape=(64, 20), dtype=F32, scope="fragment.d"))
-    with pytest.raises(LoweringError, match=r"there are no fragments of float16 @ fragment\.d"):
+    with pytest.raises(LoweringError, match=r"tensor cores have no fragments of float16 @ fragment\.d"):
         Fragment.of(Buffer(name="f", shape=(64, 16), dtype=F16, scope="fragment.d"))

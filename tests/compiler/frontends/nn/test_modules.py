@@ -110,7 +110,8 @@ def test_state_dicts_of_pytorch_load_by_name() -> None:
     for name, array in network.state_dict().items():
         np.testing.assert_array_equal(array, state[name])
     with pytest.raises(
-        vdla.UserError, match=r"^Normed: the state dict lacks bn\.weight; has, .* it, bn\.gamma; "
+        vdla.UserError,
+        match=r"^Normed: the state dict lacks bn\.weight; has entries without a parameter: bn\.gamma; ",
     ):
         network.load_state_dict({("bn.gamma" if n == "bn.weight" else n): a for n, a in state.items()})
     changed = {"conv.weight": state["conv.weight"] + 1, "bn.bias": np.zeros(4)}
@@ -227,8 +228,11 @@ def test_recording_imports_no_compiler() -> None:
             lambda: export(lambda _, x: x.reshape("steps", 2, 3), "batch", 6),
             "no tensor has the symbol 'steps'; give one that exists: batch",
         ),
-        (lambda: export(lambda _, x: x[0, 0, 0], 2, 6), "too many indices of float32 [2, 6]; give 2 at most"),
-        (lambda: export(lambda _, x: x["a"], 2, 6), "Plain: 'a' is no index; give integers"),
+        (
+            lambda: export(lambda _, x: x[0, 0, 0], 2, 6),
+            "too many indices for float32 [2, 6]; give at most 2",
+        ),
+        (lambda: export(lambda _, x: x["a"], 2, 6), "Plain: 'a' is not an index; give integers"),
         (lambda: export(lambda _, x: 3, 2, 6), "Plain.forward: output is of type int; return a tensor"),
         (
             lambda: export(lambda _, x: None, 2, 6),
@@ -237,15 +241,15 @@ def test_recording_imports_no_compiler() -> None:
         (lambda: export(lambda _, x: (), 2, 6), "Plain.forward: returns no tensor; "),
         (
             lambda: export(lambda self, x: self.parts[0](x), 2, 6, parts=[nn.Linear(6, 6)]),
-            "Plain: calls a Linear that is no attribute of a module; assign it to self in __init__, and a list",
+            "Plain: calls a Linear that is not an attribute of a module; assign it to self in __init__, and a list",
         ),
         (
             lambda: export(lambda _, x: x + nn.Parameter((6,)), 2, 6),
-            "Plain: reads a Parameter that is no parameter of",
+            "Plain: reads a Parameter that is not a parameter of",
         ),
         (
             lambda: export(lambda _, x: x * [1, 2], 2, 6),
-            "Plain: reads a list that is no parameter of the network; ",
+            "Plain: reads a list that is not a parameter of the network; ",
         ),
         (
             lambda: export(lambda _, x: nn.record("Rleu", x), 2, 6),
@@ -255,7 +259,7 @@ def test_recording_imports_no_compiler() -> None:
         (lambda: export(lambda _, x: F.concat([]), 2, 6), "Concat: none of its operands is a tensor; "),
         (
             lambda: export(lambda _, x: x if x else -x, 2, 6),
-            "Plain: reads the value of a tensor, which has none",
+            "Plain: reads the value of a tensor, which has no value",
         ),
         (
             lambda: export(lambda _, x: list(x), "batch", 6),
@@ -279,25 +283,28 @@ def test_recording_imports_no_compiler() -> None:
             lambda: nn.ReLU().export({"forward": {"x": (1, 2)}}),
             "ReLU.forward: spec gives (1, 2) for x; give nn.spec",
         ),  # type: ignore[dict-item]
-        (lambda: nn.ReLU().export({}), "ReLU: spec names 0 methods; "),
+        (lambda: nn.ReLU().export({}), "ReLU: spec names 0 methods, but "),
         (
             lambda: export(lambda self, x: self.conv(x), 1, 3, 8, 8, conv=nn.Conv2d(3, 4, (3, 3, 3))),  # type: ignore[arg-type]
             "Conv2d: kernel_size is (3, 3, 3); give an integer, 1 or larger, or 2 of them",
         ),
         (
             lambda: export(lambda _, x: F.scaled_dot_product_attention(x, x, x), 1, 2, 4, "size"),
-            "Plain: the size of a head is size; give a number",
+            "Plain: the size of a head is size; give the query a last dimension of known size",
         ),
         (
             lambda: export(lambda self, x: self.x, 2, 3, x=nn.Parameter((3,))),
-            "x is an argument and a parameter; ",
+            "x is the name of both an argument and a parameter; ",
         ),
-        (lambda: nn.spec.Tensor((1, 0)), "0 in shape (1, 0) is no size; "),
+        (lambda: nn.spec.Tensor((1, 0)), "0 in shape (1, 0) is not a size; "),
         (
             lambda: nn.spec.Tensor((1,), "float31"),
             "there is no element type 'float31'; give one of float16, float32",
         ),
-        (lambda: nn.Conv2d(3, 4, 3, groups=2), "Conv2d: 3 and 4 channels are no multiples of groups = 2; "),
+        (
+            lambda: nn.Conv2d(3, 4, 3, groups=2),
+            "Conv2d: 3 and 4 channels are not both multiples of groups = 2; ",
+        ),
         (lambda: nn.Linear(-1, 4), "Linear: in_features is -1; give a positive integer"),
         (lambda: nn.Linear(2.5, 4), "Linear: in_features is 2.5; give a positive integer"),  # type: ignore[arg-type]
         (lambda: nn.Linear(3, True), "Linear: out_features is True; give a positive integer"),
@@ -309,14 +316,14 @@ def test_recording_imports_no_compiler() -> None:
         (lambda: nn.ConvTranspose2d(3, 4, 3, stride=0), "ConvTranspose2d: stride is 0; give"),
         (lambda: nn.BatchNorm2d(0), "BatchNorm2d: num_features is 0; give a positive integer"),
         (lambda: nn.BatchNorm(3, eps="a"), "BatchNorm: eps is 'a'; give a number"),  # type: ignore[arg-type]
-        (lambda: nn.GroupNorm(2, 3), "GroupNorm: num_channels = 3 is no multiple of num_groups = 2; "),
+        (lambda: nn.GroupNorm(2, 3), "GroupNorm: num_channels = 3 is not a multiple of num_groups = 2; "),
         (lambda: nn.LayerNorm((3, 2.5)), "LayerNorm: normalized_shape is 2.5; give a positive integer"),  # type: ignore[arg-type]
         (lambda: nn.RMSNorm("a"), "RMSNorm: normalized_shape is 'a'; give a positive integer"),  # type: ignore[arg-type]
         (lambda: nn.Embedding(6, 0), "Embedding: embedding_dim is 0; give a positive integer"),
         (lambda: nn.GRU(6, 0), "GRU: hidden_size is 0; give a positive integer"),
         (lambda: nn.MultiHeadAttention(8, 0), "MultiHeadAttention: num_heads is 0; give a positive integer"),
-        (lambda: nn.Parameter((2, 2.5)), "nn.Parameter: (2, 2.5) is no shape; give a tuple"),  # type: ignore[arg-type]
-        (lambda: nn.Parameter(np.array(["a"])), "nn.Parameter: the value is no array of numbers"),
+        (lambda: nn.Parameter((2, 2.5)), "nn.Parameter: (2, 2.5) is not a shape; give a tuple"),  # type: ignore[arg-type]
+        (lambda: nn.Parameter(np.array(["a"])), "nn.Parameter: the value is not an array of numbers"),
         (
             lambda: nn.MaxPool2d(2, size=3),
             "MaxPool2d: got an unexpected keyword argument 'size'; its arguments",
@@ -343,7 +350,7 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda self, x: self.up(x), 1, 2, 3, 3, up=nn.Upsample()),
-            "up (Upsample): size is None, scale_factor is None; give one of them",
+            "up (Upsample): size is None, scale_factor is None; give exactly one of them",
         ),
         (
             lambda: export(lambda self, x: self.up(x), 1, 2, 3, 3, up=nn.Upsample(2, mode="area")),
@@ -355,18 +362,18 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: nn.Linear(3, 4).load_state_dict({"weight": np.zeros((4, 3)), "bias": ["a"] * 4}),
-            "Linear: bias of the state dict is no array of numbers, but of type list; give",
+            "Linear: bias of the state dict is not an array of numbers, but of type list; give",
         ),
         (
             lambda: export(lambda _, x: x if x > 0 else -x, 2, 6),
-            "so that data cannot decide control flow; use nn.functional.where",
+            "so it cannot decide control flow; use nn.functional.where",
         ),
         (
             lambda: export(lambda _, x: x if x == 0 else -x, 2, 6),
-            "so that data cannot decide control flow; use nn.functional.where",
+            "so it cannot decide control flow; use nn.functional.where",
         ),
-        (lambda: export(lambda _, x: x * float(x), 2, 6), "data cannot decide control flow; "),
-        (lambda: export(lambda _, x: list(range(x)), 2, 6), "data cannot decide control flow; "),
+        (lambda: export(lambda _, x: x * float(x), 2, 6), "it cannot decide control flow; "),
+        (lambda: export(lambda _, x: list(range(x)), 2, 6), "it cannot decide control flow; "),
         (lambda: export(lambda _, x: np.sin(x), 2, 6), "Plain: np.sin takes no tensor, which has no value"),
         (lambda: export(lambda _, x: np.mean(x), 2, 6), "nn.functional, or nn.record for any operator"),
         (lambda: export(lambda _, x: np.asarray(x), 2, 6), "Plain: np.array takes no tensor"),
@@ -383,16 +390,19 @@ def test_recording_imports_no_compiler() -> None:
             lambda: export(lambda _, x: x.cumsum(1), 2, 6),
             "Plain: a tensor has no 'cumsum'; use another method",
         ),
-        (lambda: export(lambda _, x: x.reshape(2.5, 3), 2, 3), "Plain: 2.5 is no size; give an integer or a"),
+        (
+            lambda: export(lambda _, x: x.reshape(2.5, 3), 2, 3),
+            "Plain: 2.5 is not a size; give an integer or a",
+        ),
         (lambda: export(lambda _, x: x.mean("a"), 2, 3), "Plain: float32 [2, 3] has no dimension 'a'"),
         (
             lambda: export(lambda _, x: x.split(2), 2, 3),
-            "Plain: split by 2; give a list with the size of each",
+            "Plain: split is called with 2; give a list with the size of each",
         ),
         (lambda: export(lambda _, x: x.cast("float31"), 2, 3), "Plain: there is no element type 'float31'; "),
-        (lambda: nn.Sequential(nn.ReLU(), 3), "Sequential: number 1 is 3; give an nn.Module"),  # type: ignore[arg-type]
+        (lambda: nn.Sequential(nn.ReLU(), 3), "Sequential: element 1 is 3; give an nn.Module"),  # type: ignore[arg-type]
         (lambda: nn.ReLU().load_state_dict([1]), "ReLU: the state dict is of type list; give arrays by name"),  # type: ignore[arg-type]
-        (lambda: nn.MultiHeadAttention(6, 4), "embed_dim = 6 is no multiple of num_heads = 4; "),
+        (lambda: nn.MultiHeadAttention(6, 4), "embed_dim = 6 is not a multiple of num_heads = 4; "),
     ],
 )
 def test_a_mistake_is_one_line(make: Callable[[], object], words: str) -> None:

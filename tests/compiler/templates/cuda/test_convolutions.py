@@ -180,7 +180,7 @@ def test_what_follows_is_fused() -> None:
 def test_knobs_of_another_kind_are_refused() -> None:
     net = FloatNetwork(1, 4, 5, 5)
     net.convolution(4, (3, 3))
-    with pytest.raises(TypeError, match="no knobs of this convolution"):
+    with pytest.raises(TypeError, match="not knobs of this convolution"):
         lowered_alone(net, depthwise.Knobs(rows=2))
 
 

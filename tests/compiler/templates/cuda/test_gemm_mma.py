@@ -293,8 +293,8 @@ def test_points_of_the_space_are_kernels():
         ({"warp_columns": 8}, "a warp's tile of 16x8 is not a multiple of 16x16"),
         ({"warp_rows": 24}, "a warp's tile of 24x16 is not a multiple of 16x16"),
         ({"columns": 40}, "tiles of warps do not divide the tile of a block, 32x40"),
-        ({"depth": 24}, "the depth 24 is no multiple of 16, the depth of an mma of float16"),
-        ({"rows": 512, "columns": 64}, "128 warps are more than a block may have"),
+        ({"depth": 24}, "the depth 24 is not a multiple of 16, the depth of an mma instruction for float16"),
+        ({"rows": 512, "columns": 64}, "128 warps are more than a thread block may have"),
         ({"splits": 0}, "stages, group and splits must each be at least 1"),
     ],
 )

@@ -304,7 +304,9 @@ def test_only_one_architecture_has_them():
         target = cuda_target(arch)
         assert not gemm_wgmma.applies(target, program)
         assert isinstance(gemm.choose_knobs(target, program), gemm_mma.Knobs)
-        with pytest.raises(LegalityError, match=f"{arch} has no wgmma, sm_90a has"):
+        with pytest.raises(
+            LegalityError, match=f"{arch} has no wgmma instructions; generate code for sm_90a"
+        ):
             gemm_wgmma.schedule(target, program)
     source = lower(prepare(gemm.schedule(TARGET, program).program, TARGET), TARGET).source
     assert "wgmma.mma_async" in source
@@ -334,14 +336,17 @@ def test_defaults_fit_any_size():
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"group_rows": 32}, "32 rows of a warpgroup are no multiple of 64"),
-        ({"group_columns": 20}, "20 columns of a warpgroup are no multiple of 8 up to 256"),
+        ({"group_rows": 32}, "32 rows of a warpgroup are not a multiple of 64"),
+        ({"group_columns": 20}, "20 columns of a warpgroup are not a multiple of 8 up to 256"),
         ({"columns": 40}, "tiles of warpgroups do not divide the tile of a block, 64x40"),
-        ({"depth": 24}, "the depth 24 is no multiple of 16"),
-        ({"rows": 64 * 9}, "1152 threads are more than a block may have"),
+        ({"depth": 24}, "the depth 24 is not a multiple of 16"),
+        ({"rows": 64 * 9}, "1152 threads are more than a thread block may have"),
         ({"stages": 0}, "stages, group and splits must each be at least 1"),
         ({"bulk": True, "depth": 48}, "the depth is 48, but swizzled rows need one of 64, 32, 16"),
-        ({"bulk": True}, "24 columns of a warpgroup are no multiple of 16, a swizzled row"),
+        (
+            {"bulk": True},
+            "24 columns of a warpgroup are not a multiple of 16, the elements of a swizzled row",
+        ),
         (
             {"bulk": True, "columns": 288, "group_columns": 96},
             "tiles of 64x288 are larger than the box of a bulk copy",

@@ -186,14 +186,22 @@ def test_where_they_are_taken():
 @pytest.mark.parametrize(
     ("program", "knobs", "message"),
     [
-        (CASES[0].program, {"bulk": False}, "products of float32 need factors that bulk copies fetch"),
+        (
+            CASES[0].program,
+            {"bulk": False},
+            "products of float32 need factors that are fetched by bulk copies ",
+        ),
         (
             CASES[0].program,
             {"depth": 12},
-            "the depth 12 is no multiple of 8, the depth of a wgmma of float32",
+            "the depth 12 is not a multiple of 8, the depth of a wgmma instruction for float32",
         ),
         (CASES[0].program, {"depth": 24}, "the depth is 24, but swizzled rows need one of 32, 16, 8"),
-        (CASES[1].program, {"depth": 64, "columns": 40, "group_columns": 40}, "no multiple of 16 up to 256"),
+        (
+            CASES[1].program,
+            {"depth": 64, "columns": 40, "group_columns": 40},
+            "not a multiple of 16 up to 256",
+        ),
         (rounded(rows=64, columns=64, depth=62), {}, "bulk copies cannot fetch its factors"),
     ],
 )

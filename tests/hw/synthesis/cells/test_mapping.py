@@ -102,7 +102,7 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
     with pytest.raises(LibertyError, match="--liberty takes a Liberty file"):
         find_library(tmp_path / "none.lib")
     (tmp_path / "text.lib").write_text("no library")
-    with pytest.raises(LibertyError, match="no Liberty file"):
+    with pytest.raises(LibertyError, match="not a Liberty file"):
         find_library(tmp_path / "text.lib")
     monkeypatch.setattr("vdla.hw.synthesis.cells.libraries.DEBIAN", {"osu018": tmp_path / "osu018.lib"})
     with pytest.raises(LibertyError, match="apt-get install qflow-tech-osu018"):
