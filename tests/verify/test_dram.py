@@ -109,8 +109,8 @@ def test_row_hits_misses_and_conflicts() -> None:
 
 
 def test_missing_packages_and_unknown_parts_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"LiteDRAM cannot generate a controller: .*MT41K128M17"):
-        harness.litedram_verilog(Design("MT41K128M17", 100.0, 16))
-    monkeypatch.setattr(harness, "PACKAGES", ("litedram", "no-such-package"))
+    with pytest.raises(ConfigError, match=r"there is no DRAM part 'MT41K128M17'; give one of"):
+        design.litedram_verilog(Design("MT41K128M17", 100.0, 16))
+    monkeypatch.setattr(design, "PACKAGES", ("litedram", "no-such-package"))
     with pytest.raises(UserError, match=r'needs the package no-such-package: pip install "vdla\[dram\]"'):
         design.litedram_verilog(DDR3)

@@ -79,7 +79,7 @@ def litedram_verilog(design: Design) -> Path:
         if done.returncode:
             lines = done.stderr.strip().splitlines()
             raise UserError(
-                f"{design.part}: LiteDRAM makes no controller: {lines[-1] if lines else 'no message'}"
+                f"{design.part}: LiteDRAM cannot generate a controller: {lines[-1] if lines else 'no message'}"
             )
 
     return cached_or_made(CACHE, f"{digest}.v", build)

@@ -11,56 +11,8 @@ from numpy.typing import NDArray
 
 from vdla.isa.dram_streams import Streams
 
-from ..build import COMPILE, include_flags, require_tools, verilator_runtime
-from ..toolchain import TIMEOUT, call, verilator
-
-CACHE = "dram"
-"""Name of the part of the user's cache that holds the Verilog and the programs."""
-PACKAGES = ("litedram", "litex", "migen")
-_VERILATE = (
-    *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint"),
-    *("-Wno-style", "--output-split", "0", "--prefix", "Vlitedram_top", "--top-module", "litedram_top"),
-)
-_USER = "LiteDRAM's RTL"
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A DRAM behind LiteDRAM's controller: a name in `isa.dram.PARTS`, the controller's clock in megahertz, data lines
-    of all chips, speed grade ("": the fastest), number of AXI masters.
-    """
-
-    part: str
-    clock_mhz: float
-    width: int
-    grade: str = ""
-    masters: int = 1
-
-
-def litedram_verilog(design: Design) -> Path:
-    """The path of the Verilog of a design, generated once for each version of LiteDRAM, LiteX and Migen.
-
-    Raises UserError if the extra `dram` is missing, or if LiteDRAM refuses the design.
-    """
-    versions = _versions()
-    words = (design.part, f"{design.clock_mhz!r}", f"{design.width}", design.grade, f"{design.masters}")
-    words = (*words, f"{WRITE_FIFO}", f"{READ_FIFO}")
-    script = resources.files("vdla.hw.harness.dram") / "generate.py"
-    digest = _digest(*words, *versions, script.read_text(encoding="utf-8"))
-
-    def build(target: Path) -> None:
-        command = [sys.executable, str(script), *words, str(target)]
-        with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
-            done = subprocess.run(
-                command, capture_output=True, text=True, cwd=folder, timeout=TIMEOUT, check=False
-            )
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            raise UserError(
-                f"{design.part}: LiteDRAM cannot generate a controller: {lines[-1] if lines else 'no message'}"
-            )
-
-    return cached_or_made(CACHE, f"{digest}.v", build)
+from ..toolchain import call
+from .design import Design, build_with_litedram
 
 
 def litedram_program(design: Design) -> Path:
