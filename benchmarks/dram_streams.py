@@ -13,7 +13,8 @@ import time
 
 from vdla.benchmarks.harness.command_line import WRITE, Given, Option, run_script
 from vdla.benchmarks.harness.results import write_results
-from vdla.hw.harness.dram.design import Design, litedram_program
+from vdla.hw.harness.dram.design import Design
+from vdla.hw.harness.dram.streams import litedram_program
 from vdla.verify.dram import compare, streams_of
 
 DESIGNS = (

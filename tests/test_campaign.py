@@ -55,4 +55,7 @@ def test_an_unknown_step_is_refused(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "cosmi") == 2
-    assert "there is no step cosmi; there are tests, cosim, dram_streams, faults" in capfd.readouterr().err
+    assert (
+        "there is no step cosmi; there are tests, cosim, dram_cosim, dram_streams, faults"
+        in capfd.readouterr().err
+    )

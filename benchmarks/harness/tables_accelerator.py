@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vdla.codesign.report.console import PlainConsole
@@ -214,6 +215,11 @@ def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
     )
 
 
+def _more_cycles(rows: Sequence[Document]) -> str:
+    """By how much more cycles each network takes with a DRAM than with a fixed memory, in percent."""
+    return ", ".join(f"{row['cycles'] / row['cycles_fixed_memory'] - 1:+.1%}" for row in rows)
+
+
 FAULTS = Table(
     rows=(
         Row(
@@ -230,6 +236,20 @@ FAULTS = Table(
             "random programs on simulator and RTL: programs, mismatches",
             "{0:,}, {1}",
             (at("cosim", "programs"), at("cosim", "mismatches")),
+        ),
+        Row(
+            "the same on machines with SDR, DDR2, DDR3 or DDR4 as memory, the RTL on LiteDRAM's RTL",
+            "{0:,}, {1}",
+            (at("dram_cosim", "programs"), at("dram_cosim", "differences")),
+        ),
+        Row(
+            "the MLP, a GPT-2 step, a BERT layer, MobileNet, ResNet-18 behind one DDR3 chip, likewise: differences; "
+            "cycles beside a fixed memory",
+            "{0}; {1}",
+            (
+                at("dram_networks", "rows", then=lambda rows: sum(len(row["differences"]) for row in rows)),
+                at("dram_networks", "rows", then=_more_cycles),
+            ),
         ),
         *(_fuzzed_row(*names) for names in FUZZED),
     ),

@@ -16,6 +16,7 @@ from vdla.sim import kernels
 
 from ..cosim.cases import case, launch
 from ..cosim.compare import run_rtl, simulate_program
+from ..cosim.dram import dram_machines
 from ..cosim.machines import default_machines
 
 
@@ -50,7 +51,8 @@ def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int
 def main() -> None:
     """Runs co-simulation and prints the verdict, JSON with `program` and `difference`, as the last line."""
     folder, name, programs, campaign = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    machine = next(machine for machine in default_machines() if machine.name == name)
+    machines = (*default_machines(), *dram_machines())
+    machine = next(machine for machine in machines if machine.name == name)
     for package in (vdla.hw, vdla.sim):
         if not str(package.__file__).startswith(folder):
             raise SystemExit(f"{package.__file__} was imported, not the copy in {folder}")

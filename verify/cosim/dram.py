@@ -1,0 +1,143 @@
+"""Co-simulation of machines whose memory is a DRAM: the simulator against the RTL on LiteDRAM's RTL.
+
+The machines are default machines of co-simulation (`machines.py`) with parts of every generation of DRAM as memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from vdla.hw.harness.dram.checker import broken_rules
+from vdla.hw.harness.engine import prepare_library
+from vdla.isa.config import Config, Memory
+
+from .cases import Case, case, launch
+from .compare import run_both
+from .machines import default_machines
+
+SMALL = "tiny"
+"""Name of the machine with which `DRAMS` begins: its RTL is quick to build and to run."""
+
+DRAMS: tuple[tuple[str, int, dict[str, Any]], ...] = (
+    (SMALL, 100, {"part": "MT41K256M8"}),
+    (SMALL, 100, {"part": "MT48LC4M16", "width": 64}),
+    (SMALL, 100, {"part": "MT47H64M16", "refresh": False}),
+    (SMALL, 100, {"part": "MT40A1G8", "bank_bytes": 1 << 14}),
+    (SMALL, 200, {"part": "MT41K256M8"}),
+    (SMALL, 133, {"part": "IS42S16160", "width": 64}),
+    ("4x4 without extensions, smallest queues", 100, {"part": "MT41K128M16", "grade": "800"}),
+    ("4x4 without extensions, smallest queues", 100, {"part": "MT47H64M16", "width": 32}),
+    ("4x4, batch 2, post and patch", 100, {"part": "MT47H128M8", "width": 16, "bank_bytes": 1 << 15}),
+    ("4x8, 256-bit bus, patch", 100, {"part": "MT41K64M16", "width": 32, "grade": "1066"}),
+    ("8x8, 256-bit bus, depthwise", 100, {"part": "MT47H64M16", "width": 64}),
+    ("8x8, batch 2, post and depthwise", 100, {"part": "MT41K256M16", "refresh": False}),
+    ("edge8", 250, {"part": "MT40A1G8"}),
+    ("8x16, batch 2, post and patch", 125, {"part": "MT41K256M8"}),
+    ("16x16, small buffers", 100, {"part": "W9825G6KH6", "width": 64}),
+    ("4x4, 64-bit micro-ops, 256-bit instructions", 166, {"part": "MT48LC16M16", "width": 64}),
+    ("4x4, 256-bit instructions, 512-bit bus", 100, {"part": "MT41K64M16", "width": 64}),
+    ("4x4, batch 8, odd depths", 200, {"part": "MT40A256M16"}),
+    ("4x128, 64-bit bus", 100, {"part": "MT41K256M8", "bank_bytes": 1 << 16}),
+    ("128x4, 256-bit bus", 250, {"part": "MT40A256M16", "width": 32}),
+    ("4x4, batch 2, chain memory", 100, {"part": "MT48LC4M16", "width": 128}),
+    ("8x32, chain memory", 150, {"part": "MT47H64M16"}),
+    ("32x8, chain memory", 100, {"part": "MT48LC16M16", "width": 256, "bank_bytes": 1 << 16}),
+    ("4x4, batch 2, look-up tables", 125, {"part": "MT41K256M8", "refresh": False}),
+    ("4x4, rows in two passes", 100, {"part": "MT41K512M16"}),
+    ("16x16, batch 2, 4 folds, taps and sweeps", 100, {"part": "MT41K128M16"}),
+    ("8x8, 2 folds, odd depths, zero points", 100, {"part": "MT41K128M16", "width": 32}),
+    ("8x8, 2 folds, every extension and chain memory", 200, {"part": "MT40A512M16", "bank_bytes": 1 << 18}),
+)
+"""Machines with a DRAM: name of the default machine, clock in megahertz, and fields of the memory. The width is the one
+at which the part transfers the machine's bus word in a clock. The clocks of DDR3 and DDR4 have periods of whole
+picoseconds for the part, because LiteDRAM's checker of timings rounds them (hw/dram.md, section 6).
+"""
+
+
+def with_dram(machine: Config, clock_mhz: int, **fields: Any) -> Config:
+    """`machine` with another clock and with the DRAM that the `fields` of `isa.config.Memory` describe as its memory.
+
+    Bus width, outstanding bursts and FIFO sizes stay. The name gets the clock and the fields.
+    """
+    before = machine.memory
+    memory = Memory(
+        kind="dram",
+        bus_bytes=before.bus_bytes,
+        outstanding_reads=before.outstanding_reads,
+        outstanding_writes=before.outstanding_writes,
+        **fields,
+    )
+    listing = ", ".join(str(value) if name == "part" else f"{name} {value}" for name, value in fields.items())
+    name = f"{machine.name}, {clock_mhz} MHz, {listing}"
+    return dataclasses.replace(machine, name=name, clock_mhz=clock_mhz).with_memory(memory)
+
+
+def dram_machines() -> tuple[Config, ...]:
+    """The machines of `DRAMS`, in their order."""
+    known = {machine.name: machine for machine in default_machines()}
+    return tuple(with_dram(known[name], clock_mhz, **fields) for name, clock_mhz, fields in DRAMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnDram:
+    """Co-simulation of `programs` random programs on one `machine`: their `cycles` in all, each case on which simulator
+    and RTL differ with its first difference, and the lines of LiteDRAM's checker of timings about broken rules.
+    """
+
+    machine: Config
+    programs: int
+    cycles: int
+    differences: tuple[tuple[Case, str], ...]
+    broken: tuple[str, ...]
+
+
+def run_on_dram(machine: Config, programs: int, campaign: int = 0) -> OnDram:
+    """Runs the cases 0 to `programs` - 1 of `machine` in the campaign of seed `campaign` (`cases.py`), on the simulator
+    and on the RTL; builds missing libraries. Raises BuildError or UserError for a missing tool or package.
+    """
+    prepare_library(machine)
+    cycles, differences = 0, []
+    with broken_rules() as broken:
+        for number in range(programs):
+            item = case(machine, number, campaign)
+            outcome = run_both(item.config, launch(item))
+            if outcome.simulated is not None:
+                cycles += outcome.simulated.cycles
+            differences += [(item, line) for line in outcome.differences[:1]]
+    return OnDram(
+        machine=machine,
+        programs=programs,
+        cycles=cycles,
+        differences=tuple(differences),
+        broken=tuple(broken),
+    )
+
+
+def run_machines(
+    machines: Sequence[Config], programs: Sequence[int], campaign: int, *, jobs: int
+) -> Iterator[OnDram]:
+    """`run_on_dram` on each machine, with its number of programs, in `jobs` processes; yields results as they come.
+
+    Each machine has a process of its own, since the RTL of a large part takes a gigabyte of memory until its process
+    ends.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        runs = [
+            pool.submit(run_on_dram, machine, count, campaign)
+            for machine, count in zip(machines, programs, strict=True)
+        ]
+        for run in as_completed(runs):
+            yield run.result()
+
+
+def known_rule(line: str) -> bool:
+    """Whether a line of LiteDRAM's checker of timings names the one rule that LiteDRAM's controller itself breaks: it
+    precharges all banks for a refresh without regard to the time since ACTIVATE (hw/dram.md, section 6).
+    """
+    return "ACT->PRE violation" in line
