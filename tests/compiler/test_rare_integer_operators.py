@@ -65,6 +65,55 @@ def test_a_difference_of_a_tensor_and_a_constant(shape: tuple[int, ...], order: 
     right_everywhere(ended(net, 1, 8, 6, 5), {})
 
 
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+@pytest.mark.parametrize(
+    "others", ["tensor", "two tensors", "plane", "channels", "positions", "tensor of clamp"]
+)
+def test_extrema_of_tensors(operator: str, others: str) -> None:
+    net = image()
+    first, second = two(net)
+    operands = {
+        "tensor": [second],
+        "two tensors": [second, net.product("Conv", (8, 8, 1, 1), first)],
+        "plane": [net.add("GlobalAveragePool", inputs=[second])],
+        "channels": [net.constant(np.linspace(-1, 2, 8).astype(np.float32).reshape(8, 1, 1))],
+        "positions": [second, net.weights(6, 5)],
+        "tensor of clamp": [second],
+    }[others]
+    if others == "plane":
+        operands = [net.rounded(0.01, 90)]
+    net.add(operator, inputs=[first, *operands])
+    if others == "tensor of clamp":
+        net.then("Clip", net.constant(np.float32(-0.4)), net.constant(np.float32(0.7)))
+    right_everywhere(ended(net, 1, 8, 6, 5, scale=0.02, zero=70), {})
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+def test_extrema_of_rows_and_of_parts(operator: str) -> None:
+    """Operands whose elements are stored in another order, and only a part of a tensor."""
+    net = Viewed(1, 5, 8)
+    net.rounded(0.02)
+    net.rows(8, 6)
+    data = net.last
+    net.rows(6, 6)
+    net.then("Concat", inputs=[net.last, data], axis=2)
+    net.cut(2, 3, 9)
+    net.add(operator, inputs=[net.last, data])
+    right_everywhere(ended(net, 1, 5, 6), {})
+
+
+def test_extrema_of_which_none_has_the_shape_of_the_result_are_refused() -> None:
+    net = image()
+    data = net.last
+    net.add("ReduceMax", axes=[2])
+    rows = net.rounded(0.02, 128)
+    net.add("ReduceMax", inputs=[data], axes=[3])
+    columns = net.rounded(0.02, 128)
+    net.add("Max", inputs=[rows, columns])
+    with pytest.raises(ModelError, match=r"\(Max\).*operands of shapes .* do not match"):
+        import_model(ended(net, 1, 8, 6, 5).model(), abilities=Abilities.of(MACHINE))
+
+
 @pytest.mark.parametrize("operator", ["Add", "Mul", "Div"])
 def test_a_float_constant_for_each_channel(operator: str) -> None:
     net = image()
