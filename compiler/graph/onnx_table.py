@@ -274,14 +274,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "MeanVarianceNormalization": (_steps("normalizations:mean_variance_steps", "axes"),),
         "RMSNormalization": (_quantized("rows:import_rows", "axis epsilon"),),
         **_alike(
-            "ReduceL1 ReduceMax ReduceMin ReduceSum",
+            "ReduceL1 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
             *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
         ),
         "ReduceL2": (
             _quantized("norms:import_norm", _REDUCTION),
             *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
         ),
-        "ReduceSumSquare": (_float("reductions:import_reduction", _REDUCTION),),
         **_alike("ReduceLogSum ReduceLogSumExp", _float("reductions:import_logarithm", _REDUCTION)),
         "ReduceMean": (
             _quantized("norms:import_norm", _REDUCTION),

@@ -182,6 +182,14 @@ def test_lengths(axes: tuple[int, ...]) -> None:
     right(ended(net, *shape, scale=0.05, zero=0), {"Rows": 1, "Products": 1})
 
 
+@pytest.mark.parametrize("axes", [(2, 3), (1,), (3,), (0, 1, 2, 3)], ids=str)
+def test_sums_of_squares(axes: tuple[int, ...]) -> None:
+    net = image()
+    net.add("ReduceSumSquare", axes=list(axes))
+    shape = [1 if axis in axes else size for axis, size in enumerate((1, 8, 6, 5))]
+    right(ended(net, *shape, scale=0.2, zero=0), {"Rows": 0, "Products": 1})
+
+
 def test_rows_divided_by_their_length_are_one_normalization() -> None:
     """The form of `torch.nn.functional.normalize`."""
     net = Viewed(1, 5, 8)

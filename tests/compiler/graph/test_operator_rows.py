@@ -497,7 +497,7 @@ def integer_models() -> Iterator[bytes]:
     yield between("GatherElements", np.zeros((1, 1, 1, 1), np.int64), axis=1)
     yield between("GatherND", np.zeros((1, 1), np.int64), batch_dims=1)
     yield between("InstanceNormalization", f(4), f(4))
-    for name in ("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin", "ReduceSum"):
+    for name in ("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceSumSquare"):
         yield between(name, i(2, 3))
         yield between(name)
     yield between("Cast", to=TensorProto.FLOAT)
