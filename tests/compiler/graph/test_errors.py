@@ -182,15 +182,6 @@ def test_weights_with_a_scale_per_input_channel(builder):
     refused(b.model(b.pair("c", 1.0, np.int8(0))), "scale along axis 1", "axis 0")
 
 
-def test_transposed_convolution_in_three_dimensions(builder):
-    b = builder(1, 3, 1, 8)
-    b.node("Unsqueeze", [b.pair("x", 0.02, np.int8(0)), b.constant("axes", np.array([2]))], "s")
-    b.node("ConvTranspose", ["s", b.weight("w", 3, 4, 1, 1, 3)], "c")
-    refused(
-        b.model(b.pair("c", 1.0, np.int8(0))), "(ConvTranspose)", "which only processors and GPUs support"
-    )
-
-
 def test_broadcast_sum(builder):
     b = builder(1, 3, 8, 8)
     data = b.pair("x", 0.02, np.int8(0))
