@@ -6,10 +6,12 @@
 The modules are those of exported_networks: from torchvision, from transformers, or written with torch.nn, with seeded
 weights. Each is measured in a process of its own. `processor`: largest difference between the outputs of
 `vdla.compile(module, "llvm", args=...)` and PyTorch's, relative to the largest value; right up to 1e-4. `accelerator`:
-`vdla.quantize(module, [...])` makes a quantized network; the figure is the largest relative difference between its
-outputs if it is divided between the accelerator (with the configuration) and this processor, and its outputs on this
-processor alone; right up to 0.05, a few quantization steps. `whole`: whether the accelerator ran all of the network.
-Exit code 1: a row is not right.
+`vdla.quantize(module, [...], whole=True)` makes a quantized network, in which every rounding is written; the figure is
+the largest relative difference between its outputs on the accelerator (with the configuration; divided between
+accelerator and this processor if the accelerator refuses a node), and its outputs on this processor alone; right up to
+0.05, a few quantization steps. `whole`: whether the accelerator ran all of the network. `quantization`: largest
+relative difference between the quantized network's outputs on this processor and PyTorch's, without a bound, as the
+weights are random. Exit code 1: a row is not right.
 """
 
 from __future__ import annotations
@@ -50,10 +52,11 @@ def row(name: str, config: str) -> dict[str, Any]:
         (output,) = network.run(dict(zip(inputs, arrays, strict=True))).values()
     found["processor"] = relative_error(output, expected)
     samples = [tuple(sample[name] for name in inputs) for sample in calibration(inputs, arrays)]
-    content = vdla.quantize(module, samples).content
+    content = vdla.quantize(module, samples, whole=True).content
     feeds = dict(zip(inputs, arrays, strict=True))
     with vdla.compile(content, "llvm") as network:
         (alone,) = network.run(feeds).values()
+    found["quantization"] = relative_error(alone, expected)
     try:
         with vdla.compile(content, "vdla", config) as network:
             (output,) = network.run(feeds).values()

@@ -384,4 +384,22 @@ def account_division(
         all_cpu_seconds=alone.seconds,
         all_cpu_remark=alone.remark,
         check=check,
+        refusals=_refusals(division),
     )
+
+
+def _refusals(division: Division) -> dict[str, str]:
+    """For each operator of which the accelerator refuses a node, the reason of the first refusal, in the order of
+    regions (parts of the network). A region's refusals of inputs are left out if it has others, which are their cause.
+    """
+    reasons = dict[str, str]()
+    for region in division.network.regions:
+        refused = {
+            operator: division.refusals[node]
+            for node, operator in zip(region.nodes[::-1], region.node_types[::-1], strict=True)
+            if not region.accelerated and node in division.refusals
+        }
+        causes = {key: why for key, why in refused.items() if not why.startswith("its input")}
+        for operator, reason in reversed((causes or refused).items()):
+            reasons.setdefault(operator, reason)
+    return reasons

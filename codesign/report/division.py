@@ -5,6 +5,7 @@ part of the network on one target.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -171,7 +172,8 @@ class DivisionCheck:
 class DivisionAccount:
     """Times of one run of a partitioned network. `partition` is the rule that assigned regions to targets;
     `all_cpu_seconds` is the time of the CPU for the whole network compiled as one. If the CPU cannot run it, the time
-    is None and `all_cpu_remark` is the reason.
+    is None and `all_cpu_remark` is the reason. `refusals`: for each operator of which the accelerator refuses a node,
+    the reason of the first refusal.
     """
 
     model: str
@@ -187,6 +189,7 @@ class DivisionAccount:
     all_cpu_seconds: float | None
     all_cpu_remark: str
     check: DivisionCheck | None
+    refusals: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -253,6 +256,7 @@ class DivisionAccount:
             "partition": self.partition,
             "regions": [region.to_dict(self.total_seconds) for region in self.regions],
             "costs": [cost.to_dict() for cost in self.costs],
+            "refusals": dict(self.refusals),
             "total": {
                 "seconds": self.total_seconds,
                 "accelerator_seconds": self.accelerator_seconds,

@@ -11,6 +11,9 @@ from ..technology.clock import Clock
 from .division import LARGEST, LSB, CostAccount, DivisionAccount, DivisionCheck, amount
 from .hardware import warning_lines
 
+MOST_REFUSALS = 5
+"""The largest number of refused operators that the summary lists."""
+
 
 def region_table(account: DivisionAccount) -> Table:
     """A table with one line for each region (part of the network on one device), in the order in which the
@@ -85,6 +88,10 @@ def division_summary(account: DivisionAccount) -> list[str]:
             f"{_ms(account.total_seconds)} measured on {account.cpu}, {workers}; nothing runs on the accelerator"
         )
     lines += [_cost(cost) for cost in account.costs]
+    reasons = [f"{operator}: {reason}" for operator, reason in account.refusals.items()]
+    more = len(reasons) - MOST_REFUSALS
+    reasons[MOST_REFUSALS:] = [f"{more} other operators (--json lists them)"] if more > 0 else []
+    lines += [f"not on the accelerator: {reason}" for reason in reasons]
     if account.check is not None:
         lines += _check(account.check)
     return [*lines, *warning_lines(account.warnings)]

@@ -41,22 +41,36 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
     return f"is of the unknown domain '{domain}'", f"supported are {supported}"
 
 
-RECURRENT = ("LSTM", "GRU", "RNN")
-"""Operators that other quantizers leave in float32; `vdla quantize --whole` replaces them by integer nodes for each
-step.
-"""
+LEAVE = "leave the node to the processor"
+"""The way out, in error messages, for operators that only processors and GPUs compute."""
+_RECURRENT = (
+    "is a recurrent layer in float32",
+    f"quantize the float model with `vdla quantize --whole`, which writes its steps, or {LEAVE}",
+)
+_DYNAMIC = (
+    "is quantized dynamically: its scale is known only at run time",
+    f"quantize the float model statically (onnxruntime.quantization.quantize_static), or {LEAVE}",
+)
+_UNSUPPORTED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("LSTM", "GRU", "RNN"), _RECURRENT),
+        **dict.fromkeys(("DynamicQuantizeLinear", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul"), _DYNAMIC),
+        **dict.fromkeys(("ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"), _DYNAMIC),
+    }
+)
+"""Error texts (problem, way out) about operators that an integer graph cannot have, by operator."""
 
 
 def unsupported(supported: str, operator: str = "") -> tuple[str, str]:
-    """Error text (problem, remedy) for an unsupported operator of a known domain; `supported`: text that lists the
-    supported operators.
+    """(problem, way out) for the error about an unsupported operator of a known domain; `supported`: text that lists
+    the supported operators. `operator`: the operator's name if an integer graph, not a float graph, lacks it.
     """
-    if operator in RECURRENT:
-        return (
-            "is a recurrent layer in float32",
-            "quantize the float model with `vdla quantize --whole`, which unrolls the layer into quantized steps, or "
-            "run the layer on the processor (--target vdla,llvm)",
-        )
+    from .onnx_table import ROWS
+
+    if operator in _UNSUPPORTED:
+        return _UNSUPPORTED[operator]
+    if operator in ROWS:
+        return "only processors and GPUs compute this operator", LEAVE
     return (
         "this operator is not supported",
         f"supported are {supported}; move it out of the model or replace it",

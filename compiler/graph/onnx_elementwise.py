@@ -109,7 +109,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
     a, b = _in_one_layout(context, node, a, b)
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
-    if not same and not _one_for_each_channel(first, second):
+    if not same and not one_for_each_channel(first, second):
         context.fail(node, f"its operands of shapes {a.shape} and {b.shape} do not match", BROADCAST)
     if not same and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))
@@ -119,7 +119,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
     return pending_result(node, operation, natural.shape, shape=whole.shape, view=whole.view)
 
 
-def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
+def one_for_each_channel(first: Tensor, second: Tensor) -> bool:
     """Whether one of two tensors has height and width 1, and as many images and channels as the other."""
     return first.nchw[:2] == second.nchw[:2] and (1, 1) in (first.nchw[2:], second.nchw[2:])
 
@@ -127,7 +127,7 @@ def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
 def _in_one_layout(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
     """The two operands in one memory layout; if their layouts differ, one operand is copied to a new tensor."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
-    if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
+    if first.nchw != second.nchw and one_for_each_channel(first, second) and over_channels(context, a, b):
         return a, b
     if a.shape != b.shape:
         a, b = _broadcast_together(context, node, a, b)
@@ -151,9 +151,9 @@ def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real
     return whole, with_view(context, few, elements)
 
 
-def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller operand has one element for each channel of the other operand's stored tensor: when
-    broadcast, all pixels of a channel get the same element.
+def over_channels(context: ImportContext, a: Real, b: Real) -> bool:
+    """Whether the smaller operand, broadcast to the other's shape, has one element for all pixels of each channel of
+    the other's tensor.
     """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw

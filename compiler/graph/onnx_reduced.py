@@ -1,5 +1,5 @@
-"""ReduceMax, ReduceMin, ReduceSum, ReduceL1 and ReduceL2 in integer graphs: pools over the reduced axes. ReduceL2 is
-the product of each row with the row divided by its length (its direction).
+"""ReduceMax, ReduceMin, ReduceSum, ReduceL1, ReduceL2 and ReduceSumSquare in integer graphs: pools over the reduced
+axes, and products of rows with their own directions or with themselves.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from .operators import AveragePool
 DIRECTION = Quantization(scale=np.float32(1 / 127), zero_point=0, dtype="int8")
 """Scale and zero point of directions: rows of length 1, whose elements are between -1 and 1."""
 
+LARGEST_SQUARE = 255**2
+"""The largest square of a stored value's distance from its zero point."""
+
 
 def import_reduced(context: ImportContext, node: OnnxNode) -> None:
     """Imports a reduction of a dequantized tensor over any axes."""
@@ -40,8 +43,8 @@ def import_reduced(context: ImportContext, node: OnnxNode) -> None:
     axes = set(found or ())
     sizes = enumerate(data.shape)
     shape = tuple([1 if axis in axes else size for axis, size in sizes if keepdims or axis not in axes])
-    if node.op_type == "ReduceL2":
-        context.bind(node, reshaped(_length(context, node, data, axes), shape))
+    if node.op_type in ("ReduceL2", "ReduceSumSquare"):
+        context.bind(node, reshaped(_products(context, node, data, axes), shape))
         return
     lines = lines_along(context, node, data, {axis for axis in axes if data.shape[axis] != 1})
     operation = _operation(context, node, lines)
@@ -84,25 +87,26 @@ def _magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     return replace(data, tensor=tensor, quantization=grid)
 
 
-def _length(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
-    """The pending lengths of rows (the elements along `axes`): each row times its direction, which is the row divided
-    by its length, in 8 bits. The sum of the product is exact; only the direction is rounded.
+def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
+    """The pending result of ReduceSumSquare or ReduceL2 (it is rounded at its QuantizeLinear). A row is the elements
+    along `axes`; its sum of squares is its product with itself, its length is its product with its direction. Sums of
+    products are exact; only directions are rounded.
     """
-    if not context.abilities.rows:
-        context.fail(node, *needs("rows"))
     stay = [axis for axis in range(len(data.shape)) if axis not in axes]
     order = [*stay, *sorted(axes)]
     count = prod(data.shape[axis] for axis in axes)
     elements = elements_of(context, data).transpose(order).reshape(-1, count)
-    rows = with_view(context, data, elements)
-    shared = Shared(
-        data=rows, gain=np.full(count, count**-0.5), offset=np.zeros(count), centre=False, epsilon=0.0
-    )
-    unit = shared_rows(context, node, shared, rows)
-    direction = emit(context, node, unit, f"{node.outputs[0]}.direction", DIRECTION)
+    if node.op_type == "ReduceL2":
+        other = _directions(context, node, with_view(context, data, elements))
+    elif count * LARGEST_SQUARE >= 2**31:
+        context.fail(
+            node, f"adds {count} squares, whose sum can leave 32 bits", "reduce fewer elements at once"
+        )
+    else:
+        other = with_view(context, data, elements)
     across, down = (len(elements), 1, count), (len(elements), count, 1)
     first = with_view(context, data, elements.reshape(across))
-    second = with_view(context, direction, elements_of(context, direction).reshape(down))
+    second = with_view(context, other, elements_of(context, other).reshape(down))
     found = multiplied(context, node, first, second)
     if found is None:
         context.fail(
@@ -111,3 +115,15 @@ def _length(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) 
             "change the configuration, or run the node on the processor (--target vdla,llvm)",
         )
     return found
+
+
+def _directions(context: ImportContext, node: OnnxNode, rows: Real) -> Real:
+    """The directions of `rows`, (rows, elements): each row divided by its length, in 8 bits."""
+    if not context.abilities.rows:
+        context.fail(node, *needs("rows"))
+    count = rows.shape[1]
+    shared = Shared(
+        data=rows, gain=np.full(count, count**-0.5), offset=np.zeros(count), centre=False, epsilon=0.0
+    )
+    unit = shared_rows(context, node, shared, rows)
+    return emit(context, node, unit, f"{node.outputs[0]}.direction", DIRECTION)

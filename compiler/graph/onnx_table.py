@@ -91,6 +91,7 @@ _blocked = partial(_row, "blocked")
 _NORM = _quantized("norms:import_norm", behind=_NORMALIZED)
 _CONSTANTS = _quantized("channel_constants:import_channel_constants")
 _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
+_TABLE = _quantized("tables:import_function", whole=True)
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
@@ -100,7 +101,7 @@ def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any]
 
 def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
     """The rows of an operator that is a function of single elements; quantized models compute it by a look-up table."""
-    return _quantized("tables:import_function", whole=True), _float(floating, reads)
+    return _TABLE, _float(floating, reads)
 
 
 ROWS: Mapping[str, Rows] = MappingProxyType(
@@ -180,10 +181,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _steps("functions:function_steps", when="has_function"),
         ),
         "Div": (_NORM, _CONSTANTS, *_function("pointwise:import_nary")),
-        "Sub": (
-            *(_NORM, _CONSTANTS, _quantized("tables:import_function", whole=True)),
-            *_both("differences:import_difference", "pointwise:import_nary"),
-        ),
+        "Sub": (_NORM, _CONSTANTS, _TABLE, *_both("differences:import_difference", "pointwise:import_nary")),
         "Gelu": _function("pointwise:import_unary", "approximate"),
         "HardSigmoid": _function("pointwise:import_unary", "alpha beta"),
         "IsInf": (
@@ -191,7 +189,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _float("logic:import_logic", "detect_negative detect_positive"),
         ),
         "IsNaN": _both("masks:import_guard", "logic:import_logic"),
-        **_alike("Max Min", _NORM, *_function("pointwise:import_nary")),
+        **_alike("Max Min", _NORM, _TABLE, *_both("extrema:import_extremum", "pointwise:import_nary")),
         "PRelu": (_quantized("slopes:import_slopes"), *_function("pointwise:import_nary")),
         "Mod": (_float("logic:import_bits", "fmod"),),
         "Mul": (_NORM, _CHAIN, _CONSTANTS, *_both("elementwise:import_pairwise", "pointwise:import_nary")),
@@ -276,14 +274,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "MeanVarianceNormalization": (_steps("normalizations:mean_variance_steps", "axes"),),
         "RMSNormalization": (_quantized("rows:import_rows", "axis epsilon"),),
         **_alike(
-            "ReduceL1 ReduceMax ReduceMin ReduceSum",
+            "ReduceL1 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
             *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
         ),
         "ReduceL2": (
             _quantized("norms:import_norm", _REDUCTION),
             *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
         ),
-        "ReduceSumSquare": (_float("reductions:import_reduction", _REDUCTION),),
         **_alike("ReduceLogSum ReduceLogSumExp", _float("reductions:import_logarithm", _REDUCTION)),
         "ReduceMean": (
             _quantized("norms:import_norm", _REDUCTION),

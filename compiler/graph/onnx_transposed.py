@@ -10,7 +10,7 @@ import numpy as np
 
 from vdla.isa.scales import requantize_scale
 
-from ..te.blocks import Pair, Window
+from ..te.blocks import Window
 from ..te.ops.sums import Epilogue
 from ..te.ops.transposed_convolution import transposed_outputs
 from .geometry import Windows, window_extent
@@ -134,7 +134,7 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
             f"a quantized transposed convolution of {groups} groups is not supported",
             "leave the node float32",
         )
-    weight = _without_dilations(_without_groups(weight, groups), window.dilations)
+    weight = without_dilations(without_groups(weight, groups), window.dilations)
     product = Product(
         data=data,
         weight=weight.swapaxes(0, 1),
@@ -145,9 +145,9 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
     return pending_result(node, Opaque(round=partial(round_transposed, product=product)), shape)
 
 
-def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """Writes a transposed convolution with groups as one without: weights (C, O / groups, kh, kw) become (C, O, kh,
-    kw), with zeros between channels and filters of different groups.
+def without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
+    """Weights (C, O / groups, *kernel) of a transposed convolution with groups as weights (C, O, *kernel) of one group,
+    with zeros between channels and filters of different groups.
     """
     if groups == 1:
         return weight
@@ -160,13 +160,13 @@ def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
     return dense
 
 
-def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
-    """Weights (C, O, kh, kw) in which zeros are inserted between rows and columns in place of the kernel's dilation."""
-    if dilations == (1, 1):
+def without_dilations(weight: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
+    """Weights (C, O, *kernel) in which zeros between the elements of the kernel replace its dilations."""
+    if set(dilations) == {1}:
         return weight
     extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]
     wide = np.zeros((*weight.shape[:2], *extents), weight.dtype)
-    wide[:, :, :: dilations[0], :: dilations[1]] = weight
+    wide[(..., *(slice(None, None, dilation) for dilation in dilations))] = weight
     return wide
 
 

@@ -48,7 +48,7 @@ def _volume(batch: int, depth: int, channels: int, plane: Plane) -> np.ndarray:
 
 
 def import_on_volume(context: ImportContext, node: OnnxNode) -> None:
-    """Imports Conv, MaxPool, AveragePool and global pools of a volume; refuses other operators with windows."""
+    """Imports Conv, ConvTranspose, MaxPool, AveragePool and global pools of a volume; refuses other operators."""
     data = without_pads(context, node, real_operand(context, node, 0, viewed=True))
     match node.op_type:
         case "Conv":
@@ -57,6 +57,10 @@ def import_on_volume(context: ImportContext, node: OnnxNode) -> None:
             made = _pooled(context, node, data)
         case "GlobalAveragePool" | "GlobalMaxPool":
             made = _pooled_whole(context, node, data)
+        case "ConvTranspose":
+            from .onnx_transposed_volumes import transposed_volume
+
+            made = transposed_volume(context, node, data)
         case _:
             context.fail(
                 node,
@@ -73,7 +77,7 @@ def _convolved(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     windows = read_windows(context, node, data.shape[2:], tuple(kernel))
     depths, plane = _checked_outputs(context, node, windows, data.shape[2:])
     # The taps of a channel are neighbours, as the weights of a filter's rows are.
-    taken = _taps(context, node, data, _depths(windows, depths), beside=False)
+    taken = taps_of(context, node, data, _depths(windows, depths), beside=False)
     product = Product(
         data=taken,
         weight=np.ascontiguousarray(weight.reshape(filters, fan_in * kernel[0], *kernel[1:])),
@@ -82,7 +86,7 @@ def _convolved(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
         window=_plane_window(windows),
         groups=groups,
     )
-    return _sliced(node, product, data.shape[0], depths, filters, plane)
+    return sliced(node, product, data.shape[0], depths, filters, plane)
 
 
 def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
@@ -109,7 +113,7 @@ def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
         # A slice outside of the volume never wins: the nearest one takes its place.
         inside = np.where(taps < 0, taps.max(axis=1, keepdims=True), taps)
         taps = np.clip(inside, 0, size - 1)
-    taken = _taps(context, node, data, taps, beside=True)
+    taken = taps_of(context, node, data, taps, beside=True)
     rows, window = taps.shape[1], _plane_window(windows)
     top, left, bottom, right = window.pads
     window = replace(
@@ -125,7 +129,7 @@ def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
         if average
         else Maximum(data=taken, window=window)
     )
-    return _sliced(node, operation, data.shape[0], depths, data.shape[1], plane)
+    return sliced(node, operation, data.shape[0], depths, data.shape[1], plane)
 
 
 def _pooled_whole(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
@@ -170,10 +174,10 @@ def _plane_window(windows: Windows) -> Window:
     return Window(kernel=pair[0], strides=pair[1], dilations=pair[2], pads=(top, left, bottom, right))
 
 
-def _taps(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """Adds a tensor with an image for each output slice. The image joins the input slices `depths` (outputs, taps) as
-    channels or, with `beside`, as rows (the first row of each slice, then the second row of each ...). Slices outside
-    of the volume are zeros.
+def taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
+    """A tensor with an image for each output slice: the input slices `depths` (outputs, taps), joined as channels or,
+    with `beside`, as rows (the first row of each slice, then the second row of each ...). Zeros for slices outside of
+    the volume.
     """
     batch, channels, size, height, width = data.shape
     outputs, taps = depths.shape
@@ -189,7 +193,7 @@ def _taps(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray
     return arranged(context, node, data, found.transpose(0, 2, 1, 3, 4, 5).reshape(shape))
 
 
-def _sliced(
+def sliced(
     node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
 ) -> Pending:
     """The pending result (rounded by the next QuantizeLinear) of an operation that computes a volume's slices."""

@@ -118,6 +118,26 @@ def test_the_table_names_regions_limit_and_check(
     assert len(list((tmp_path / "passes").iterdir())) == 4
 
 
+def test_refused_operators_are_listed_with_reasons(vdla, tmp_path: Path) -> None:
+    """Operators that read a float result of a refused operator are not listed: their refusal follows from it."""
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.quantized_convolution(8)
+    net.add("LRN", size=3)
+    net.add("Relu")
+    net.pair()
+    net.quantized_convolution(4)
+    net.add("Hardmax", axis=1)
+    path = tmp_path / "divided.onnx"
+    path.write_bytes(net.model())
+    document = vdla("run", path, *BOTH, "--json").document()
+    assert document["refusals"] == dict.fromkeys(
+        ("LRN", "Hardmax"), "only processors and GPUs compute this operator"
+    )
+    lines = vdla("run", path, *BOTH).out.splitlines()
+    assert "not on the accelerator: LRN: only processors and GPUs compute this operator" in lines
+
+
 def test_cost_says_what_was_compared(vdla, model: Path) -> None:
     document = vdla("run", model, *BOTH, "--partition", "cost", "--json").document()
     assert document["partition"] == "cost" and document["costs"]

@@ -65,6 +65,55 @@ def test_a_difference_of_a_tensor_and_a_constant(shape: tuple[int, ...], order: 
     right_everywhere(ended(net, 1, 8, 6, 5), {})
 
 
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+@pytest.mark.parametrize(
+    "others", ["tensor", "two tensors", "plane", "channels", "positions", "tensor of clamp"]
+)
+def test_extrema_of_tensors(operator: str, others: str) -> None:
+    net = image()
+    first, second = two(net)
+    operands = {
+        "tensor": [second],
+        "two tensors": [second, net.product("Conv", (8, 8, 1, 1), first)],
+        "plane": [net.add("GlobalAveragePool", inputs=[second])],
+        "channels": [net.constant(np.linspace(-1, 2, 8).astype(np.float32).reshape(8, 1, 1))],
+        "positions": [second, net.weights(6, 5)],
+        "tensor of clamp": [second],
+    }[others]
+    if others == "plane":
+        operands = [net.rounded(0.01, 90)]
+    net.add(operator, inputs=[first, *operands])
+    if others == "tensor of clamp":
+        net.then("Clip", net.constant(np.float32(-0.4)), net.constant(np.float32(0.7)))
+    right_everywhere(ended(net, 1, 8, 6, 5, scale=0.02, zero=70), {})
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+def test_extrema_of_rows_and_of_parts(operator: str) -> None:
+    """Operands whose elements are stored in another order, and only a part of a tensor."""
+    net = Viewed(1, 5, 8)
+    net.rounded(0.02)
+    net.rows(8, 6)
+    data = net.last
+    net.rows(6, 6)
+    net.then("Concat", inputs=[net.last, data], axis=2)
+    net.cut(2, 3, 9)
+    net.add(operator, inputs=[net.last, data])
+    right_everywhere(ended(net, 1, 5, 6), {})
+
+
+def test_extrema_of_which_none_has_the_shape_of_the_result_are_refused() -> None:
+    net = image()
+    data = net.last
+    net.add("ReduceMax", axes=[2])
+    rows = net.rounded(0.02, 128)
+    net.add("ReduceMax", inputs=[data], axes=[3])
+    columns = net.rounded(0.02, 128)
+    net.add("Max", inputs=[rows, columns])
+    with pytest.raises(ModelError, match=r"\(Max\).*operands of shapes .* do not match"):
+        import_model(ended(net, 1, 8, 6, 5).model(), abilities=Abilities.of(MACHINE))
+
+
 @pytest.mark.parametrize("operator", ["Add", "Mul", "Div"])
 def test_a_float_constant_for_each_channel(operator: str) -> None:
     net = image()
@@ -131,6 +180,14 @@ def test_lengths(axes: tuple[int, ...]) -> None:
     net.add("ReduceL2", axes=list(axes))
     shape = [1 if axis in axes else size for axis, size in enumerate((1, 8, 6, 5))]
     right(ended(net, *shape, scale=0.05, zero=0), {"Rows": 1, "Products": 1})
+
+
+@pytest.mark.parametrize("axes", [(2, 3), (1,), (3,), (0, 1, 2, 3)], ids=str)
+def test_sums_of_squares(axes: tuple[int, ...]) -> None:
+    net = image()
+    net.add("ReduceSumSquare", axes=list(axes))
+    shape = [1 if axis in axes else size for axis, size in enumerate((1, 8, 6, 5))]
+    right(ended(net, *shape, scale=0.2, zero=0), {"Rows": 0, "Products": 1})
 
 
 def test_rows_divided_by_their_length_are_one_normalization() -> None:
@@ -300,6 +357,40 @@ def test_channels_of_a_volume_are_scaled() -> None:
     right_everywhere(ended(net, 1, 4, 4, 5, 6), {"Convolution": 2})
 
 
+TRANSPOSED: dict[str, dict[str, list[int]]] = {
+    "plain": {},
+    "strided": {"strides": [2, 2, 1], "pads": [1, 0, 1, 0, 1, 0]},
+    "of the stride's size": {"strides": [3, 2, 3], "output_padding": [1, 0, 2]},
+    "dilated": {"strides": [2, 1, 2], "dilations": [2, 2, 1], "pads": [1, 1, 0, 1, 0, 0]},
+    "strides beyond the kernel": {"strides": [4, 3, 1], "output_padding": [3, 0, 0]},
+}
+
+
+@pytest.mark.parametrize("attributes", TRANSPOSED)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_transposed_convolution_of_a_volume(attributes: str, batch: int) -> None:
+    given, kernel, sizes = TRANSPOSED[attributes], (3, 2, 3), (3, 4, 3)
+    net = volume(batch, 3, *sizes)
+    net.product("ConvTranspose", (4, 5, *kernel), net.last, **given)
+    strides, dilations, extra = (
+        given.get(name, [one] * 3) for name, one in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    pads = given.get("pads", [0] * 6)
+    outputs = [
+        (size - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 + extra[d] - pads[d] - pads[d + 3]
+        for d, size in enumerate(sizes)
+    ]
+    net.shape = (batch, 5, *outputs)
+    right_everywhere(net, {})
+
+
+def test_a_grouped_transposed_convolution_of_a_volume() -> None:
+    net = volume(1, 3, 3, 4, 3)
+    net.product("ConvTranspose", (4, 3, 2, 2, 2), net.last, strides=[2, 2, 2], group=2)
+    net.shape = (1, 6, 6, 8, 6)
+    right(net, {})
+
+
 def test_other_windows_over_a_volume_are_refused() -> None:
     net = volume(1, 3, 4, 5, 6)
     net.add("AveragePool", kernel_shape=[2, 1, 1], pads=[1, 0, 0, 0, 0, 0])
@@ -307,7 +398,7 @@ def test_other_windows_over_a_volume_are_refused() -> None:
         import_model(ended(net, 1, 4, 4, 5, 6).model(), abilities=Abilities.of(MACHINE))
     net = volume(1, 3, 4, 5, 6)
     net.add("ConvTranspose", net.weights(4, 2, 1, 1, 1))
-    with pytest.raises(ModelError, match=r"windows over an input of shape .* which only processors and GPUs"):
+    with pytest.raises(ModelError, match=r"\(ConvTranspose\).*its weights are float"):
         import_model(ended(net, 1, 2, 4, 5, 6).model(), abilities=Abilities.of(MACHINE))
 
 
