@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vdla.compiler.frontends.sources import model_source
 from vdla.isa.config import PRESETS, Config
+from vdla.isa.dram_memory import DRAM
 from vdla.util.errors import UserError
 from vdla.util.notebook_tables import html_table
 from vdla.util.user_files import check_directory
@@ -188,7 +189,8 @@ def explore(
         place=Place(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify or (lambda _: None)),
     )
     named_fields = {*(axis.name for axis in searched.axes), *searched.derived}
-    if "clock_mhz" in named_fields and study.components.modelled:
+    has_dram = searched.base.memory.kind == DRAM or "kind" in named_fields
+    if "clock_mhz" in named_fields and study.components.modelled and not has_dram:
         study.place.notify(
             "clock_mhz does not change the latency: the technology models predict the clock of each machine; "
             "with a table of components as technology, clock_mhz is the clock"

@@ -40,7 +40,7 @@ MOST_LOOKED_AT = 4096
 """Largest number of points of a space that are examined; in a larger space they are a random sample. If none of them is
 a valid machine, the space counts as empty.
 """
-Value = int | tuple[str, ...]
+Value = int | str | tuple[str, ...]
 Point = tuple[int, ...]
 """A point of a space: for each axis, the index of a value of that axis."""
 
@@ -262,20 +262,23 @@ def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
     return found
 
 
+_TEXTS: Mapping[str, type] = {"kind": str, "part": str, "grade": str, "refresh": bool}
+"""Types of the fields of a DRAM whose values are no integers."""
+_EXPECTED = {tuple: "lists of names", int: "integers", str: "texts", bool: "true or false"}
+
+
 def _values(name: str, item: Any) -> tuple[Value, ...]:
     if isinstance(item, Mapping):
         item = _range(name, item)
     values = [tuple(v) if isinstance(v, list) else v for v in (item if isinstance(item, list) else [item])]
     if not values or len(values) > MOST_VALUES:
         raise SpaceError(f"{name} has {len(values)} values; give 1 to {MOST_VALUES}")
-    wanted = tuple if name == "extensions" else int
+    wanted = tuple if name == "extensions" else _TEXTS.get(name, int)
     for value in values:
         if type(value) is not wanted or (
             isinstance(value, tuple) and not all(isinstance(each, str) for each in value)
         ):
-            raise SpaceError(
-                f"{name} = {reprlib.repr(value)}: expected {'lists of names' if wanted is tuple else 'integers'}"
-            )
+            raise SpaceError(f"{name} = {reprlib.repr(value)}: expected {_EXPECTED[wanted]}")
     return tuple(dict.fromkeys(values))
 
 

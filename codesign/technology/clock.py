@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from vdla.isa.config import CLOCK_IS, Config
+from vdla.isa.dram_memory import DRAM
 
 from .cell_model import CellFigures, shipped_cell_model
 from .components import Components
@@ -42,9 +43,9 @@ class Clock:
 
 def clock_of(config: Config, components: Components) -> Clock:
     """The clock of a machine: predicted by the model of syntheses, or the configuration's own clock if `components` is
-    a table.
+    a table or the memory is a DRAM, whose cycles are counted at that clock.
     """
-    if not components.modelled:
+    if not components.modelled or config.memory.kind == DRAM:
         return Clock(hertz=config.clock_hertz, source=CLOCK_IS)
     return Clock(hertz=predicted(config).clock_mhz * 1e6, source=MODELLED)
 
