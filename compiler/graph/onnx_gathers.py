@@ -35,7 +35,7 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
         context.refuse(node, f"some of its indices lie outside of its data of shape {data.shape}")
     places = np.moveaxis(indices % named, -1, 0)
     chosen = np.ravel_multi_index(tuple(places), named) if depth else places
-    own = np.arange(prod(lead)).reshape(*lead, *[1] * (chosen.ndim - batch)) * prod(named)
+    own = np.arange(prod(lead)).reshape((*lead, *[1] * (chosen.ndim - batch))) * prod(named)
     flat = context.view(node, data, (prod(lead) * prod(named), *rest), output=context.temporary(node, "rows"))
     _add(context, node, flat, chosen + own, (*indices.shape[:-1], *rest))
 

@@ -151,6 +151,13 @@ def test_slopes_of_positions_are_refused() -> None:
         import_model(ended(net, 1, 8, 6, 5).model(), abilities=Abilities.of(MACHINE))
 
 
+def test_a_single_place_is_gathered() -> None:
+    """The indices are one tuple, not a list of them."""
+    net = image()
+    net.add("GatherND", net.constant(np.array([0, 3])))
+    right_everywhere(ended(net, 6, 5), {})
+
+
 REDUCED = {"ReduceMax": 0.03, "ReduceMin": 0.03, "ReduceSum": 0.3, "ReduceL1": 0.5}
 
 
