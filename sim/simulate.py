@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import vdla.isa.timing as timing
 from vdla.isa.config import Config
+from vdla.isa.dram_memory import check_fits
 from vdla.isa.layout import Unit
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
@@ -59,10 +60,11 @@ def simulate(
     same cycles, begin and end of every instruction, and counters. `scratchpads`: contents at launch
     (`isa.scratchpads`); scratchpads that it does not name are zero.
 
-    Raises EncodingError for bits that are no instruction, ProgramError for an unknown register, a missing extension or
-    an access out of bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past
-    `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
+    Raises EncodingError for bits that are no instruction, ProgramError for an unknown register, a missing extension, an
+    access out of bounds or a program that the DRAM cannot hold, DeadlockError when nothing can move before FINISH
+    retires, CycleLimitError past `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
     """
+    check_fits(config, instructions, memory)
     decoded = decode(config, instructions, len(memory))
     limit = DEFAULT_CYCLE_LIMIT if cycle_limit is None else cycle_limit
     final: Scratchpads | None = None
@@ -81,8 +83,7 @@ def simulate(
             f"not finished after {limit} cycles: {what}; raise the limit if that is expected"
         )
     record = timing.record
-    begin = np.full(len(instructions), -1, np.int64)
-    end, dispatch = begin.copy(), begin.copy()
+    begin, end, dispatch = np.full((3, len(instructions)), -1, np.int64)
     begin[: len(record)] = record[:, X_BEGIN]
     end[: len(record)] = record[:, X_END]
     dispatch[: len(record)] = record[:, X_DISPATCH]
