@@ -1,6 +1,6 @@
 """Whole networks on machines with a DRAM: the simulator against the RTL on LiteDRAM's RTL.
 
-    python benchmarks/dram_networks.py [NAME ...] [--write] [--again]
+    python benchmarks/dram_networks.py [NAME ...] [--write]
 
 The machine has the array and buffers of `vta` (16x16) behind one DDR3 chip with 8 data lines (MT41K256M8, 100 MHz: 8
 bytes a cycle at most). A BERT layer (BERT-base's width, 128 tokens) and a step of GPT-2 small (one token behind 127,
@@ -8,7 +8,7 @@ two layers) also need the extensions of language models; both are quantized by O
 cycles of the same machine with a fixed memory, and the numbers of differences between simulator and RTL (total cycles,
 begin and end of each instruction, counters, layers, bytes of memory and scratchpads), and of rules that LiteDRAM's
 checker of timings saw broken. Exits 1 if there is a difference. With `--write` the figures go to
-benchmarks/results/dram_networks.json; networks that the file has are measured again only with `--again`.
+benchmarks/results/dram_networks.json, which keeps the rows of networks that are not named.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from vdla.benchmarks.encoders import embeddings
 from vdla.benchmarks.encoders import quantized as quantized_encoder
-from vdla.benchmarks.harness.command_line import AGAIN, WRITE, Given, names_of, run_script
+from vdla.benchmarks.harness.command_line import WRITE, Given, names_of, run_script
 from vdla.benchmarks.harness.language_models import MODELS, from_embeddings
 from vdla.benchmarks.harness.quantized import NEEDED, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
@@ -105,13 +105,15 @@ def line(row: Mapping[str, Any]) -> str:
     )
 
 
+OPTIONS = (names_of(NETWORKS, "network"), WRITE)
+
+
 def main(options: Given) -> int:
     rows: dict[str, dict[str, Any]] = {}
     if options.write and (RESULTS / f"{NAME}.json").exists():
         rows = {row["name"]: row for row in read_results(NAME)["rows"]}
     for name in options.names or NETWORKS:
-        if options.again or name not in rows:
-            rows[name] = measure(name)
+        rows[name] = measure(name)
         print(line(rows[name]), flush=True)
         for difference in rows[name]["differences"][:3]:
             print(f"  {difference}", flush=True)
@@ -126,4 +128,4 @@ def main(options: Given) -> int:
 
 
 if __name__ == "__main__":
-    run_script(__doc__, (names_of(NETWORKS, "network"), WRITE, AGAIN), main)
+    run_script(__doc__, OPTIONS, main)

@@ -9,10 +9,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .errors import ConfigError
+from .errors import ConfigError, ProgramError
 from .parameters import parameter
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .config import Config, Memory
     from .dram import Controller
 
@@ -123,6 +126,22 @@ def capacity(config: Config) -> int:
     numbers = controller_of(config)
     rows = PARTS[config.memory.part or ""].rows
     return min(numbers.banks * rows * numbers.word_bytes << numbers.column_bits, 1 << 32)
+
+
+def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8]) -> None:
+    """Checks that a program fits into the DRAM of a machine: its memory image, and the instructions, which follow the
+    image at the next multiple of 4,096 bytes. A fixed memory has no limit. Raises ProgramError.
+    """
+    if config.memory.kind != DRAM:
+        return
+    from .program import instruction_address
+
+    end, most = instruction_address(len(image)) + instructions.nbytes, capacity(config)
+    if end > most:
+        raise ProgramError(
+            f"the program needs {end:,} bytes of memory; {config.memory.part} with "
+            f"{design_fields(config)['width']} data lines has {most:,}: choose a larger part"
+        )
 
 
 def with_part(config: Config) -> Memory:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .config import Config
+from .dram_memory import check_fits
 from .errors import ProgramError
 
 INSTRUCTION_ALIGNMENT = 4096
@@ -36,7 +37,7 @@ class Program:
     `instructions`: uint64 (n, config.instruction_words), low word first. `image`: DRAM at launch, uint8, as long as the
     memory that the program may access; it has constants and micro-ops, and zeros elsewhere. `group_of`: int32 (n,), for
     each instruction the index of its layer in `groups` (unique layer names), or -1. The arrays become read-only. Raises
-    ProgramError if the parts contradict each other.
+    ProgramError if the parts contradict each other, or if the program does not fit into the machine's DRAM.
     """
 
     config: Config
@@ -62,6 +63,7 @@ class Program:
             view = np.ascontiguousarray(array).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
+        check_fits(self.config, self.instructions, self.image)
         if len(set(self.groups)) != len(self.groups):
             raise ProgramError("program: two groups have the same name")
         if count and not -1 <= int(self.group_of.min()) <= int(self.group_of.max()) < len(self.groups):

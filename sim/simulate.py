@@ -64,6 +64,7 @@ def simulate(
     or an access out of bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past
     `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
     """
+    check_fits(config, instructions, memory)
     decoded = decode(config, instructions, len(memory))
     limit = DEFAULT_CYCLE_LIMIT if cycle_limit is None else cycle_limit
     final: Scratchpads | None = None
@@ -82,8 +83,7 @@ def simulate(
             f"not finished after {limit} cycles: {what}; raise the limit if that is expected"
         )
     record = timing.record
-    begin = np.full(len(instructions), -1, np.int64)
-    end, dispatch = begin.copy(), begin.copy()
+    begin, end, dispatch = np.full((3, len(instructions)), -1, np.int64)
     begin[: len(record)] = record[:, X_BEGIN]
     end[: len(record)] = record[:, X_END]
     dispatch[: len(record)] = record[:, X_DISPATCH]

@@ -56,6 +56,6 @@ def test_an_unknown_step_is_refused(
 ) -> None:
     assert run(monkeypatch, "cosmi") == 2
     assert (
-        "there is no step cosmi; there are tests, cosim, dram_cosim, dram_streams, faults"
+        "there is no step cosmi; there are tests, cosim, dram_cosim, dram_networks, "
         in capfd.readouterr().err
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vdla.isa.array_modes import TAPS
 from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config, Memory
-from vdla.isa.dram_memory import DRAM, RESET_CYCLES
+from vdla.isa.dram_memory import DRAM, RESET_CYCLES, capacity, check_fits
 from vdla.isa.layout import Unit
 from vdla.isa.parameters import declared
 from vdla.isa.program import instruction_address
@@ -297,17 +297,20 @@ class Machine:
         Memory answers SLVERR to accesses of the bus word of byte `failing_address`, and DECERR outside the program's
         memory. `memory_timing` replaces the configuration's memory timing. `surroundings`: addresses of the memory
         image and initial values of counters. `on_progress` is called with the number of cycles from time to time.
-        Raises RtlError if the program does not finish; the machine then needs a reset, unless an error of memory
-        stopped it.
+        Raises ProgramError for a program that the DRAM cannot hold, RtlError if the program does not finish; the
+        machine then needs a reset, unless an error of memory stopped it.
         """
+        check_fits(self._config, instructions, image)
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
-        size = behind + len(words) + 4096
+        timing = self._config.memory if memory_timing is None else memory_timing
+        size, functions = behind + len(words) + 4096, None
+        if timing.kind == DRAM:
+            size, functions = min(size, capacity(self._config)), load_dram(design_of(self._config))
         memory = np.zeros(size, np.uint8)
         memory[: len(image)] = image
         memory[behind : behind + len(words)] = words
         failing = -1 if failing_address is None else failing_address
-        timing = self._config.memory if memory_timing is None else memory_timing
         origins = (ctypes.c_uint64 * PLACES)(*surroundings.origins)
         parameters = Parameters(
             *(getattr(timing, name) for name in TIMING),
@@ -316,7 +319,7 @@ class Machine:
             surroundings.base,
             len(surroundings.origins),
             origins,
-            load_dram(design_of(self._config)) if timing.kind == DRAM else None,
+            functions,
             RESET_CYCLES,
         )
         library, harness = self._library, self._harness

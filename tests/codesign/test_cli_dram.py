@@ -1,0 +1,136 @@
+"""The commands on a machine whose memory is a DRAM, and mistakes in its description: one line and exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vdla.codesign import models
+from vdla.hw.harness.engine import simulate_rtl
+from vdla.isa import dram_memory
+from vdla.isa.config import Config, load_config
+from vdla.isa.config_text import toml_text
+from vdla.isa.errors import ProgramError
+from vdla.isa.program import bare_program
+from vdla.isa.program_text import from_text
+from vdla.sim import simulate
+from vdla.verify.cosim.dram import with_dram
+
+TINY = load_config("tiny")
+DDR3 = with_dram(TINY, 100, part="MT41K256M8")
+SDR = with_dram(TINY, 100, part="MT48LC4M16", width=64)
+SDR_BYTES = 32 << 20
+TEXT = """\
+.image {size}
+LOAD.ACC dram_base=4 y_size=1 x_size=1 x_stride=1
+ALU iter_out=1 iter_in=1 alu_opcode=MAX use_imm=1 imm=0 uop_end=1 push_next
+STORE.OUT dram_base={last} y_size=1 x_size=1 x_stride=1 pop_prev
+FINISH
+"""
+"""A program with an image of `size` bytes that writes the last vector of the image."""
+
+
+def written(folder: Path, config: Config, *changes: tuple[str, str]) -> Path:
+    """The path of a TOML file of the machine, with texts replaced."""
+    text = toml_text(config)
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    path = folder / "machine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def program_text(size: int) -> str:
+    return TEXT.format(size=size, last=size // TINY.out_bytes - 1)
+
+
+def test_the_configuration_shows_the_part(vdla, tmp_path: Path) -> None:
+    found = vdla("config", written(tmp_path, DDR3), "--json").document()
+    memory = found["fields"]["memory"]
+    assert memory["kind"] == "dram" and memory["part"] == "MT41K256M8"
+
+
+@pytest.mark.system_tools("g++")
+def test_cosim_runs_on_the_machine(vdla, tmp_path: Path) -> None:
+    machine = written(tmp_path, DDR3)
+    found = vdla("cosim", "--config", machine, "--programs", "4", "--jobs", "1", "--json").document()
+    assert found["programs"] == 4 and found["mismatches"] == 0
+
+
+@pytest.mark.system_tools("g++")
+def test_a_network_takes_the_same_cycles_on_the_rtl(vdla, tmp_path: Path) -> None:
+    model = tmp_path / "small_cnn.onnx"
+    model.write_bytes(models.build("small_cnn").SerializeToString())
+    machine = written(tmp_path, DDR3)
+    on_simulator = vdla("run", model, "--config", machine, "--json").document()
+    on_rtl = vdla("run", model, "--config", machine, "--engine", "rtl", "--json").document()
+    fixed = vdla("run", model, "--config", "tiny", "--json").document()
+    cycles = [found["total"]["cycles"] for found in (on_simulator, on_rtl, fixed)]
+    assert cycles[0] == cycles[1] > cycles[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("MT41K256M8", "MT41K256M9", "there is no DRAM part 'MT41K256M9'; give one of IS42S16160, "),
+        ('"dram"', '"dram"\nwidth = 16', "give bus_bytes = 16, or another width of data lines"),
+        ('"dram"', '"dram"\nwidth = 24', "MT41K256M8 has 8 data lines; 24 are not 1, 2, 4 or 8 chips"),
+        ("jitter = 0", "jitter = 5", "memory.jitter = 5: a DRAM has no random delays; leave it out"),
+    ],
+)
+@pytest.mark.parametrize("command", ["config", "cosim", "run"])
+def test_a_mistake_is_one_line(
+    vdla, tmp_path: Path, command: str, before: str, after: str, message: str
+) -> None:
+    machine = written(tmp_path, DDR3, (before, after))
+    words = {
+        "config": ("config", machine),
+        "cosim": ("cosim", "--config", machine),
+        "run": ("run", tmp_path / "model.onnx", "--config", machine),
+    }
+    assert message in vdla(*words[command]).message()
+
+
+@pytest.mark.parametrize("engine", ["cycle", "rtl"])
+def test_a_program_that_the_part_cannot_hold_is_one_line(vdla, tmp_path: Path, engine: str) -> None:
+    text = tmp_path / "large.asm"
+    text.write_text(program_text(SDR_BYTES))
+    found = vdla("sim", "--insns", text, "--config", written(tmp_path, SDR), "--engine", engine)
+    assert found.message() == (
+        f"error: {text}: the program needs 33,554,496 bytes of memory; MT48LC4M16 with 64 data lines has "
+        "33,554,432: choose a larger part\n"
+    )
+
+
+@pytest.mark.parametrize("command", [("run",), ("compile", "--target", "vdla")], ids=["run", "compile"])
+def test_a_network_that_the_part_cannot_hold_is_one_line(
+    vdla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    model = tmp_path / "mlp.onnx"
+    model.write_bytes(models.build("mlp").SerializeToString())
+    monkeypatch.setattr(dram_memory, "capacity", lambda config: 100_000)
+    message = vdla(*command, model, "--config", written(tmp_path, DDR3)).message()
+    assert "bytes of memory; MT41K256M8 with 8 data lines has 100,000: choose a larger part" in message
+
+
+def test_both_engines_refuse_a_program_that_the_part_cannot_hold() -> None:
+    program = from_text(program_text(SDR_BYTES), "large.asm", DDR3)
+    with pytest.raises(ProgramError, match="choose a larger part"):
+        simulate(SDR, program.instructions, program.image)
+    with pytest.raises(ProgramError, match="choose a larger part"):
+        simulate_rtl(SDR, program.instructions, program.image)
+    with pytest.raises(ProgramError, match="choose a larger part"):
+        bare_program(SDR, program.instructions, program.image)
+
+
+@pytest.mark.system_tools("g++")
+def test_a_program_that_fills_the_part_runs_on_both_engines() -> None:
+    program = from_text(program_text(SDR_BYTES - 4096), "full.asm", SDR)
+    simulated = simulate(SDR, program.instructions, program.image)
+    rtl = simulate_rtl(SDR, program.instructions, program.image)
+    assert rtl.cycles == simulated.cycles
+    assert simulated.memory is not None
+    np.testing.assert_array_equal(rtl.memory, simulated.memory)
