@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import vdla.isa.timing as timing
 from vdla.isa.config import Config
-from vdla.isa.dram_memory import FIXED
+from vdla.isa.dram_memory import FIXED, check_fits
 from vdla.isa.layout import Unit
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
