@@ -309,7 +309,7 @@ def test_options_that_do_not_fit(vdla, model: Path, options: list[str], words: s
         ({}, "input 'x' is missing"),
         ({"x": np.zeros(SHAPE)}, "convert it to float32"),
         ({"x": np.zeros((1, 4, 6, 7), np.float32)}, "the model expects [1, 4, 6, 6]"),
-        ({"x": np.full(SHAPE, np.nan, np.float32)}, "holds NaN"),
+        ({"x": np.full(SHAPE, np.nan, np.float32)}, "contains NaN"),
     ],
 )
 def test_unfit_inputs(vdla, model: Path, tmp_path: Path, arrays, words: str) -> None:

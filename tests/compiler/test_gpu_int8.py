@@ -208,7 +208,7 @@ def test_archives_know_that_a_network_is_quantized(tmp_path: Path, monkeypatch: 
     feeds = {"x": np.full((2, 8), np.nan, np.float32)}
     device = CudaDevice(text="cuda", gpu=HostDevice(), device="cuda:0")
     with CudaNetwork(load_cuda_network(tmp_path / "net.tar"), device.gpu) as compiled:
-        with pytest.raises(KernelArgumentError, match="input 'x' holds NaN"):
+        with pytest.raises(KernelArgumentError, match="input 'x' contains NaN"):
             compiled.run(feeds)
         peaks = device.peaks(compiled)
         assert peaks is not None and peaks.operations == CUDA.peak("int8")

@@ -256,7 +256,7 @@ def test_every_region_dumps_its_passes(tmp_path: Path, config: Config) -> None:
         ({"x": np.zeros((2, 4, 6, 6), np.float32)}, "has shape (2, 4, 6, 6)"),
         ({"x": np.zeros(SHAPE)}, "has type float64; convert it to float32"),
         ({"x": [0.0]}, "must be a numpy array, not list"),
-        ({"x": np.full(SHAPE, np.nan, np.float32)}, "region 0 (x): input 'x' holds NaN"),
+        ({"x": np.full(SHAPE, np.nan, np.float32)}, "region 0 (x): input 'x' contains NaN"),
     ],
 )
 def test_unfit_inputs(division: Division, feeds, words: str) -> None:

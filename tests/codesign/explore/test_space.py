@@ -66,7 +66,7 @@ def test_a_base_beside_the_file(tmp_path: Path):
         ({"fields": {"block_in": {"from": 8, "to": 64, "times": 1}}}, "is empty or endless"),
         ({"fields": {"block_in": {"from": 8, "to": 64}}}, "write a range as"),
         ({"fields": {"block_in": "block_out", "block_out": "block_in"}}, "follow from each other"),
-        ({"fields": {"block_in": "width"}}, "there is no field width"),
+        ({"fields": {"block_in": "lanes"}}, "there is no field lanes"),
         ({"fields": {"block_in": [8]}, "conditions": "x"}, "give a list of texts"),
         ({"fields": {"block_in": [8]}, "condition": []}, "unknown key condition"),
         (
@@ -153,7 +153,7 @@ def test_points_without_a_machine_are_counted_with_their_reason():
     fields = {"block_in": [8, 16, 32], "block_out": [8, 16]}
     table = {"base": "vta", "fields": fields, "conditions": ["block_in <= block_out"]}
     told = without_machine(space_of(table))
-    assert told == "3 of 6 points make no machine: the condition block_in <= block_out does not hold"
+    assert told == "3 of 6 points are not legal machines: the condition block_in <= block_out does not hold"
 
 
 def test_conditions_and_fields_that_follow_read_the_sizes_of_the_designs_fifos():
@@ -162,7 +162,7 @@ def test_conditions_and_fields_that_follow_read_the_sizes_of_the_designs_fifos()
     table = {"base": "tiny", "fields": fields, "conditions": ["load_fifo_bytes <= 2048"]}
     space = space_of(table)
     told = without_machine(space)
-    assert told == "1 of 2 points make no machine: the condition load_fifo_bytes <= 2048 does not hold"
+    assert told == "1 of 2 points are not legal machines: the condition load_fifo_bytes <= 2048 does not hold"
     machine = space.machine((0,))
     assert (
         machine.fifo_bytes("load") <= 2048 and machine.token_queue_depth == machine.fifo_bytes("load") // 64
