@@ -144,8 +144,8 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """The range of training draws (numbers of random machines) of the same kind of machine as the judged
-    draws `draws`.
+    """Numbers of the random machines on which a model is fitted, for the same kind of machine as the machines with
+    numbers `draws`, on which the model is judged.
     """
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 

@@ -28,8 +28,8 @@ from .kernels_run import compile_on
 PRODUCTS = frozenset(
     ["Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "LSTM", "GRU", "RNN"]
 )
-"""ONNX operators (products and recurrent layers) that take most of the time of every kernel that contains one
-of them.
+"""ONNX operators (products and recurrent layers) that dominate their kernel: they take most of its time, whatever
+other operators are fused into it.
 """
 _LONGEST_END = 10.0
 """Seconds that the compiling process gets to end after it was terminated; then it is killed."""

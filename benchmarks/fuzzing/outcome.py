@@ -96,7 +96,7 @@ def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
 
 
 def _unchecked(out: str) -> bool:
-    """Whether the JSON object that a command printed says that its outputs were not compared."""
+    """Whether a command reports, in the JSON object `out` that it printed, that it compared no outputs."""
     try:
         document = json.loads(out)
     except ValueError:

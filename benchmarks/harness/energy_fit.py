@@ -76,7 +76,7 @@ def row_features(row: Row, machines: Mapping[str, Config]) -> dict[str, float]:
 
 
 def measured(row: Row) -> dict[str, float]:
-    """Replayed energy of switching data (without clock pins) of a program, in picojoules by part of the machine."""
+    """Energy of data switching (without clock pins) in a replayed program, in picojoules by part of the machine."""
     return {name: values[0] for name, values in row["picojoules"].items()}
 
 

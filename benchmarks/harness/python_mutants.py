@@ -66,9 +66,8 @@ class Mutant:
 def mutants_of(path: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines.
 
-    There are no mutants of annotations, docstrings and imports, of code that only other tools read (`if
-    TYPE_CHECKING`), of checks of assumptions (`assert`, `strict=True` of `zip`), and of the 1 of `reshape(-1)`, since
-    any negative number works.
+    These are never mutated: annotations, docstrings and imports; code that only other tools read (`if TYPE_CHECKING`);
+    checks of assumptions (`assert`, `strict=True` of `zip`); the 1 of `reshape(-1)`, since any negative number works.
     """
     lines = source.splitlines()
     found: list[Mutant] = []

@@ -102,8 +102,8 @@ class Written:
         return outputs[0]
 
     def weights(self, shape: tuple[int, ...], axis: int | None, *, dtype: Any = np.int8) -> int:
-        """Adds random weights and returns them: float or, for integer types, with one scale for each index along `axis`
-        (None: one scale).
+        """Adds a constant tensor of random weights; returns the tensor's index. Weights of integer types are quantized
+        with one scale for each index along `axis` or, if `axis` is None, with a single scale.
         """
         if np.dtype(dtype).kind == "f":
             return self.constant(self.rng.normal(0, 0.3, shape).astype(dtype))
@@ -115,8 +115,8 @@ class Written:
         return self.constant(integers, scale, np.zeros(count), axis or 0)
 
     def bias(self, data: int, weights: int, count: int) -> int:
-        """Adds a random bias for the product of `data` and `weights`, and returns it: float if `data` is not quantized,
-        else integers whose scale is the product of the scales of both.
+        """Adds a constant tensor, a random bias for the product of tensors `data` and `weights`; returns its index. The
+        bias is float if `data` is not quantized, else integers whose scale is the product of both tensors' scales.
         """
         source = self.tensors[data]
         if source["scale"] is None:

@@ -155,9 +155,9 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether decisions of `kind` can gain something. They can if, of two evaluated starts (sets of decisions equal
-        for all layers) that differ only in this kind, the start with more symmetric types ("type") or with more tensors
-        with a single scale (other kinds) has a lower cost or a lower error.
+        """Whether decisions of `kind` can improve cost or error. The evaluated starts (sets of decisions equal for all
+        layers) are compared in pairs that differ only in this kind: in one pair, more symmetric types ("type"), or more
+        tensors with a single scale (other kinds), must have reduced the cost or the error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:

@@ -91,7 +91,7 @@ def figures(member: Member) -> dict[str, Any]:
 
 
 def layer_choices(result: Found, member: Member) -> list[dict[str, Any]]:
-    """The decisions of one evaluated set, one dictionary for each layer."""
+    """One dictionary for each layer: its name, its operator, and how `member` (a set of decisions) quantizes it."""
     return [
         {
             "layer": layer.name,

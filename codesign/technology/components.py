@@ -78,8 +78,8 @@ def shipped_components() -> Components:
 
 @cache
 def default_components() -> Components:
-    """The shipped table of components, with the shipped models of area, clock and energy used in place of its
-    values.
+    """The shipped table of components, marked (`modelled`) so that area, clock and energy are predicted by the shipped
+    models and not read from the table.
     """
     table, folder = shipped_components(), resources.files("vdla.codesign.technology")
     models = b"".join(

@@ -91,7 +91,7 @@ _INSTANCES: Mapping[str, str] = MappingProxyType(
         "stage_b_lane": "stage_b",
     }
 )
-"""Names of instances by the name of their module, for modules whose instances have another name."""
+"""Maps the name of an RTL module to the name of its instances, for modules where the two names differ."""
 
 
 @cache

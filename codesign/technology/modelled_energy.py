@@ -96,8 +96,8 @@ def rung(config: Config) -> str:
 
 
 def described() -> str:
-    """A sentence on the sources of the energies that the model of switching predicts, and on the parts that it leaves
-    out.
+    """A sentence for users: the data to which the model of switching energy was fitted, and the parts of the energy
+    that the model leaves out.
     """
     model, rates = shipped_event_energy(), shipped_rates()
     return (

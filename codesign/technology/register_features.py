@@ -18,7 +18,7 @@ from vdla.isa.timing import PATCH_WINDOW_BYTES
 from .cell_features import MEMORY_BITS, MODULES, log2
 
 OWN_BITS = MEMORY_BITS[0]
-"""The feature of `cell_features.own_features` with the bits of a module's memories that are flip-flops."""
+"""Name of the feature (`cell_features.own_features`) that counts the bits of a module's memories made of flip-flops."""
 
 REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

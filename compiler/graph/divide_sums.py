@@ -15,9 +15,9 @@ from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """The graph in which constants that were added to the result of a concatenation along rows or columns are added to
-    its inputs. This is done if most pixels come from one convolution or product, which can add its part of the constant
-    while it stores its result.
+    """Moves the addition of a constant from the result of a concatenation (along rows or columns) to its inputs. This
+    is done if most pixels come from one convolution or product, which can add its part of the constant while it stores
+    its result. Returns the new graph.
 
     For accelerators, before `fuse_combines`.
     """
@@ -62,7 +62,7 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
 def _concatenation_to_split(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
-    """Finds a concatenation along rows or columns whose result `node` adds to a constant, if adding the constant to the
+    """Finds a concatenation along rows or columns to whose result `node` adds a constant, if adding the constant to the
     concatenation's inputs saves time; else None. Returns (concatenation node, index of its result among the inputs of
     `node`, for each input of the concatenation the output pixels that it fills).
     """

@@ -123,8 +123,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """Fuses each look-up table into the convolution or product that computes its input, whose store then looks the
-    values up. The input must have no other reader, and the convolution or product neither a pool nor a second operand.
+    """Fuses each look-up table into the convolution or product that computes the table's input: values are then looked
+    up while they are stored. The input must have no other reader, the convolution or product no pool or second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """

@@ -90,9 +90,9 @@ class Channels:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
-    """Inputs: parts (tensors) with equal numbers of channels. A position is a pixel, (n, y, x). Output position p has
-    all channels of input position `index`[p]; input positions are counted over parts, then images, rows and columns.
-    Index -1 means `fill` in all channels or, where `fill` is None, arbitrary values, which no reader uses.
+    """Moves pixels. Inputs: tensors with equal numbers of channels. Output pixel p has all channels of input pixel
+    `index`[p]; input pixels are numbered through all inputs, their images, rows and columns. Index -1 means `fill` in
+    all channels or, if `fill` is None, arbitrary values, which no reader uses.
 
     `index` is int64 (N, OH, OW). Covers slices, pads, repeated, moved and joined rows and columns. With `channels`
     (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
@@ -229,8 +229,8 @@ class Quantize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dequantize:
-    """Input: stored values. Output: a model output, float32 by `quantization` or the model's integers, with the input's
-    elements in their order. For processors only."""
+    """Converts a stored int8 tensor to a model output of equal element order: to float32 by `quantization`, or to the
+    model's own integer type. For processors only."""
 
     quantization: Quantization
 

@@ -73,7 +73,7 @@ def _indices(context: GraphContext, node: OnnxNode) -> np.ndarray:
 def _add(
     context: GraphContext, node: OnnxNode, flat: str, chosen: np.ndarray, shape: tuple[int, ...]
 ) -> None:
-    """Binds the node's output to the elements `chosen` along the first axis of the tensor `flat`, in `shape`."""
+    """Adds a Gather of the elements `chosen` (indices) of the flat tensor `flat`; the node's output has `shape`."""
     data = replace(context.tensor(node, 0), name=flat)
     operator = Gather(axis=0, indices=tuple(chosen.reshape(-1).tolist()))
     context.add(node, operator, (flat,), shape, dtype=data.dtype)

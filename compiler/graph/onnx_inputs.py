@@ -32,8 +32,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of the tensors that a product of two activations depends on, by paths without products with constant
-    weights, and that no windowed operator (convolution or pool) depends on.
+    """Names of the tensors that reach a product of two activations without passing a product with constant weights, and
+    that reach no windowed operator (convolution or pool).
     """
     known = set(constants)
     for node in nodes:

@@ -260,7 +260,7 @@ class ImportContext(GraphContext):
         return output or node.outputs[0]
 
     def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
-        """Binds the node's first output to the first input's elements in their order, in a shape of equal size."""
+        """Binds the node's first output to its first input, reshaped to `shape`, which has the same size."""
         value = self.present(node, 0)
         match value:
             case Constant(array=array):

@@ -266,9 +266,9 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """The axes of the values `parts` (each of `rank` axes) along which the channel of the stored element changes. Just
-    the last axis if the channel changes along no axis or along the batch axis, or if some axis changes channel and
-    pixel. Empty for vectors (rank 1), in which each element is an image.
+    """The axes of the values `parts` (each of `rank` axes) along which the stored tensor's channel changes. But: only
+    the last axis if there is none, if the batch axis is one, or if the pixel changes along one of them, too. Empty for
+    vectors (rank 1), in which each element is an image.
     """
     if rank == 1:
         return []

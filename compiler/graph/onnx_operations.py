@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """A float operation whose result the next QuantizeLinear rounds, by a function of the table `onnx_emit.ROUNDED`.
+    """A float operation whose result is rounded by the next QuantizeLinear (`onnx_emit.ROUNDED` has the functions).
 
     `alone`: None if a QuantizeLinear may read the operation. If the operation is only a step of another operator,
     `alone` is (problem, remedy) for the error about a QuantizeLinear that reads it.

@@ -27,8 +27,8 @@ from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""Limit for tensors whose elements all come from one position (pixel): up to this number of different choices of
-channels, each gets a node; for more, channels and positions are exchanged.
+"""If all elements of a tensor come from one position (pixel), a node is added for each different selection of channels,
+up to this number of nodes. If more would be needed, channels and positions are exchanged instead.
 """
 
 
@@ -129,8 +129,8 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: boo
 
 
 def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
-    """The value copied to a new tensor, with its last axis as channels; if there are several leading axes, the first is
-    the batch axis.
+    """Copies the value `data` to a new tensor whose channels are the value's last axis. If the value has more than two
+    axes, its first axis is the new tensor's batch axis.
     """
     *lead, last = data.shape
     images = lead[0] if len(lead) > 1 else 1
@@ -142,8 +142,8 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
 
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value with a view that contains no padding zeros: if there are any, a new tensor is made that stores the
-    zeros.
+    """The value `data` without padding zeros that exist only in its view: if there are any, the value is copied to a
+    new tensor that stores the zeros.
     """
     if data.view is None or (data.view >= 0).all():
         return data
@@ -151,8 +151,8 @@ def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value without a view: if it has a view, a new tensor is made that stores its elements in their order. A line
-    (N, C, L) is stored as (N, C, L, 1).
+    """The value `data` as a whole tensor: a value that is a view is copied, in the order of its elements, to a new
+    tensor. A line (N, C, L) is stored as (N, C, L, 1).
     """
     if context.is_contiguous(data):
         return data
@@ -359,9 +359,9 @@ def swapped(
     plane: tuple[int, int],
     taken: Pair | None = None,
 ) -> str:
-    """Adds a tensor in which channels and positions (pixels) of `data`'s tensor are exchanged; returns its name. Its
-    channels are the first `positions` positions; its positions, in rows and columns of `plane`, are the channels
-    `taken` (first, count; None: all).
+    """Adds a new tensor in which channels and positions (pixels) of `data`'s tensor are exchanged; returns its name.
+    The new channels are the first `positions` old positions. The new positions, arranged as `plane` (rows, columns),
+    are the old channels `taken` (first channel, number of channels), or all if None.
     """
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken

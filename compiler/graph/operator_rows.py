@@ -33,14 +33,14 @@ Result = TypeVar("Result", covariant=True)
 Kind = Literal[
     "quantized", "float", "either", "both", "plain", "steps", "contributed", "control", "integers", "blocked"
 ]
-"""Kind of a row, by what its function adds for an ONNX node.
+"""Kind of a row of the operator table: which graph its function imports an ONNX node into, and as which nodes.
 
-quantized: nodes of the integer graph. float: nodes of the float graph. both: nodes of either graph. either: no node,
-only another name or shape of a tensor, in both graphs. plain: nodes of the float graph for windows without a kernel
-template. steps: ONNX nodes of the float graph in place of a node that its float row does not support. contributed: the
-same for operators of ONNX Runtime. control: the nodes of subgraphs. integers: DequantizeLinear, float operators and
-QuantizeLinear in place of an operator on integers, in both graphs. blocked: the plain operator in place of an operator
-on blocks of channels, in both graphs.
+quantized: nodes of an integer graph. float: nodes of a float graph. both: nodes of either graph. either: no node, only
+another name or shape of a tensor, in either graph. plain: nodes of a float graph for convolutions and pools that have
+no kernel template. steps: simpler ONNX nodes, then imported into a float graph, for a node that its float row does not
+support. contributed: as steps, for operators of ONNX Runtime. control: the nodes of subgraphs. integers: for an
+operator on integers, DequantizeLinear, float operators and QuantizeLinear, in either graph. blocked: for an operator on
+blocks of channels, the operator without blocks, in either graph.
 """
 
 

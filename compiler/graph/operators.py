@@ -246,10 +246,11 @@ class Remap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
-    """Input: data. Output: the elements `indices` (0 or more) along `axis` (0 or more), in any shape of that size.
+    """Input: data. Output: its elements with the given `indices` along `axis` (no number is negative), in any shape
+    that has this many elements.
 
-    With `indices` None they are the second input, int64: negative indices count from the end, and an index outside of
-    the axis gives the element at the nearer end.
+    If `indices` is None, a second input has them, int64: negative ones count from the end, and an index outside of the
+    axis selects the element at the nearer end.
     """
 
     axis: int

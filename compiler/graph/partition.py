@@ -182,8 +182,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """For each result of an entry node (one that only quantizes or reshapes a tensor as it enters a region): the tensor
-    outside the region from which it is computed, in a tuple. The other inputs of entry nodes are constants.
+    """Maps each result of an entry node (a node that only quantizes or reshapes a tensor as it enters a region) to the
+    tensor outside the region that the node reads, as a tuple of one name. Other inputs of entry nodes are constants.
     """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):

@@ -115,10 +115,10 @@ def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """Merges boxes of one column into boxes of several columns, where they follow each other in equal steps; returns
-    all boxes.
+    """Merges boxes of one column that follow each other in equal steps into boxes of several columns; returns the
+    merged boxes and all others.
 
-    Columns are the dimension with the smaller step in the output. `most`: largest step in the source.
+    Columns are the dimension with the smaller step in the output. `most`: largest allowed step in the source.
     """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_column_key):

@@ -49,8 +49,8 @@ class UnstableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """For each element of a tensor, the largest difference (float64) from the expected value that a right value can
-    have.
+    """A tolerance for each element of a tensor (`array`, float64): a correct result may differ from the expected value
+    by at most this much.
     """
 
     array: np.ndarray

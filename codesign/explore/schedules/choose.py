@@ -43,8 +43,8 @@ hardly any layer has another schedule that is as fast.
 TEMPLATE: Values = MappingProxyType({})
 """Empty knobs: the template chooses its own schedule."""
 CLOSE = 1.02
-"""A candidate schedule whose cycles, simulated alone, are at most CLOSE times those of the fastest candidate is still
-tried in the network, where it may be the faster one.
+"""A candidate schedule is tried in the network, where it may be the fastest, if its layer simulated alone takes at most
+CLOSE times the cycles of the fastest candidate.
 """
 
 

@@ -23,9 +23,9 @@ LEAST_NORM = 1e-6
 
 
 def elementwise(step: Step, **attributes: Any) -> None:
-    """Writes an operator on tensors that broadcast as in numpy. The row lists ONNX operators separated by commas; each
-    reads the result of the preceding operator. "Sub,Mul" is (a - b)^2: a Mul of one value multiplies this value by
-    itself.
+    """Converts an operator on tensors that broadcast as in numpy. Its row (`rows.py`) names one ONNX operator or, with
+    commas between them, several, each of which reads the result of the one before. "Sub,Mul" is (a - b)^2: a Mul with
+    a single input multiplies this input by itself.
     """
     if step.operator.kind == "SELECT" and len({step.writer.rank(index) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
@@ -37,24 +37,24 @@ def elementwise(step: Step, **attributes: Any) -> None:
 
 
 def leaky(step: Step) -> None:
-    """Writes the ONNX node for LEAKY_RELU."""
+    """Adds the ONNX nodes for LEAKY_RELU."""
     elementwise(step, alpha=step.options.Alpha())
 
 
 def gelu(step: Step) -> None:
-    """Writes the ONNX node for GELU, exact or by tanh."""
+    """Adds the ONNX nodes for GELU, exact or by tanh."""
     elementwise(step, approximate="tanh" if step.options.Approximate() else "none")
 
 
 def clamp(step: Step) -> None:
-    """Writes the ONNX nodes for RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
+    """Adds the ONNX nodes for RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
     bounds = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
     (name,), planes = step.operands()
     step.put(step.clamped(name, *bounds[step.operator.kind], step.tensor(step.output).grid), planes)
 
 
 def requantize(step: Step) -> None:
-    """Writes QUANTIZE or DEQUANTIZE. If the input is constant, such as weights stored as float16, so is the result."""
+    """Converts QUANTIZE or DEQUANTIZE. A constant input (such as weights stored as float16) gives a constant output."""
     writer, source, output = step.writer, step.inputs[0], step.output
     if writer.known(source) is not None and not writer.quantized(output):
         writer.constants[output] = writer.real_values(source, "data")
@@ -68,13 +68,13 @@ def requantize(step: Step) -> None:
 
 
 def cast(step: Step) -> None:
-    """Writes a CAST between numbers without scales."""
+    """Converts CAST between tensors that are not quantized."""
     (name,), planes = step.operands()
     step.put(step.cast(name), planes)
 
 
 def hard_swish(step: Step) -> None:
-    """Writes HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: for floats ONNX's HardSwish, for integers TFLite's own arithmetic.
+    """Converts HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: floats to HardSwish, integers to nodes with TFLite's arithmetic.
 
     The kernel (`HardSwish` in TFLite's reference_ops.h) multiplies by factors of 15 bits. Every intermediate number is
     exact in float32 except the last product. Its error is below 2^-9 of its unit, which is far smaller than a step of
@@ -127,7 +127,7 @@ def fixed(multiplier: float) -> tuple[int, int]:
 
 
 def reduce(step: Step) -> None:
-    """Writes a reduction along constant axes. An image is read as planes (N, C, H, W) only if the order of the
+    """Converts a reduction along constant axes. An image is read as planes (N, C, H, W) only if the order of the
     remaining axes is the same in both layouts, or if all axes remain (KeepDims).
     """
     source, keep = step.inputs[0], bool(step.options.KeepDims())
@@ -139,14 +139,14 @@ def reduce(step: Step) -> None:
 
 
 def extreme(step: Step) -> None:
-    """Writes ARG_MAX or ARG_MIN: the first index of the extreme value."""
+    """Converts ARG_MAX or ARG_MIN; of several equal extreme values, the first one's index is the result."""
     axis = step.axis(step.inputs[0], int(step.numbers(1, "axis").reshape(())))
     found = step.node(step.onnx, [step.writer.real(step.inputs[0])], "wide", axis=axis, keepdims=0)
     step.put(step.cast(found))
 
 
 def soften(step: Step) -> None:
-    """Writes SOFTMAX of beta times the input, or LOG_SOFTMAX, along the last axis."""
+    """Converts SOFTMAX of beta times the input, or LOG_SOFTMAX, along the last axis."""
     beta = step.options.Beta() if step.options else 1.0
     short = all(step.tensor(index).dtype == np.int16 for index in (step.inputs[0], step.output))
     known = step.writer.known(step.inputs[0]) is not None
@@ -160,7 +160,7 @@ def soften(step: Step) -> None:
 
 
 def l2_normalization(step: Step) -> None:
-    """Writes L2_NORMALIZATION along the last axis."""
+    """Converts L2_NORMALIZATION along the last axis."""
     data = step.writer.real(step.inputs[0])
     norm = step.node("ReduceL2", [data, step.constant([-1], "axis")], "norm", keepdims=1)
     divisor = step.node("Max", [norm, step.constant(LEAST_NORM, "least", np.float32)], "divisor")

@@ -17,8 +17,8 @@ _MOST = 2**31 - 1
 
 
 def _moved(step: Step, move: Callable[[str, str], str], *, planes: bool = False) -> None:
-    """Writes an operator that only moves elements of its first input. `move(value name, result name)` adds the node and
-    returns the name of its output. `planes`: whether `move` gets the input in the layout (N, C, H, W).
+    """Converts an operator that only moves elements of its first input. `move(input, output)` adds an ONNX node between
+    tensors of these names and returns its output's name. `planes`: whether that input has the layout (N, C, H, W).
     """
     writer, source = step.writer, step.inputs[0]
     if step.same_integers():
@@ -29,7 +29,7 @@ def _moved(step: Step, move: Callable[[str, str], str], *, planes: bool = False)
 
 
 def reshape(step: Step) -> None:
-    """Writes RESHAPE, SQUEEZE or EXPAND_DIMS: the output has the shape that the file declares."""
+    """Converts RESHAPE, SQUEEZE or EXPAND_DIMS to an ONNX Reshape to the output shape that the TFLite file declares."""
     writer, source, output = step.writer, step.inputs[0], step.output
     before, after = step.shape(source), step.shape(output)
     if np.prod(before) != np.prod(after):
@@ -61,7 +61,7 @@ def _only_weighted(step: Step) -> bool:
 
 
 def transpose(step: Step) -> None:
-    """Writes TRANSPOSE by a constant order of axes."""
+    """Converts TRANSPOSE with a constant order of axes."""
     order = [int(axis) for axis in step.writer.values(step.inputs[1], "order")]
     if sorted(order) != list(range(step.writer.rank(step.inputs[0]))):
         raise damaged(f"{step.operator.kind} has the axis order {order}, which is not a permutation")
@@ -69,14 +69,14 @@ def transpose(step: Step) -> None:
 
 
 def shape(step: Step) -> None:
-    """Writes SHAPE as a constant, since all shapes are static."""
+    """Replaces SHAPE by a constant, since all shapes are static."""
     dtype = step.tensor(step.output).dtype
     step.writer.constants[step.output] = np.array(step.shape(step.inputs[0]), dtype)
 
 
 def blocks(step: Step) -> None:
-    """Writes DEPTH_TO_SPACE or SPACE_TO_DEPTH. Channel number = position in the block * channels of the larger image +
-    channel (ONNX's mode "DCR").
+    """Converts DEPTH_TO_SPACE or SPACE_TO_DEPTH. A channel's number in the smaller image is (position in the block) *
+    (channels of the larger image) + (channel of the larger image); this is ONNX's mode "DCR".
     """
     name, size = step.writer.real(step.inputs[0], planes=True), step.options.BlockSize()
     more = {"mode": "DCR"} if step.onnx == "DepthToSpace" else {}
@@ -84,7 +84,7 @@ def blocks(step: Step) -> None:
 
 
 def space_to_batch(step: Step) -> None:
-    """Writes SPACE_TO_BATCH_ND of images: pads are added, then each position of a block becomes an image."""
+    """Converts SPACE_TO_BATCH_ND of images: pads them, then makes an image of all pixels at one position in a block."""
     (rows, columns), ((top, bottom), (left, right)) = _block_operands(step)
     batch, height, width, channels = step.shape(step.inputs[0])
     pads = step.constant([0, 0, top, left, 0, 0, bottom, right], "pads")
@@ -96,7 +96,7 @@ def space_to_batch(step: Step) -> None:
 
 
 def batch_to_space(step: Step) -> None:
-    """Writes BATCH_TO_SPACE_ND of images: the inverse of SPACE_TO_BATCH_ND, with crops."""
+    """Converts BATCH_TO_SPACE_ND of images: the inverse of SPACE_TO_BATCH_ND; it crops where that operator pads."""
     (rows, columns), ((top, bottom), (left, right)) = _block_operands(step)
     batch, height, width, channels = step.shape(step.inputs[0])
     images = batch // (rows * columns)
@@ -131,14 +131,14 @@ def _rearranged(
 
 
 def concatenate(step: Step) -> None:
-    """Writes CONCATENATION with its fused activation."""
+    """Converts CONCATENATION with its fused activation."""
     names, planes = step.operands()
     axis = step.axis(step.output, step.options.Axis(), planes)
     step.put(step.node("Concat", names, axis=axis), planes)
 
 
 def pack(step: Step) -> None:
-    """Writes PACK: tensors are stacked along a new axis."""
+    """Converts PACK: tensors are stacked along a new axis."""
     axis = step.axis(step.output, step.options.Axis())
     place = step.constant([axis], "axis")
     parts = [step.node("Unsqueeze", [step.writer.real(index), place], "part") for index in step.inputs]
@@ -146,7 +146,7 @@ def pack(step: Step) -> None:
 
 
 def unpack(step: Step) -> None:
-    """Writes UNPACK: each index along an axis becomes an output without this axis."""
+    """Converts UNPACK: each index along an axis becomes an output without this axis."""
     writer, (source, *_), outputs = step.writer, step.inputs, step.operator.outputs
     axis = step.axis(source, step.options.Axis())
     if step.shape(source)[axis] != len(outputs):
@@ -161,7 +161,7 @@ def unpack(step: Step) -> None:
 
 
 def split(step: Step) -> None:
-    """Writes SPLIT into equal parts, or SPLIT_V into parts of given sizes."""
+    """Converts SPLIT into equal parts, or SPLIT_V into parts of given sizes."""
     source, place = (step.inputs[0], 2) if step.operator.kind == "SPLIT_V" else (step.inputs[1], 0)
     (data,), planes = step.operands((source,))
     axis = step.axis(source, int(step.numbers(place, "axis").reshape(())), planes)
@@ -182,7 +182,7 @@ def _parts(step: Step, data: str, source: int, axis: int, sizes: Sequence[int]) 
 
 
 def pad(step: Step) -> None:
-    """Writes PAD (zeros), PADV2 (a constant) or MIRROR_PAD (reflection: REFLECT without the edge, SYMMETRIC
+    """Converts PAD (zeros), PADV2 (a constant) or MIRROR_PAD (reflection: REFLECT without the edge, SYMMETRIC
     with it).
     """
     writer, source = step.writer, step.inputs[0]
@@ -224,7 +224,7 @@ def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
 
 
 def cut(step: Step) -> None:
-    """Writes SLICE by begins and sizes along all axes; a size of -1 extends to the end."""
+    """Converts SLICE by begins and sizes along all axes; a size of -1 extends to the end."""
     begins, sizes = step.numbers(1, "begin").tolist(), step.numbers(2, "size").tolist()
     lengths = step.shape(step.inputs[0])
     ends = [
@@ -235,7 +235,7 @@ def cut(step: Step) -> None:
 
 
 def strided(step: Step) -> None:
-    """Writes STRIDED_SLICE, which slices as numpy does. An axis in `shrink_axis_mask` is indexed by one number, and the
+    """Converts STRIDED_SLICE, which slices as numpy. An axis in `shrink_axis_mask` is indexed by one number, and the
     output lacks it.
     """
     options = step.options
@@ -261,7 +261,7 @@ def strided(step: Step) -> None:
 
 
 def reverse(step: Step) -> None:
-    """Writes REVERSE_V2 along constant axes."""
+    """Converts REVERSE_V2 along constant axes."""
     axes = step.numbers(1, "axes").tolist()
     back = [-1] * len(axes)
     _slice(step, axes, back, [-(2**31)] * len(axes), back, planes=False)
@@ -271,7 +271,7 @@ def _slice(
     step: Step, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int],
     *, planes: bool, view: bool = False,
 ) -> None:  # fmt: skip
-    """Writes a Slice of the first input, which is read as (N, C, H, W) if `planes`. `axes` are numbered as in TFLite.
+    """Adds a Slice of the first input, which is read as (N, C, H, W) if `planes`. `axes` are numbered as in TFLite.
     `view`: the result is reshaped to the output's shape.
     """
     source, writer = step.inputs[0], step.writer
@@ -284,7 +284,7 @@ def _slice(
 
 
 def gather(step: Step) -> None:
-    """Writes GATHER along an axis, without batch dimensions."""
+    """Converts GATHER along an axis, without batch dimensions."""
     source, indices = step.inputs
     if batch := step.options.BatchDims():
         refuse(f"gathers along {batch} batch dimensions (batch_dims)", "export the model with batch_dims = 0")
@@ -294,7 +294,7 @@ def gather(step: Step) -> None:
 
 
 def repeat(step: Step) -> None:
-    """Writes TILE by constant numbers of repetitions, or BROADCAST_TO the declared shape of the output."""
+    """Converts TILE by constant numbers of repetitions, or BROADCAST_TO the declared shape of the output."""
     tiled = step.operator.kind == "TILE"
     numbers = step.writer.values(step.inputs[1], "repetitions") if tiled else step.shape(step.output)
     inputs = [step.writer.real(step.inputs[0]), step.constant(numbers, "numbers", np.int64)]

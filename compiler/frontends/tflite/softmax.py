@@ -24,7 +24,7 @@ INTEGERS = 2**16
 
 
 def soften_integers(step: Step, beta: float) -> None:
-    """Writes the SOFTMAX of an int16 activation along its last axis."""
+    """Converts the SOFTMAX of an int16 activation along its last axis."""
     data, writer = step.inputs[0], step.writer
     grid = step.tensor(data).grid
     assert grid is not None

@@ -40,17 +40,17 @@ def same_pads(
 
 
 def convolution(step: Step) -> None:
-    """Writes CONV_2D with weights (O, H, W, I / groups), and one scale for each output channel or a single scale."""
+    """Converts CONV_2D with weights (O, H, W, I / groups), and one scale for each output channel or a single scale."""
     _convolve(step, order=(0, 3, 1, 2))
 
 
 def depthwise(step: Step) -> None:
-    """Writes DEPTHWISE_CONV_2D with weights (1, H, W, channels * multiplier), and scales along the last axis."""
+    """Converts DEPTHWISE_CONV_2D with weights (1, H, W, channels * multiplier), and scales along the last axis."""
     _convolve(step, order=(3, 0, 1, 2))
 
 
 def _convolve(step: Step, order: tuple[int, ...]) -> None:
-    """Writes a convolution. `order` transposes TFLite's weights to ONNX's (O, I / groups, H, W)."""
+    """Converts a convolution. `order` transposes TFLite's weights to ONNX's (O, I / groups, H, W)."""
     options, data = step.options, step.inputs[0]
     weights = step.writer.values(step.inputs[1], "filter").transpose(order)
     _, height, width, channels = step.shape(data)
@@ -71,7 +71,7 @@ def _convolve(step: Step, order: tuple[int, ...]) -> None:
 
 
 def transposed(step: Step) -> None:
-    """Writes TRANSPOSE_CONV with weights (O, H, W, I); the declared shape of the output determines the pads."""
+    """Converts TRANSPOSE_CONV with weights (O, H, W, I); the declared shape of the output determines the pads."""
     filters, data = step.inputs[1:3]
     weights = step.writer.values(filters, "filter").transpose(0, 3, 1, 2)
     strides, kernel = (step.options.StrideH(), step.options.StrideW()), weights.shape[2:]
@@ -96,7 +96,7 @@ def transposed(step: Step) -> None:
 
 
 def pool(step: Step) -> None:
-    """Writes AVERAGE_POOL_2D, whose averages do not count pads, or MAX_POOL_2D."""
+    """Converts AVERAGE_POOL_2D, whose averages do not count pads, or MAX_POOL_2D."""
     options, writer, (data, *_) = step.options, step.writer, step.inputs
     source, tensor = step.tensor(data), step.tensor(step.output)
     _, height, width, _ = source.shape
@@ -120,7 +120,7 @@ def pool(step: Step) -> None:
 
 
 def resize(step: Step) -> None:
-    """Writes RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR with constant sizes."""
+    """Converts RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR with constant sizes."""
     data, size = step.inputs
     if step.onnx == "linear" and step.tensor(data).dtype == np.int16 and step.same_integers():
         _interpolate(step)
@@ -137,7 +137,7 @@ def resize(step: Step) -> None:
 
 
 def _interpolate(step: Step) -> None:
-    """Writes RESIZE_BILINEAR of int16 by the integers of LiteRT's kernel, which has 10 bits for a position between two
+    """Converts RESIZE_BILINEAR of int16 to the arithmetic of LiteRT's kernel, with 10 bits for a position between two
     elements. An exact interpolation differed from the kernel by up to 235 steps.
     """
     data, size = step.inputs
@@ -183,7 +183,7 @@ def _places(step: Step, before: int, after: int) -> tuple[np.ndarray, np.ndarray
 
 
 def fully_connected(step: Step) -> None:
-    """Writes FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images flattened as (C, H, W),
+    """Converts FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images flattened as (C, H, W),
     the columns of the weights are reordered to match, so that activations stay in place.
     """
     if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
@@ -231,7 +231,7 @@ def planes_order(shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def matrix_product(step: Step) -> None:
-    """Writes BATCH_MATMUL, a product of two activations or of an activation and a constant."""
+    """Converts BATCH_MATMUL, a product of two activations or of an activation and a constant."""
     factors: list[str] = []
     first, second = step.inputs
     for index, turned in ((first, step.options.AdjX()), (second, step.options.AdjY())):

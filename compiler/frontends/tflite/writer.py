@@ -1,8 +1,8 @@
-"""The ONNX model that a conversion writes: values of TFLite's tensors in two layouts, and nodes.
+"""The ONNX model under construction when a TFLite model is converted: nodes, and TFLite's tensors in two layouts.
 
-An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). `Writer` stores both layouts,
-each made when an operator first reads it. Tensors of other ranks have one layout. A quantized tensor has integers, and
-real values after a DequantizeLinear; operators read and write real values.
+An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). `Writer` makes the tensor of a
+layout when an operator first reads it in this layout. Tensors of other ranks have one layout. A quantized tensor is two
+ONNX tensors: its integers, and the floats that a DequantizeLinear makes of them, on which the operators compute.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. `reals`: name of the real values of each (tensor index, whether in the layout
-    planes, (N, C, H, W)); `integers`: the same for the integers of quantized tensors.
+    """The ONNX model under construction. `reals`: names of the float tensors by (TFLite tensor's index, whether the
+    layout is planes, (N, C, H, W)); `integers`: the same for the integers of quantized tensors.
     """
 
     network: Network

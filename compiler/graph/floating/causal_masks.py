@@ -11,7 +11,7 @@ from ...te.ops.attention_sizes import KEY, ROW
 from ...te.scalars import argument
 
 HIDDEN = {DType.FLOAT32: -1e30, DType.BFLOAT16: -1e30, DType.FLOAT16: -6e4}
-"""A mask hides a key from a row by a score below this value, by type of Q, K and V."""
+"""Threshold of scores, by type of Q, K and V: a mask that makes a score lower than this hides the key from the row."""
 MASK = argument(3).name
 """The variable for an element of the mask in the expression of a score."""
 

@@ -43,8 +43,8 @@ def fuse_attention(graph: Graph, fits: Fits) -> Graph:
 
 
 def _of_halves(graph: Graph, output: str, fits: Fits) -> Graph:
-    """The graph in which one node replaces the attention of 16-bit floats whose last product computes the tensor
-    `output`, if there is one that `fits` accepts; else the same graph.
+    """The graph with one node in place of the nodes of an attention of 16-bit floats, whose last product computes the
+    tensor `output`. The graph is unchanged if these nodes are no attention, or one that `fits` refuses.
     """
     from .half_softmax import with_whole_softmax
 

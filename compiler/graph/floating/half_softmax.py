@@ -19,8 +19,8 @@ F32 = DType.FLOAT32
 
 
 def with_whole_softmax(graph: Graph, product: Node) -> tuple[Graph, Node] | None:
-    """(graph, softmax): the graph in which one node computes the softmax that is the first factor of the matrix product
-    `product`, without rounding to 16 bits inside the softmax; and that node.
+    """Merges the nodes of the softmax that is the first factor of the matrix product `product` into one node, which
+    does not round to 16 bits inside the softmax. Returns (new graph, this node).
 
     In the new graph `product` has no result expression if its expression only rounds to 16 bits. None if the first
     factor is not the softmax, along the last axis, of a tensor that nothing else reads.

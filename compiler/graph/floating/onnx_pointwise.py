@@ -30,8 +30,8 @@ _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Round": partial(scalars.whole, "round_even"),
     }
 )
-"""Builders of the expressions of unary operators, by operator, where `scalars` has no function of the same name (as it
-has `hard_swish` for HardSwish).
+"""Functions that make the expression of a unary operator, by operator. Operators whose function in `scalars` has the
+same name (`hard_swish` for HardSwish) are not listed.
 """
 _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = MappingProxyType(
     {

@@ -15,8 +15,8 @@ from ..operators import Dense, Gather
 
 
 def tie_weights(graph: Graph) -> Graph:
-    """If the weight of a `Dense` is the transpose of a constant that a `Gather` reads, the `Dense` reads that constant
-    instead, as its transposed weight.
+    """Stores a weight once that a `Gather` reads and a `Dense` reads transposed: the `Dense` then reads the constant of
+    the `Gather`, as a transposed weight.
     """
     tables = dict.fromkeys(
         node.inputs[0]
