@@ -129,11 +129,9 @@ def capacity(config: Config) -> int:
 
 
 def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8]) -> None:
-    """Checks that a program fits into the DRAM of a machine: its memory image, and the instructions, which follow the
-    image at the next multiple of 4,096 bytes. A fixed memory has no limit. Raises ProgramError.
+    """Checks that a program fits into the memory of a machine with a DRAM: its memory image, and the instructions,
+    which follow the image at the next multiple of 4,096 bytes. Raises ProgramError.
     """
-    if config.memory.kind != DRAM:
-        return
     from .program import instruction_address
 
     end, most = instruction_address(len(image)) + instructions.nbytes, capacity(config)

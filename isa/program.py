@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .config import Config
-from .dram_memory import check_fits
+from .dram_memory import DRAM, check_fits
 from .errors import ProgramError
 
 INSTRUCTION_ALIGNMENT = 4096
@@ -63,7 +63,8 @@ class Program:
             view = np.ascontiguousarray(array).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
-        check_fits(self.config, self.instructions, self.image)
+        if self.config.memory.kind == DRAM:
+            check_fits(self.config, self.instructions, self.image)
         if len(set(self.groups)) != len(self.groups):
             raise ProgramError("program: two groups have the same name")
         if count and not -1 <= int(self.group_of.min()) <= int(self.group_of.max()) < len(self.groups):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import vdla.isa.timing as timing
 from vdla.isa.config import Config
-from vdla.isa.dram_memory import FIXED, check_fits
+from vdla.isa.dram_memory import DRAM, check_fits
 from vdla.isa.layout import Unit
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
@@ -64,7 +64,8 @@ def simulate(
     or an access out of bounds, DeadlockError when nothing can move before FINISH retires, CycleLimitError past
     `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
     """
-    check_fits(config, instructions, memory)
+    if config.memory.kind == DRAM:
+        check_fits(config, instructions, memory)
     decoded = decode(config, instructions, len(memory))
     limit = DEFAULT_CYCLE_LIMIT if cycle_limit is None else cycle_limit
     final: Scratchpads | None = None
@@ -105,5 +106,5 @@ def simulate(
         memory=image if data else None,
         scratchpads=final if data else None,
         segments=(first, second, third),
-        dram=None if config.memory.kind == FIXED else dram_counts(timing.memory, int(timing.beats.sum())),
+        dram=dram_counts(timing.memory, int(timing.beats.sum())) if config.memory.kind == DRAM else None,
     )

@@ -300,7 +300,8 @@ class Machine:
         Raises ProgramError for a program that the DRAM cannot hold, RtlError if the program does not finish; the
         machine then needs a reset, unless an error of memory stopped it.
         """
-        check_fits(self._config, instructions, image)
+        if self._config.memory.kind == DRAM:
+            check_fits(self._config, instructions, image)
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
         timing = self._config.memory if memory_timing is None else memory_timing
