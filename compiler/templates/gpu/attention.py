@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import prod
+from typing import Protocol, TypeVar
 
 from ...codegen.cuda.architectures import GRID_LIMITS
 from ...codegen.cuda.machine import GpuTarget
@@ -51,21 +52,47 @@ def fits(target: GpuTarget, sizes: Attention) -> bool:
     return tile is not None and tile.threads >= min(WARP, wanted.threads)
 
 
-def choose_tile(target: GpuTarget, sizes: Attention) -> Tile | None:
-    """The default tile; None if no tile fits the shared memory of a block. If there are more blocks than
-    multiprocessors, a tile so small that a multiprocessor holds two blocks is preferred.
+class RowTile(Protocol):
+    """A tile of an attention kernel, of either kind."""
+
+    @property
+    def block_rows(self) -> int:
+        """Number of rows of the output that a block computes."""
+        ...
+
+
+T = TypeVar("T", bound=RowTile)
+
+
+def first_fitting(
+    target: GpuTarget, sizes: Attention, tiles: Iterable[T], shared: Callable[[T], int], reserved: int = 0
+) -> T | None:
+    """The first of `tiles` that fits the shared memory of a block; None if none does. If there are more blocks than
+    multiprocessors, a tile so small that a multiprocessor holds two blocks is preferred. `shared`: bytes of shared
+    memory of a tile; `reserved`: bytes that each block takes beside them.
     """
-    shuffles, whole = target.has("shuffles"), target.shared_bytes_per_block
-    half = min(whole, target.shared_bytes_per_multiprocessor // 2)
-    fitting: Tile | None = None
-    for tile in _tiles(target, sizes):
-        size = shared_buffers(sizes, tile, shuffles=shuffles).bytes(tile.stages)
+    whole = target.shared_bytes_per_block
+    half = min(whole, target.shared_bytes_per_multiprocessor // 2 - reserved)
+    fitting: T | None = None
+    for tile in tiles:
+        size = shared(tile)
         blocks = prod(sizes.batch) * ceil_div(sizes.rows, tile.block_rows)
         if size <= (whole if blocks <= target.multiprocessors else half):
             return tile
         if size <= whole:
             fitting = fitting or tile
     return fitting
+
+
+def choose_tile(target: GpuTarget, sizes: Attention) -> Tile | None:
+    """The default tile; None if no tile fits the shared memory of a block."""
+    shuffles = target.has("shuffles")
+    return first_fitting(
+        target,
+        sizes,
+        _tiles(target, sizes),
+        lambda tile: shared_buffers(sizes, tile, shuffles=shuffles).bytes(tile.stages),
+    )
 
 
 def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:

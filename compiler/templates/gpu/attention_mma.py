@@ -25,6 +25,7 @@ from ...te.blocks import ceil_div
 from ...te.ops.attention_sizes import Attention, Stored
 from ...te.ops.attention_warps import DEPTH, ROWS, WarpTile
 from . import bind_by_name
+from .attention import first_fitting
 from .gemm_mma import widen_rows
 from .gemm_mma_knobs import room
 from .tile import aligned
@@ -57,20 +58,9 @@ def fits(target: GpuTarget, sizes: Attention) -> bool:
 
 
 def choose_tile(target: GpuTarget, sizes: Attention) -> WarpTile | None:
-    """The default tile; None if no tile fits the shared memory of a block. If there are more blocks than
-    multiprocessors, a tile so small that a multiprocessor holds two blocks is preferred.
-    """
-    whole = target.shared_bytes_per_block
-    half = min(whole, target.shared_bytes_per_multiprocessor // 2 - RESERVED)
-    fitting: WarpTile | None = None
-    for tile in _tiles(target, sizes):
-        size = shared_bytes(sizes, tile)
-        blocks = prod(sizes.batch) * ceil_div(sizes.rows, tile.block_rows)
-        if size <= (whole if blocks <= target.multiprocessors else half):
-            return tile
-        if size <= whole:
-            fitting = fitting or tile
-    return fitting
+    """The default tile; None if no tile fits the shared memory of a block."""
+    tiles = _tiles(target, sizes)
+    return first_fitting(target, sizes, tiles, lambda tile: shared_bytes(sizes, tile), RESERVED)
 
 
 def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[WarpTile]:
