@@ -119,6 +119,18 @@ def controller_of(config: Config) -> Controller:
     )
 
 
+def without_oracle(config: Config) -> str:
+    """A line for users if no RTL confirms the cycles of a machine's DRAM: LiteDRAM has no model of the part's
+    generation. Empty for all other machines.
+    """
+    if config.memory.kind == FIXED:
+        return ""
+    from .dram import KINDS, part_of
+
+    kind = part_of(config.memory.part or "").kind
+    return "" if KINDS[kind].oracle else f"no RTL confirms these cycles: LiteDRAM has no model of {kind}"
+
+
 def capacity(config: Config) -> int:
     """Bytes that the DRAM of a machine holds; at most 4 GiB, the addresses of the controller's AXI port."""
     from .dram import PARTS

@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from vdla.isa.config import Config, load_config
+from vdla.isa.dram_memory import without_oracle
 from vdla.isa.errors import ProgramError
 from vdla.isa.program import bare_program
 from vdla.isa.program_file import read_hex
@@ -187,6 +188,8 @@ def _simulate(
     }
     if result.dram is not None:
         document["rows"] = {**asdict(result.dram), "hit_rate": result.dram.row_hit_rate}
+        if unconfirmed := without_oracle(config):
+            document["note"] = unconfirmed
     return document, result.memory
 
 
@@ -292,3 +295,5 @@ def _print(document: dict[str, Any]) -> None:
             f"DRAM: {rows['beats']:,} bus words, {rows['hit_rate']:.1%} in an open row; {rows['opened']:,} rows "
             f"opened, {rows['refreshes']:,} refreshes, {rows['turnarounds']:,} changes from reads to writes"
         )
+    if unconfirmed := document.get("note"):
+        console.print(unconfirmed)

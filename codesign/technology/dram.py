@@ -1,33 +1,141 @@
-"""Energy of DRAM transfers, from the currents of a data sheet: one DDR3L device of 4 Gbit, 16 bits wide, 1.35 V.
+"""Energy of DRAM: by commands on a machine whose memory is a DRAM part, by bytes and rows on one with a fixed memory.
 
-Currents and times (DDR3-1600) are the vendor's, from configs/DDR3_4Gb_x16_1600.ini of DRAMsim3 (commit 0eb6360).
-Energies are computed as in the vendor's power notes, from currents above standby: an activation (with its precharge)
-takes IDD0 for a row cycle, a burst of eight takes IDD4R or IDD4W for its duration. Left out: standby, refresh,
-termination and the interface on the accelerator's side.
+Energies are computed as in Micron's technical note TN-41-01, from currents above standby: an activation (with its
+precharge) takes IDD0 for a row cycle, a burst takes IDD4R or IDD4W for its duration, a refresh takes IDD5 for tRFC.
+Standby takes IDD3N, as if rows were always open, and grows with the clock. Left out: termination, and the interface on
+the accelerator's side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-_VOLTS, _CLOCK_NS = 1.35, 1.25
-_IDD0, _IDD2N, _IDD3N, _IDD4R, _IDD4W = 66, 32, 47, 235, 171
-"""Currents of the data sheet in milliamperes."""
-_RAS, _RP, _BURST, _BYTES_A_BURST = 28, 11, 4, 16
-"""Row active time, precharge time and duration of a burst, in clock cycles; bytes of a burst of eight."""
+from vdla.isa.dram_memory import DRAM, design_fields
 
+from .dram_currents import CURRENTS, Currents
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
+    from vdla.sim import SimulationResult
+
+    from .events import Events
+
+_PUMP_VOLTS = 2.5
+"""Second supply of DDR4, VPP."""
+FIXED_PART: Final = "MT41K256M16"
+"""The part whose currents give the energy of a fixed memory: DDR3L, 4 Gbit, 16 lines, 1.35 V."""
 ROW_BYTES: Final = 2048
-ACTIVATION_PJ: Final = _VOLTS * _CLOCK_NS * (_IDD0 * (_RAS + _RP) - _IDD3N * _RAS - _IDD2N * _RP)
-"""Energy of one row activation in picojoules (milliamperes times nanoseconds times volts)."""
-READ_PJ_A_BYTE: Final = _VOLTS * _CLOCK_NS * (_IDD4R - _IDD3N) * _BURST / _BYTES_A_BURST
-WRITE_PJ_A_BYTE: Final = _VOLTS * _CLOCK_NS * (_IDD4W - _IDD3N) * _BURST / _BYTES_A_BURST
-SOURCE: Final = "DDR3L-1600, 4 Gbit x16, 1.35 V: currents of the data sheet as in DRAMsim3's configs"
+"""Bytes of a row of that part."""
+_BYTES_A_BURST = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DramCommands:
+    """Numbers of commands that a DRAM received in a run: ACTIVATE, READ, WRITE (one for each bus word) and REFRESH."""
+
+    activates: int
+    reads: int
+    writes: int
+    refreshes: int
+
+    def share(self, read: float, written: float, cycles: float) -> DramCommands:
+        """The commands of a layer with these shares (0 to 1) of the run's bytes read, bytes written and cycles. Rows
+        count by bytes, as the simulator does not tell which layer opened a row.
+        """
+        words = self.reads + self.writes
+        layer = self.reads * read + self.writes * written
+        return DramCommands(
+            activates=round(self.activates * layer / words) if words else 0,
+            reads=round(self.reads * read),
+            writes=round(self.writes * written),
+            refreshes=round(self.refreshes * cycles),
+        )
+
+
+def dram_commands(simulation: SimulationResult) -> DramCommands | None:
+    """The commands of a simulated program; None on a machine with a fixed memory."""
+    if simulation.dram is None:
+        return None
+    written = simulation.traffic["out"].beats
+    return DramCommands(
+        activates=simulation.dram.opened,
+        reads=simulation.dram.beats - written,
+        writes=written,
+        refreshes=simulation.dram.refreshes,
+    )
+
+
+def activation_pj(part: Currents) -> float:
+    """Picojoules of one row activation with its precharge, in one chip (milliamperes times nanoseconds times volts)."""
+    row_cycle = part.idd0 * (part.ras + part.rp) - part.idd3n * part.ras - part.idd2n * part.rp
+    pumped = _PUMP_VOLTS * part.ipp0 * (part.ras + part.rp)
+    bursts = part.words_in_row_cycle * read_pj(part)
+    return part.clock_ns * (part.volts * row_cycle + pumped) - bursts
+
+
+def read_pj(part: Currents) -> float:
+    """Picojoules of one burst of reads in one chip."""
+    return part.volts * part.clock_ns * (part.idd4r - part.idd3n) * part.burst
+
+
+def write_pj(part: Currents) -> float:
+    """Picojoules of one burst of writes in one chip."""
+    return part.volts * part.clock_ns * (part.idd4w - part.idd3n) * part.burst
+
+
+def refresh_pj(part: Currents) -> float:
+    """Picojoules of one refresh in one chip."""
+    return part.volts * part.clock_ns * (part.idd5 - part.idd3n) * part.rfc
+
+
+ACTIVATION_PJ: Final = activation_pj(CURRENTS[FIXED_PART])
+READ_PJ_A_BYTE: Final = read_pj(CURRENTS[FIXED_PART]) / _BYTES_A_BURST
+WRITE_PJ_A_BYTE: Final = write_pj(CURRENTS[FIXED_PART]) / _BYTES_A_BURST
+
+
+def has_currents(config: Config) -> bool:
+    """Whether the energy of a machine's DRAM is known: false for a part without published currents."""
+    return config.memory.kind != DRAM or config.memory.part in CURRENTS
+
+
+def energy_by_command(config: Config, commands: DramCommands, cycles: int) -> dict[str, float]:
+    """Picojoules of all chips of a machine's DRAM in a run of `cycles`, by cause: activate, read, write, refresh, and
+    standby. The part must have currents (`has_currents`).
+    """
+    from vdla.isa.dram import KINDS, part_of
+
+    name = config.memory.part or ""
+    part, currents = part_of(name), CURRENTS[name]
+    chips = design_fields(config)["width"] // part.width
+    # A current of standby is measured at the data sheet's clock, and grows with the clock.
+    clock_ns = 1e3 / (config.clock_mhz * KINDS[part.kind].phases)
+    nanoseconds_at_full_clock = cycles * 1e3 / config.clock_mhz * currents.clock_ns / clock_ns
+    return {
+        "activate": chips * commands.activates * activation_pj(currents),
+        "read": chips * commands.reads * read_pj(currents),
+        "write": chips * commands.writes * write_pj(currents),
+        "refresh": chips * commands.refreshes * refresh_pj(currents),
+        "standby": chips * currents.volts * currents.idd3n * nanoseconds_at_full_clock,
+    }
+
+
+def dram_energy(config: Config, events: Events) -> dict[str, float]:
+    """Picojoules of a launch's memory: by command (`energy_by_command`, keys such as "DRAM activate") on a machine with
+    a DRAM, all together ("DRAM") on one with a fixed memory. Empty for a part without published currents.
+    """
+    if events.dram is None:
+        return {"DRAM": dram_picojoules(sum(events.read.values()), events.written, events.runs)}
+    if not has_currents(config):
+        return {}
+    found = energy_by_command(config, events.dram, events.cycles)
+    return {f"DRAM {cause}": value for cause, value in found.items()}
 
 
 def dram_picojoules(read: int, written: int, runs: Mapping[str, int]) -> float:
-    """Picojoules of `read` and `written` bytes on the bus; `runs`: number of contiguous runs by kind of transfer
-    (`events.MOVERS`).
+    """Picojoules of `read` and `written` bytes on the bus of a fixed memory; `runs`: number of contiguous runs by kind
+    of transfer (`events.MOVERS`).
 
     Every run opens a row, and another row at each row boundary that it crosses. The estimate ignores rows that stay
     open from one run to the next, and rows that other transfers close in between.

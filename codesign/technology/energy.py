@@ -10,6 +10,7 @@ from vdla.isa.store_stages import TABLE_BYTES
 
 from .clock import clock_of
 from .components import Components
+from .dram import dram_energy
 from .events import Events
 from .modelled_energy import energy_by_model
 
@@ -32,7 +33,8 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
     overwriting operation only writes; with the extension `fold`, only lanes that receive a sum are accessed). Loaded
     data pass a FIFO and are written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain
-    memory are written there, and read at the cost of the input scratchpad. The table states which parts are left out.
+    memory are written there, and read at the cost of the input scratchpad. A fixed memory takes the table's energy for
+    each byte, a DRAM that of its commands (`dram.py`). The table states which parts are left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out
@@ -78,8 +80,9 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         "acc scratchpad": accumulators * access("acc", acc_bytes) + written("acc"),
         # A FIFO is written and read once.
         "FIFOs and queues": 2 * 8 * moved * energy["flip_flop_bit"],
-        "DRAM": moved * energy["dram_byte"],
     }
+    fixed = {"DRAM": moved * energy["dram_byte"]}
+    found |= fixed if events.dram is None else dram_energy(config, events)
     if config.chain_buffer_bytes:
         each = components.sram_energy(config.chain_buffer_bytes, config.out_bytes)
         found["chain memory"] = events.chained * each

@@ -20,6 +20,7 @@ from vdla.sim.decode import decode
 from vdla.sim.folded_reads import adding_operations
 
 from ..report.traffic import register_fields
+from .dram import DramCommands, dram_commands
 
 MOVERS = ("load", "compute", "store", "written")
 """Kinds of DRAM transfers: loads by the load unit, loads by the compute unit, loads and operand reads by the store
@@ -51,6 +52,7 @@ class Events:
     - `busy` counts the busy cycles of the load unit and of the store unit.
     - `held` counts reads of micro-ops, input vectors and weight tiles from the same address as in the previous
       operation; only instructions with a single micro-op are considered.
+    - `dram` counts the commands of a DRAM; None on a machine with a fixed memory.
     """
 
     cycles: int
@@ -75,6 +77,7 @@ class Events:
     busy: Mapping[str, int] = field(default_factory=_none)
     kept_lanes: int = 0
     held: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(HELD, 0))
+    dram: DramCommands | None = None
 
     @property
     def matrix(self) -> int:
@@ -154,6 +157,7 @@ def count_events(
         busy={name: own.busy.get("busy", 0) for name, own in simulation.units.items() if name != "compute"},
         kept_lanes=config.batch * int((products * kept).sum()),
         held=_held(rows, of(s.GEMM, s.DEPTHWISE, s.TAPS), alu),
+        dram=dram_commands(simulation),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from vdla.isa.config import Config
 
-from .dram import dram_picojoules
+from .dram import dram_energy, has_currents
 from .event_energy import shipped_event_energy
 from .event_features import features_of
 from .events import Events
@@ -24,8 +24,8 @@ fitted: their netlists were simulated (`benchmarks/harness/energy_rows.py`).
 """
 
 LEFT_OUT = (
-    "glitches, wires, the clock tree (clock pins are in, none is gated), pads, leakage of memories; DRAM's standby and "
-    "refresh"
+    "glitches, wires, the clock tree (clock pins are in, none is gated), pads, leakage of memories; a fixed memory's "
+    "standby and refresh"
 )
 _LANES_OF_POST = ("reduction", "stage A", "stage B", "post")
 
@@ -52,7 +52,7 @@ def energy_by_model(
         "clock pins": sum(model.clocks(config, events.cycles).values()),
         "leakage": sum(model.leakages(config, events.cycles / (hertz or config.clock_hertz)).values()),
         **memory_picojoules(config, accesses(config, events), model.sram_scale),
-        "DRAM": dram_picojoules(sum(events.read.values()), events.written, events.runs),
+        **dram_energy(config, events),
     }
     return {unit: value / 1e6 for unit, value in found.items()}
 
@@ -79,7 +79,7 @@ def energy_interval(energy: Mapping[str, float]) -> tuple[float, float]:
         return 1.0, 1.0
     clock = energy.get("clock pins", 0.0)
     memories = sum(value for unit, value in energy.items() if unit in _MEMORIES)
-    data = whole - clock - memories - sum(energy.get(unit, 0.0) for unit in _AS_THEY_ARE)
+    data = whole - clock - memories - sum(energy[unit] for unit in energy if unit.startswith(_AS_THEY_ARE))
     off = spread.deviation(data, clock, memories, rates=shipped_rates().spread) / whole
     return 1 - spread.reach * off, 1 + spread.reach * off
 
@@ -92,6 +92,8 @@ def rung(config: Config) -> str:
     """The source of a machine's predicted energy, as a short text."""
     model = shipped_event_energy()
     text = f"model of switching ({model.node})"
+    if not has_currents(config):
+        text += f", without DRAM (no currents of {config.memory.part} are published)"
     return text if is_inside(config) else f"{text}, beyond the machines replayed"
 
 
@@ -103,5 +105,6 @@ def described() -> str:
     return (
         f"energy: per event, fitted to replays of netlists in {model.library} ({model.node}, "
         f"{model.volts:g} V); operands change as those of {rates.network} do on {rates.machine}; memories by CACTI, "
-        f"scaled to that node; DRAM of one DDR3L device; left out are {LEFT_OUT}"
+        f"scaled to that node; DRAM by commands and currents of its part, a fixed memory as one DDR3L device; left out "
+        f"are {LEFT_OUT}"
     )

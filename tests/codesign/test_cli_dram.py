@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +135,15 @@ def test_a_program_that_fills_the_part_runs_on_both_engines() -> None:
     assert rtl.cycles == simulated.cycles
     assert simulated.memory is not None
     np.testing.assert_array_equal(rtl.memory, simulated.memory)
+
+
+def test_a_part_without_an_oracle_is_marked(vdla, tmp_path: Path) -> None:
+    wide = TINY.with_memory(replace(TINY.memory, bus_bytes=32))
+    machine = written(tmp_path, with_dram(wide, 100, part="LPDDR5-8Gb"))
+    text = tmp_path / "small.asm"
+    text.write_text(program_text(4096))
+    found = vdla("sim", "--insns", text, "--config", machine)
+    assert "no RTL confirms these cycles: LiteDRAM has no model of LPDDR5" in found.out
+    refused = vdla("cosim", "--config", machine, "--programs", "1", "--jobs", "1")
+    assert refused.code == 2
+    assert "error: LPDDR5-8Gb: LiteDRAM has no model of LPDDR5 to run RTL with; simulate" in refused.err

@@ -56,14 +56,22 @@ def split_by_layer(
     """The figures of a simulation, split by layer in the order of the program."""
     program = compiled.program
     owner = owners(program)
-    busy = count_events(program, simulation).busy
+    whole = count_events(program, simulation)
+    busy, commands = whole.busy, whole.dram
     found = []
     for number, account in enumerate(account_layers(compiled, simulation)):
+        read = {kind: size for kind, size in account.dram.items() if kind != "out"}
         events = replace(
             count_events(program, simulation, owner == number),
             cycles=account.cycles,
-            read={kind: size for kind, size in account.dram.items() if kind != "out"},
+            read=read,
             written=account.dram["out"],
+            dram=commands
+            and commands.share(
+                sum(read.values()) / sum(whole.read.values()),
+                account.dram["out"] / max(1, whole.written),
+                account.cycles / simulation.cycles,
+            ),
             busy={unit: round(cycles * account.cycles / simulation.cycles) for unit, cycles in busy.items()},
         )
         found.append(LayerFigures(account=account, energy=dict(energy(program.config, events))))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
 
-from vdla.isa.dram import READ_FIFO, WRITE_FIFO, Controller, controller
+from vdla.isa.dram import KINDS, READ_FIFO, WRITE_FIFO, Controller, controller, part_of
 from vdla.util.errors import UserError
 from vdla.util.user_cache import cached_or_made
 
@@ -61,8 +61,14 @@ class Design:
 def litedram_verilog(design: Design) -> Path:
     """The path of the Verilog of a design, generated once for each version of LiteDRAM, LiteX and Migen.
 
-    Raises UserError if the extra `dram` is missing, or if LiteDRAM refuses the design.
+    Raises UserError if the extra `dram` is missing, for a part without an oracle, or if LiteDRAM refuses the design.
     """
+    kind = part_of(design.part).kind
+    if not KINDS[kind].oracle:
+        raise UserError(
+            f"{design.part}: LiteDRAM has no model of {kind} to run RTL with; simulate the machine (vdla sim, vdla "
+            f"run), or give a part of {', '.join(name for name, item in KINDS.items() if item.oracle)}"
+        )
     versions = _versions()
     numbers = design.controller
     words = (design.part, f"{design.clock_mhz!r}", f"{design.width}", design.grade, f"{design.bank_bytes}")

@@ -1,0 +1,105 @@
+"""Energy of a DRAM by its commands: known figures of one part, sums, and parts without published currents."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from vdla.codesign import models
+from vdla.codesign.explore.networks import load_network
+from vdla.codesign.explore.report.layers import figures_by_layer
+from vdla.codesign.technology.components import default_components, shipped_components
+from vdla.codesign.technology.dram import (
+    DramCommands,
+    activation_pj,
+    energy_by_command,
+    read_pj,
+    refresh_pj,
+    write_pj,
+)
+from vdla.codesign.technology.dram_currents import CURRENTS
+from vdla.codesign.technology.energy import energy_by_unit
+from vdla.codesign.technology.modelled_energy import rung
+from vdla.isa.config import Config, load_config
+from vdla.isa.dram_parts import PARTS
+from vdla.verify.cosim.dram import with_dram
+
+TINY = load_config("tiny")
+
+
+def machine_with(part: str, clock_mhz: int, bus_bytes: int, **fields: int) -> Config:
+    """The machine `tiny` with a bus of `bus_bytes` and a DRAM."""
+    wide = TINY.with_memory(dataclasses.replace(TINY.memory, bus_bytes=bus_bytes))
+    return with_dram(wide, clock_mhz, part=part, **fields)
+
+
+WITHOUT_CURRENTS = {"MT53E256M16D1", "LPDDR5-8Gb"}
+
+
+def test_a_ddr3_chip_by_hand() -> None:
+    """MT41K128M16: 1.5 V, 1.25 ns, row cycle of 38 clocks: (110 * 38 - 45 * 28 - 42 * 10) mA clocks are 4.69 nJ."""
+    part = CURRENTS["MT41K128M16"]
+    assert activation_pj(part) == pytest.approx(1.5 * 1.25 * (110 * 38 - 45 * 28 - 42 * 10)) == 4687.5
+    assert read_pj(part) == pytest.approx(1.5 * 5 * (270 - 45))
+    assert write_pj(part) == pytest.approx(1.5 * 5 * (280 - 45))
+    assert refresh_pj(part) == pytest.approx(1.5 * 160 * (215 - 45))
+
+
+def test_standby_grows_with_the_clock_and_chips_add() -> None:
+    none = DramCommands(activates=0, reads=0, writes=0, refreshes=0)
+    one = machine_with("MT41K128M16", 100, 16)
+    # A run of 1e5 cycles at 100 MHz is 1 ms; DDR3-800 is half the clock at which 45 mA were measured.
+    assert energy_by_command(one, none, 100_000)["standby"] == pytest.approx(1e6 * 1.5 * 45 / 2)
+    faster = machine_with("MT41K128M16", 200, 16)
+    assert energy_by_command(faster, none, 200_000)["standby"] == pytest.approx(1e6 * 1.5 * 45)
+    some = DramCommands(activates=3, reads=5, writes=7, refreshes=2)
+    two = machine_with("MT41K128M16", 100, 32, width=32)
+    single, double = energy_by_command(one, some, 1000), energy_by_command(two, some, 1000)
+    assert double == pytest.approx({cause: 2 * value for cause, value in single.items()})
+
+
+def test_every_part_has_currents_or_says_so() -> None:
+    assert set(PARTS) - set(CURRENTS) == WITHOUT_CURRENTS and not set(CURRENTS) - set(PARTS)
+    for name, part in CURRENTS.items():
+        assert min(activation_pj(part), read_pj(part), write_pj(part), refresh_pj(part)) > 0, name
+        assert part.idd2n < part.idd3n < part.idd0, name
+
+
+@pytest.mark.parametrize("components", [default_components(), shipped_components()], ids=["model", "table"])
+def test_layers_share_the_energy_of_a_launch(components) -> None:
+    machine = with_dram(TINY, 100, part="MT41K256M8")
+    network = load_network(models.build("small_cnn").SerializeToString())
+    seen = []
+
+    def energy(config: Config, events):
+        found = energy_by_unit(config, events, components)
+        seen.append(events)
+        return found
+
+    layers = figures_by_layer(machine, network, energy)
+    for cause in ("activate", "read", "write", "refresh", "standby"):
+        assert all(layer.energy[f"DRAM {cause}"] >= 0 for layer in layers)
+        assert sum(layer.energy[f"DRAM {cause}"] for layer in layers) > 0
+    fixed = figures_by_layer(TINY, network, energy)
+    assert all("DRAM" in layer.energy and "DRAM read" not in layer.energy for layer in fixed)
+    assert all(events.dram is None for events in seen[len(layers) :])
+
+
+def test_a_part_without_currents_has_no_energy_and_says_so() -> None:
+    machine = machine_with("LPDDR5-8Gb", 100, 32)
+    assert "without DRAM (no currents of LPDDR5-8Gb are published)" in rung(machine)
+    layers = figures_by_layer(
+        machine,
+        load_network(models.build("small_cnn").SerializeToString()),
+        lambda c, e: energy_by_unit(c, e, default_components()),
+    )
+    assert not any(unit.startswith("DRAM") for layer in layers for unit in layer.energy)
+
+
+def test_shares_of_commands_add_up() -> None:
+    whole = DramCommands(activates=1000, reads=8000, writes=2000, refreshes=100)
+    parts = [whole.share(0.25, 0.5, 0.3), whole.share(0.75, 0.5, 0.7)]
+    for name in ("activates", "reads", "writes", "refreshes"):
+        assert sum(getattr(part, name) for part in parts) == getattr(whole, name)
+    assert dataclasses.replace(whole, reads=0, writes=0).share(0.5, 0.5, 0.5).activates == 0
