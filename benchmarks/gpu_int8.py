@@ -37,7 +37,7 @@ from vdla.compiler.runtime.cuda_archive import save_cuda_network
 
 Arrays = Mapping[str, np.ndarray]
 SHIPPED = ("resnet18", "mobilenet")
-QUANTIZED = ("mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0")
+QUANTIZED = ("mobilenet_v2", "mobilenet_v3_large", "mobilenet_v4_small", "efficientnet_b0")
 CALIBRATION = 2
 """Number of seeded inputs on which ONNX Runtime's quantizer is calibrated."""
 OPTIONS = (

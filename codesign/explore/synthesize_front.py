@@ -24,6 +24,7 @@ from vdla.util.errors import UserError
 
 from ..technology.cell_model import shipped_cell_model
 from ..technology.components import Components
+from ..technology.dram import phy_area
 from .report.details import spread
 from .study import Design, Exploration
 from .syntheses import Syntheses, Synthesis, append_synthesis
@@ -108,7 +109,7 @@ def _synthesize(machine: Config, library: Liberty, report: Report) -> Synthesis:
         library=library.name,
         sha256=library.digest,
         node_nm=round(scale_of(library).node_nm),
-        area={unit: own.area / 1e6 for unit, own in area_by_unit(design).items()},
+        area={unit: own.area / 1e6 for unit, own in area_by_unit(design).items()} | phy_area(machine),
         clock_mhz=1e3 / paths[0].ns if paths else None,
         seconds=time.monotonic() - began,
     )

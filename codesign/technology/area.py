@@ -14,6 +14,7 @@ from vdla.isa.data_path import blocks
 from .cell_model import LEFT_OUT, shipped_cell_model
 from .clock import Clock, clock_of, predicted
 from .components import Components
+from .dram import phy_area
 from .modelled_energy import described as energy_described
 
 GATES_PER_FLIP_FLOP = 4.522 / 0.798
@@ -35,14 +36,19 @@ class Structure:
 
 def structure_of(config: Config, components: Components) -> Structure:
     """Area and clock of a machine: predicted by the shipped models, or area from the table `components` and the
-    configuration's own clock.
+    configuration's own clock. The PHY of a DRAM counts as published, outside the interval of the model.
     """
-    clock = clock_of(config, components)
+    clock, phy = clock_of(config, components), phy_area(config)
     if not components.modelled:
-        return Structure(area=area_by_unit(config, components), clock=clock)
+        return Structure(area=area_by_unit(config, components) | phy, clock=clock)
     found = predicted(config)
-    intervals = {"area": found.area_ends, "cycle": found.path_ends}
-    return Structure(area=found.area, clock=clock, intervals=intervals)
+    low, high = found.area_ends
+    if phy:
+        logic = sum(found.area.values())
+        share = logic / (logic + sum(phy.values()))
+        low, high = 1 - share * (1 - low), 1 + share * (high - 1)
+    intervals = {"area": (low, high), "cycle": found.path_ends}
+    return Structure(area={**found.area, **phy}, clock=clock, intervals=intervals)
 
 
 def basis(components: Components) -> dict[str, Any]:

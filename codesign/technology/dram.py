@@ -121,6 +121,26 @@ def energy_by_command(config: Config, commands: DramCommands, cycles: int) -> di
     }
 
 
+_PHY_OF_A_LINE = {"SDR": 0.0, "HBM2": 10.45 / 1024}
+_PHY_OF_OTHERS = 1.45 / 32
+"""Square millimetres of the PHY (the circuits at the pins) for a data line: DDR5's 1.45 for 32 lines and HBM2e's 10.45
+for 1,024 (LLMCompass, ISCA 2024: from photographs of dies of 6 and 7 nm; a PHY hardly shrinks with the node). SDR needs
+pads alone; DDR2 to DDR4, LPDDR and GDDR6 are assumed to need as much as DDR5.
+"""
+
+
+def phy_area(config: Config) -> dict[str, float]:
+    """Square millimetres of the PHY of a machine's DRAM, {"DRAM PHY": area}; empty without a DRAM. The memory
+    controller is left out.
+    """
+    if config.memory.kind != DRAM:
+        return {}
+    from vdla.isa.dram import part_of
+
+    kind = part_of(config.memory.part or "").kind
+    return {"DRAM PHY": design_fields(config)["width"] * _PHY_OF_A_LINE.get(kind, _PHY_OF_OTHERS)}
+
+
 def dram_energy(config: Config, events: Events) -> dict[str, float]:
     """Picojoules of a launch's memory: by command (`energy_by_command`, keys such as "DRAM activate") on a machine with
     a DRAM, all together ("DRAM") on one with a fixed memory. Empty for a part without published currents.

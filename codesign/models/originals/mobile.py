@@ -1,4 +1,4 @@
-"""MobileNet-v2 and v3, EfficientNet-B0, MnasNet and ShuffleNet-v2, after torchvision's files of these names.
+"""MobileNet-v2, v3 and v4, EfficientNet-B0, MnasNet and ShuffleNet-v2, after torchvision's files of these names.
 
 All normalizations are folded into convolutions.
 """
@@ -43,6 +43,43 @@ def mobilenet_v2(g: Graph, x: Value) -> Value:
             place += 1
     x = op.relu6(g, op.conv(g, x, f"features.{place}.0", g.channels(1280), 1, norm=True))
     return op.linear(g, op.flatten(g, op.global_pool(g, x)), "classifier.1", CLASSES)
+
+
+def mobilenet_v4_small(g: Graph, x: Value) -> Value:
+    """Adds MobileNet-v4-Conv-Small with input `x` to the graph; returns the class scores. Qin et al., "MobileNetV4:
+    Universal Models for the Mobile Ecosystem" (2024), table 11; names as in timm's mobilenetv3.py.
+    """
+    x = op.relu(g, op.conv(g, x, "conv_stem", g.channels(32), op.Window(3, 2, 1), norm=True))
+    for stage, widths in enumerate(((32, 32), (96, 64))):
+        for place, (width, window) in enumerate(zip(widths, (op.Window(3, 2, 1), 1), strict=True)):
+            x = op.relu(
+                g, op.conv(g, x, f"blocks.{stage}.{place}.conv", g.channels(width), window, norm=True)
+            )
+    # Universal inverted bottlenecks: kernel before and kernel after the expansion (0: none), stride, expansion, width.
+    stages = (
+        ((5, 5, 2, 3, 96), *(4 * ((0, 3, 1, 2, 96),)), (3, 0, 1, 4, 96)),
+        (
+            (3, 3, 2, 6, 128), (5, 5, 1, 4, 128), (0, 5, 1, 4, 128), (0, 5, 1, 3, 128), (0, 3, 1, 4, 128),
+            (0, 3, 1, 4, 128),
+        ),
+    )  # fmt: skip
+    for stage, rows in enumerate(stages, start=2):
+        for place, (before, after, stride, expansion, width) in enumerate(rows[: g.repeats(len(rows))]):
+            with g.scope(f"blocks.{stage}.{place}"):
+                y, out = x, g.channels(width)
+                inside = make_divisible(x.channels * expansion)
+                if before:
+                    window = op.Window(before, 1 if after else stride, before // 2)
+                    y = op.conv(g, y, "dw_start.conv", y.channels, window, groups=y.channels, norm=True)
+                y = op.relu(g, op.conv(g, y, "pw_exp.conv", inside, 1, norm=True))
+                if after:
+                    window = op.Window(after, stride, after // 2)
+                    y = op.relu(g, op.conv(g, y, "dw_mid.conv", inside, window, groups=inside, norm=True))
+                y = op.conv(g, y, "pw_proj.conv", out, 1, norm=True)
+                x = op.add(g, y, x) if stride == 1 and x.channels == out else y
+    x = op.relu(g, op.conv(g, x, "blocks.4.0.conv", g.channels(960), 1, norm=True))
+    x = op.relu(g, op.conv(g, op.global_pool(g, x), "conv_head", g.channels(1280), 1, norm=True))
+    return op.linear(g, op.flatten(g, x), "classifier", CLASSES)
 
 
 def mnasnet(g: Graph, x: Value) -> Value:

@@ -21,6 +21,7 @@ from .mobile import (
     mobilenet_v2,
     mobilenet_v3_large,
     mobilenet_v3_small,
+    mobilenet_v4_small,
     shufflenet_v2,
 )
 from .residual import regnet_y_400mf, resnet50, resnext50, wide_resnet50
@@ -58,6 +59,7 @@ TABLE: dict[str, Original] = {
     "mobilenet_v2": Original(mobilenet_v2, "mobilenet_v2"),
     "mobilenet_v3_small": Original(mobilenet_v3_small, "mobilenet_v3_small"),
     "mobilenet_v3_large": Original(mobilenet_v3_large, "mobilenet_v3_large"),
+    "mobilenet_v4_small": Original(mobilenet_v4_small, "mobilenetv4_conv_small"),
     "efficientnet_b0": Original(efficientnet_b0, "efficientnet_b0"),
     "densenet121": Original(densenet121, "densenet121"),
     "googlenet": Original(googlenet, "googlenet"),

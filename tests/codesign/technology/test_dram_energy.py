@@ -9,6 +9,7 @@ import pytest
 from vdla.codesign import models
 from vdla.codesign.explore.networks import load_network
 from vdla.codesign.explore.report.layers import figures_by_layer
+from vdla.codesign.technology.area import structure_of
 from vdla.codesign.technology.components import default_components, shipped_components
 from vdla.codesign.technology.dram import (
     DramCommands,
@@ -103,3 +104,20 @@ def test_shares_of_commands_add_up() -> None:
     for name in ("activates", "reads", "writes", "refreshes"):
         assert sum(getattr(part, name) for part in parts) == getattr(whole, name)
     assert dataclasses.replace(whole, reads=0, writes=0).share(0.5, 0.5, 0.5).activates == 0
+
+
+@pytest.mark.parametrize("components", [default_components(), shipped_components()], ids=["model", "table"])
+def test_a_wider_dram_needs_a_larger_phy(components) -> None:
+    narrow = machine_with("MT41K128M16", 100, 16)
+    wide = machine_with("MT41K128M16", 100, 32, width=32)
+    fixed = narrow.with_memory(dataclasses.replace(TINY.memory, bus_bytes=16))
+    areas = [structure_of(machine, components).area for machine in (narrow, wide, fixed)]
+    assert areas[0]["DRAM PHY"] == pytest.approx(0.725) and areas[1]["DRAM PHY"] == pytest.approx(1.45)
+    assert "DRAM PHY" not in areas[2]
+    assert structure_of(machine_with("W9825G6KH6", 100, 8, width=64), components).area["DRAM PHY"] == 0
+    # The PHY has no interval: in square millimetres, the interval is that of the machine without DRAM.
+    if components.modelled:
+        ends = [structure_of(machine, components).intervals["area"] for machine in (narrow, fixed)]
+        sums = [sum(areas[0].values()), sum(areas[2].values())]
+        widths = [total * (high - low) for total, (low, high) in zip(sums, ends, strict=True)]
+        assert widths[0] == pytest.approx(widths[1])
