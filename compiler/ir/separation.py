@@ -118,8 +118,8 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Yields (i, j, c * m / n) for dimensions i and j of a buffer such that, in both accesses, index i has the term n *
-    (a // c) and index j the term m * (a % c).
+    """Yields (i, j, c * m / n) for dimensions i and j of a buffer whose indices contain a quotient and a remainder of
+    one expression: in both accesses, index i has the term n * (a // c), and index j the term m * (a % c).
     """
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):

@@ -117,7 +117,9 @@ def _congruent(a: Expr, b: Expr, modulus: int) -> bool:
 
 
 def _without_remainders(form: LinearForm, modulus: int) -> LinearForm:
-    """A form equal modulo `modulus`, with x % m replaced by x where that is equal, as in 4 * (x % 25) modulo 10."""
+    """A form equal to `form` modulo `modulus`: x % m becomes x where that changes the form by a multiple of `modulus`
+    only, as in 4 * (x % 25) modulo 10.
+    """
     for atom, coefficient in form.terms.items():
         match atom:
             case Binary(op="%", a=a, b=Const(value=int(m))) if coefficient * m % modulus == 0:

@@ -108,7 +108,7 @@ class _State:
         self.pending, self.closed = {}, True
 
     def add(self, uses: Iterable[_Use]) -> None:
-        """Adds the accesses `uses` to the state; accesses of asynchronous copies count from the wait for them on."""
+        """Adds accesses to the state: writes of asynchronous copies to `flying`, all other accesses to `pending`."""
         for use in uses:
             flies = use.access.asynchronous and use.access.write
             (self.flying if flies else self.pending)[use.key] = use

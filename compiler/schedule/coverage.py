@@ -49,8 +49,9 @@ def fills_box(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
-    """The test of one dimension, whose index is a mixed-radix number with loop variables as digits. `loops`: extents by
-    name; `ranges`: ranges of all loops; `width`: elements touched by one access.
+    """Decides whether accesses touch every index of one dimension. The index is a mixed-radix number with loop
+    variables as digits. `loops`: extents by name; `ranges`: ranges of all loops; `width`: elements touched by one
+    access.
     """
 
     loops: dict[str, Expr]
@@ -58,9 +59,9 @@ class _Digits:
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether accesses to `width` elements each (see the class) touch all of 0 .. extent - 1 in this dimension.
-        Their first index is the sum of step * variable over `digits`, given as (step, variable). No step may exceed the
-        number of elements that the digits of smaller steps cover together.
+        """Whether accesses to `width` elements each touch all of 0 .. extent - 1 in this dimension. The first element
+        of an access is the sum of step * variable over `digits`, given as (step, variable). False if a step exceeds the
+        number of elements that the digits with smaller steps cover together.
         """
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)

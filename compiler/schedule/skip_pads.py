@@ -1,5 +1,5 @@
-"""skip_pads: skips iterations of a sum in which every product has a factor that is zero because it is padding of a
-copy.
+"""skip_pads: skips iterations of a sum whose products are all zero. A product is zero if one of its factors was read
+from the zero padding of a copy.
 """
 
 from __future__ import annotations

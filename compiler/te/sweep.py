@@ -64,7 +64,7 @@ class Sweep:
 
     @property
     def lead(self) -> int:
-        """How many kernel rows the first group has fewer than the other groups, which have `swept` rows."""
+        """Number of kernel rows that the first group lacks in comparison with the other groups of `swept` rows."""
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:

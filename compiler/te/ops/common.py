@@ -386,8 +386,8 @@ class Ring:
 
     @staticmethod
     def of(pool: Window | None, rows: int, columns: int) -> Ring:
-        """The area that the windows of `pool` read: pads around `rows` x `columns` convolution results, of which the
-        last ones are left out if no window reads them. If `pool` is None: all results, without pads.
+        """The area that the windows of `pool` read: `rows` x `columns` convolution results, surrounded by pads. Last
+        rows and columns that no window reads are left out. If `pool` is None: all results, without pads.
         """
         if pool is None:
             return Ring(shape=(rows, columns), top=0, left=0, rows=rows, columns=columns)

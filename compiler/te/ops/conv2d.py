@@ -26,9 +26,9 @@ from .convolution import Convolution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """The factors of a convolution's products, where they are not simply activations and constant weights.
+    """Properties of the factors of a convolution's products, if X or W is not an ordinary activation or constant.
 
-    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]; for each block of channels the first OB of the
+    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]. For each block of channels only the first OB of the
     `tiles` tiles are used, one for each block of filters. `zero_points` are subtracted from X and W. `last_columns`: in
     the last block of channels, only the first `last_columns` columns of the kernel are multiplied (None: all).
     """

@@ -20,9 +20,9 @@ def fold(
 ) -> Program:
     """Y = the sum, product, maximum or minimum of X over `axes`; integers wrap, and any NaN makes the result NaN.
 
-    Parameters X and Y of `dtype` in the shapes of `te.merge.merge_axes(shape, axes)`, Y with the kept axes. Loops d0,
-    d1, … of the kept axes around the statement "begin", then begin.d0, … with loops of the reduced axes inside,
-    around the statement "fold". Raises ValueError for an invalid axis.
+    Parameters X and Y of `dtype`: X has the shape of `te.merge.merge_axes(shape, axes)`, Y the axes that are not
+    reduced. Statement "begin" initializes Y in loops d0, d1, …; statement "fold" then combines elements in loops
+    fold.d0, … over Y and, inside, fold.r0, … over the reduced axes. Raises ValueError for an invalid axis.
     """
     merged = merge_axes(shape, axes) or ((1, False),)
     sizes = [size for size, _ in merged]

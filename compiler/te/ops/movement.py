@@ -26,8 +26,9 @@ def permute(
 ) -> Program:
     """Y = X with axis d of Y being axis `axes`[d] of X.
 
-    Parameters X and Y without dimensions of size 1, axes that stay neighbours merged into one; loops d0, d1, … of Y's
-    dimensions around the statement "move". Raises ValueError if `axes` is no permutation.
+    The shapes of the parameters X and Y lack dimensions of size 1, and axes that are neighbours in X and in Y are
+    merged into one. Loops d0, d1, … over the dimensions of Y contain statement "move". Raises ValueError if `axes` is
+    no permutation.
     """
     if sorted(axes) != list(range(len(shape))):
         raise ValueError(f"{tuple(axes)} is not a permutation of the axes of shape {shape}")

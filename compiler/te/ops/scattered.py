@@ -48,9 +48,9 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
 def _indexed_element(
     prefix: str, chosen: Buffer, shape: Shape, axis: int
 ) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """Loops over all indices in `chosen`, and the place of the element that the index at these loops selects: the index
-    replaces the position along `axis`; the other positions are those of the index in `chosen`. Loop names begin with
-    `prefix`.
+    """Returns (loops over all elements of `chosen`; position of the element of a tensor of `shape` that an element of
+    `chosen` selects). The selected position has the element of `chosen` along `axis`, and the loops' variables along
+    other axes. Names of loops begin with `prefix`.
     """
     loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
     places: list[Expr] = list(loops)
@@ -114,7 +114,8 @@ def scatter_nd(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_nd",
 ) -> Program:
-    """ONNX's ScatterND: Y = X, then in the order of j Y[I[j, 0], I[j, 1], …, …] = U[j, …], or `combine` of both.
+    """ONNX's ScatterND: Y = X, then for each j in order, element Y[I[j, 0], I[j, 1], …, …] becomes U[j, …] or, with
+    `combine`, the combination of its old value and U[j, …].
 
     Parameters X of `shape` with the axes that have no index merged into one, I int64 [rows, depth], U [rows, rest], Y
     like X. Statements "copy" and "write". Raises ValueError for indices of more dimensions than X has.

@@ -49,8 +49,8 @@ def parts_of(schedule: Schedule, name: str) -> list[For]:
 
 
 def peel_ragged(schedule: Schedule, *names: str) -> None:
-    """Peels the last iteration of each of the named loops over tiles, outermost first, if an extent inside the loop
-    depends on it.
+    """Peels the last iteration of the loops `names` over tiles, outermost first; a loop is peeled if the extent of some
+    loop inside depends on its variable.
 
     Afterwards no extent inside depends on these loops.
     """

@@ -69,11 +69,11 @@ def widened(config: Config, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """A depthwise layer on the array of a machine.
+    """The operations of the array for a depthwise layer on one machine.
 
-    `shape`: the layer with the `widened` window. `columns`: columns of the kernel itself. `taps`: groups of columns
-    that one operation multiplies; `sweep`: operations that multiply several rows at once; each None if the machine
-    lacks this kind of operation.
+    `shape`: the layer, with the window that `widened` returns. `columns`: columns of the kernel before widening.
+    `taps`: groups of columns that one operation multiplies; None on machines without such operations. `sweep`:
+    operations that multiply several rows at once; None on machines without them.
     """
 
     shape: LayerShape

@@ -149,13 +149,13 @@ def space_of(config: Config, workload: Workload) -> Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """A kernel of a network before its knobs are chosen: a workload, with the graph's tensors and the constants bound
-    to its program's parameters. Its knobs depend on `workload` alone.
+    """A kernel of a network before its knobs are chosen: a workload, and the tensors of the graph and the constants
+    that are bound to the parameters of its program. The choice of knobs depends on `workload` alone.
 
-    `source`: the tensor expression, or the arguments to build it when needed. `recorded`: tuning records of the
-    workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: for
-    one of several equal kernels, each for one image: the workload of a single kernel for all of these images. Equal
-    kernels overlap in time, so they use the knobs of that workload.
+    `source`: the tensor expression, or the arguments from which to build it. `recorded`: whether tuning records of the
+    workload are used. `offsets`: by parameter, the byte of its tensor at which the parameter begins. `series`: set if
+    there is an equal kernel for each image: the workload of one kernel for all images. As such kernels overlap in time,
+    they use the knobs of `series`.
     """
 
     workload: Workload

@@ -182,7 +182,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Loops over tiles: `names`, all, outermost first; `output`, over output blocks; `columns`, over columns."""
+    """Names of the loops over tiles: all three (`names`, outermost first), over output blocks, and over `columns`."""
 
     names: tuple[str, str, str]
     output: str
