@@ -76,8 +76,8 @@ def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """An access of a thread, warp or block since the last barrier. `coordinates` gives, for each axis, the loop over
-    threads that contains the access (None: the access is by a warp or block as a whole).
+    """An access of a thread, warp or block since the last barrier. `coordinates`: for each axis, the loop over threads
+    that contains the access (None: a warp or block as a whole makes the access).
 
     `own`: enclosing loops that have advanced since the access; the iteration in which the access happened is unknown.
     """

@@ -28,7 +28,7 @@ class Filters:
 
     With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over groups and t inside a
     group: row (kh * count + g) * TAPS + t holds the weights of column g * step + t. If `shared`, W has only the rows of
-    kh = 0, which serve every kh.
+    kh = 0, which are used for every kh.
 
     With a `sweep` too (operations that multiply several rows of the window at once), W is int8[CB, T, max(ci, co),
     min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`.

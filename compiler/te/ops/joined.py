@@ -18,7 +18,9 @@ from .movement import Runs, clamped, concat, merge_runs
 def joined_concat(
     shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
 ) -> Program:
-    """Concatenation with the parameters of `te.ops.movement.concat`, in loops o and d around one statement "move"."""
+    """The concatenation of `te.ops.movement.concat`, with the same parameters, but as one loop nest: loops o and d
+    contain the only statement, "move".
+    """
     *inputs, y = concat(shapes, axis, dtype=dtype, name=name).parameters
     o, d = Var("o"), Var("d")
     value: Expr = wrap(0, dtype)

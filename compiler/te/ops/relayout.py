@@ -20,9 +20,9 @@ def relayout(
 ) -> Program:
     """Y = X with channels in blocks of another size; Y is zero beyond the channels.
 
-    Parameters X (blocks of `block_in` channels) and Y (blocks of `block_out`), both of type `dtype`. The shape for
+    Parameters of type `dtype`: X, in blocks of `block_in` channels, and Y, in blocks of `block_out`. The shape for
     blocks of b channels is [batch, ceil(channels / b), plane, b], and [batch, channels, plane] for b = 1. Loops n, o,
-    p, j around the statement "map" (without j if block_out is 1).
+    p, j contain the statement "map" (there is no loop j if block_out is 1).
     """
     x = Buffer(name="X", shape=_shape(batch, channels, plane, block_in), dtype=dtype)
     y = Buffer(name="Y", shape=_shape(batch, channels, plane, block_out), dtype=dtype)

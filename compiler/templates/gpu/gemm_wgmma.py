@@ -287,7 +287,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
-    """Binds the computation of the results to threads: adjacent threads take adjacent elements of a row, then of the
+    """Binds the computation of the results to threads: adjacent threads compute adjacent elements of a row, then of the
     next row.
     """
     columns = s.program.parameters[-1].shape[-1]

@@ -95,8 +95,8 @@ def _of_rows(
     knobs: rows.Knobs | None,
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    """The kernels of a row operator, which reduces or normalizes rows. The schedule by `knobs` gives each row separate
-    threads. A softmax or normalization whose grid would then be too large is scheduled by `generic` instead.
+    """The kernels of a row operator, which reduces or normalizes rows. With `knobs`, each row has threads of its own. A
+    softmax or normalization whose grid would then be too large is scheduled by `generic` instead.
 
     `beside`: shapes of tensors that fused operators read together with a reduction's input.
     """

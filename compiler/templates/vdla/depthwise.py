@@ -1,5 +1,5 @@
 """Template of depthwise convolutions on the accelerator: an array operation multiplies one vector of channels, or
-(extension `taps`) as many neighbouring vectors as instruction TAPS takes.
+(extension `taps`) as many neighbouring vectors as instruction TAPS multiplies at once.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Array:
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
-        """Number of weight tiles for the kernels of one block of channels. Each kernel position takes a row of a tile;
+        """Number of weight tiles for the kernels of one block of channels. Each kernel position fills a row of a tile;
         a row is as long as an input or output vector, whichever is longer.
         """
         if self.sweep is not None:

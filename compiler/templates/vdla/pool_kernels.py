@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """The workload of one kernel of a max-pool, which computes one output vector of each block of channels. A max-pool
-    takes one kernel for each output vector of a block.
+    """The workload of one kernel of a max-pool. A max-pool needs as many kernels as a block of channels has output
+    vectors; each kernel computes one of these vectors for all blocks.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)

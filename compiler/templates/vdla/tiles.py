@@ -186,7 +186,7 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
     """Number of micro-ops in all sequences of a tile's program. An instruction's counters run over two of the tile's
     three loops (rows, columns, blocks): preferably loops whose length differs between tiles, then the longest. The
-    third loop is unrolled: each of its iterations takes `extra` micro-ops, those of the reduction.
+    third loop is unrolled: each of its iterations needs `extra` micro-ops, which compute the reduction.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)
