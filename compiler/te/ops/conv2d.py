@@ -58,9 +58,8 @@ def conv2d(
     Let B, ci, co be the fields of `blocks`, NB = ceil(batch / B), CB and OB the channel blocks. Parameters: X int8[NB,
     CB, H, W, B, ci]; W int8[OB, CB, KH, KW, co, ci]; P int32[OB, 2, co] (row 0: biases, row 1: bits of float32 scales);
     R int8, shaped like Y, if `post` combines with an operand; Y int8[NB, OB, OH, OW, B, co]. If a block of activations
-    is m = `blocks.outputs` output vectors, R and Y are [NB, OB / m, OH, OW * m, B, co], and OB is a multiple of m;
-    vectors without filters are not computed, and Y is unchanged there. Statement "pad" fills `padded`, "conv" fills
-    `acc`.
+    is m = `blocks.outputs` output vectors, R and Y are [NB, OB / m, OH, OW * m, B, co], and OB is a multiple of m; Y
+    stays unchanged in vectors without filters. Statement "pad" fills `padded`, "conv" fills `acc`.
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
