@@ -145,8 +145,8 @@ def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
 
 
 def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
-    """The minimum or maximum (`op`) of forms as a linear form: nested minima or maxima are flattened, dominated forms
-    dropped, the rest in canonical order.
+    """The minimum or maximum (`op`) of linear forms, itself a linear form: nested minima or maxima are flattened,
+    dominated forms dropped, the rest in canonical order.
     """
     flat: list[LinearForm] = []
     while forms:

@@ -327,7 +327,7 @@ def _facts_in_loop(var: Var, extent: Expr) -> Facts:
 
 
 def _least(extent: Expr) -> Facts:
-    """The forms whose minimum is `extent`: several for a min, else one."""
+    """The linear forms whose minimum is `extent`: several if `extent` is a min, else one."""
     match extent:
         case Binary(op="min", a=a, b=b):
             return *_least(a), *_least(b)

@@ -135,7 +135,7 @@ class _Digits:
 
 
 def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
-    """Whether two minima of several forms are provably equal: for each form of either minimum, the other minimum has a
+    """Whether two minima of linear forms are provably equal: for each form of either minimum, the other minimum has a
     form that is not greater.
     """
     x, y = _least(linear_form(a)), _least(linear_form(b))

@@ -112,7 +112,7 @@ def _in_range_conditions(
 
 
 def _possible(form: LinearForm, ranges: Ranges) -> Iterator[Expr]:
-    """Yields `form` as an expression, unless it is provably at least 1."""
+    """Yields the linear form `form` as an expression, unless it is provably at least 1."""
     low = form_interval(form, ranges).low
     if low is None or low < 1:
         yield form_to_expr(form)

@@ -1,5 +1,5 @@
-"""Finds loops such that different iterations touch different elements, for accesses whose indices have
-different forms.
+"""Finds loops such that different iterations touch different elements, for accesses whose indices are different linear
+forms.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def lower_lstm(
     operator: LstmSteps,
     knobs: lstm.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The kernels of the steps of an LSTM."""
+    """The kernels of an LSTM, one for each time step."""
     _, _, batch, hidden = graph.tensors[node.output].shape
     knobs = knobs or lstm.choose_knobs(
         target, batch=batch, hidden=hidden, directions=len(operator.directions)

@@ -1,8 +1,8 @@
 """Common parts of the templates that use the MAC array: search space, tiles of windows, fills of buffers, loops of a
 schedule.
 
-Each template adds how it uses the array: the operations of a layer, the order of its weights, the loops around the
-intrinsic.
+Each template itself defines how it uses the array: the operations of a layer, the order of its weights, the loops
+around the intrinsic.
 """
 
 from __future__ import annotations
