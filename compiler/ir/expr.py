@@ -177,7 +177,7 @@ class Select(Operand):
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Load(Operand):
-    """One element of `buffer`."""
+    """The element of `buffer` at `indices`."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]

@@ -17,7 +17,7 @@ from ..merge import Shape, merge_broadcast
 
 FLOAT = DType.FLOAT32
 _Loops = list[tuple[Var, int]]
-"""Loops, outermost first: variable and extent."""
+"""Nested loops, outermost first, each as (variable, extent)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ UPDATE, RESET, NEW = range(3)
 FUNCTIONS = MappingProxyType(
     {"Relu": relu, "Tanh": tanh, "Sigmoid": sigmoid, "Softsign": softsign, "Softplus": softplus}
 )
-"""Activations without parameters, by ONNX's names."""
+"""Activation functions that have no parameters (attributes alpha, beta), by ONNX's names."""
 _F32 = DType.FLOAT32
 
 

@@ -57,7 +57,7 @@ def _for_each_vector(config: Config, kernel: Kernel) -> list[Kernel]:
 
 
 def max_pool_kernels(config: Config, legalized: Legalized, node: Node, operator: Int8MaxPool) -> list[Kernel]:
-    """The kernels of a max-pool."""
+    """The kernels of a max-pool node, one for each output vector of a block of channels."""
     workload = max_pool_workload(config, legalized.graph, node, operator.window)
     details = Details(apart=Blocks.of(config).outputs, name=node.name)
     kernel = Kernel(
@@ -80,7 +80,7 @@ def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[
 def elementwise_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8Elementwise
 ) -> list[Kernel]:
-    """The kernel of an element-wise node."""
+    """The only kernel, in a list, of an element-wise node."""
     graph, combination = legalized.graph, operator.combination
     sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self

@@ -138,7 +138,7 @@ def template_named(name: str) -> VdlaTemplate:
 
 
 def template_of(workload: Workload) -> VdlaTemplate:
-    """The template of a workload."""
+    """The accelerator's template that schedules a workload."""
     return template_named(workload.template)
 
 

@@ -121,7 +121,7 @@ def balanced_sizes(extent: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def up_to(size: int) -> tuple[int, ...]:
-    """The sizes 1 to `size`."""
+    """The integers from 1 to `size`, candidates for the size of a tile."""
     return tuple(range(1, size + 1))
 
 

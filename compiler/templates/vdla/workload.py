@@ -72,7 +72,7 @@ class Workload:
 
     @property
     def convolution(self) -> Convolution:
-        """The operator as a dense convolution."""
+        """The workload as a dense convolution: its sizes and window, with one group."""
         return Convolution(
             batch=self.batch,
             channels=self.channels,
