@@ -115,10 +115,11 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Turns the bound `name` < `part` on a loop variable into a bound S on the number whose lowest digit it is:
-        i < 10 - 4*o gives 4*o + i < 10. The other digits are the variables of `part`, which follow `name` in `order`.
+        """Converts a bound on the loop variable `name` to a bound on a mixed-radix number whose lowest digit is this
+        variable: i < 10 - 4*o becomes 4*o + i < 10. `part` is the bound on the variable (10 - 4*o); the variables in
+        `part` are the other digits, and follow `name` in `order`.
 
-        Returns (name of the number's most significant digit, S); None if `part` gives no such bound.
+        Returns (name of the number's most significant digit, bound on the number); None if `part` has another form.
         """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}

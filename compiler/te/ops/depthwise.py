@@ -62,7 +62,7 @@ def depthwise_conv2d(
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
-    Parameters as in `conv2d` but for W, which `filters` describe; `placement` as in `conv2d`.
+    Parameters are those of `conv2d`, except for W, whose layout `filters` describes; `placement` is as in `conv2d`.
 
     If co is r times ci, r rows of weights belong to one position of the window. If ci is r times co, a block of
     channels is r vectors of co sums: the sums have a dimension for these vectors (loop q) after the blocks. Raises

@@ -144,9 +144,9 @@ def int8_interleave(
 ) -> Program:
     """Y[n, c, y, x] = X[n, phase * stride + c, (y + top) // sy, (x + left) // sx], see `graph.Interleave`.
 
-    (sy, sx) are the `factors`, (top, left) is `before`, and phase is (y + top) % sy * sx + (x + left) % sx. Parameters
-    uint8 X of shape `data` and Y of shape `result`, both [batch, blocks, height, width, block]. For each phase a nest
-    of loops n, o, y, x, j around the statement "move", all with ".phase" appended to their names.
+    (sy, sx) are the `factors`, (top, left) is `before`, and phase is (y + top) % sy * sx + (x + left) % sx. Parameters:
+    uint8 X of shape `data` and uint8 Y of shape `result`, both [batch, blocks, height, width, block]. Each phase has a
+    nest of loops n, o, y, x, j around the statement "move"; the names of a phase end with its number.
     """
     (sy, sx), (top, left) = factors, before
     x_in, y_out = (

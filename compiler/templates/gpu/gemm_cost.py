@@ -254,12 +254,12 @@ def cheapest(target: GpuTarget, estimates: CostEstimates) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedWork:
-    """The work of kernels whose blocks fetch operands into shared memory, with `stages` steps in shared memory at once;
-    every field is an array over settings of the knobs.
+    """The work of kernels whose blocks fetch operands into shared memory, step by step along the depth, with `stages`
+    steps in shared memory at once; every field is an array over settings of the knobs.
 
-    `blocks`: number of all blocks, of `warps` warps each; `resident`: blocks that fit onto a multiprocessor at a time.
-    In each of its `steps` a thread issues `instructions` and waits for `stalls` cycles; a block occupies shared memory
-    for `banks` cycles and fetches `moved` bytes.
+    `blocks`: number of all blocks; `warps`: warps of a block; `resident`: blocks that fit onto a multiprocessor at a
+    time; `steps`: steps of a block. In each step a thread issues `instructions` and waits for `stalls` cycles, and a
+    block occupies shared memory for `banks` cycles and fetches `moved` bytes.
     """
 
     blocks: np.ndarray

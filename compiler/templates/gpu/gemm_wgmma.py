@@ -90,7 +90,7 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
 def schedule(
     target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """A program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post"), scheduled
+    """Schedules a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post")
     with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at

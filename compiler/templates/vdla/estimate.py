@@ -94,11 +94,11 @@ class BufferFill:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TiledWork:
-    """Work of the units at many points (settings of the knobs): cycles of each unit alone, instructions, and the
-    buffers between units.
+    """Work of the machine's units at many points (settings of the knobs): cycles of each unit alone, instructions,
+    buffers.
 
     `compute`: lower bound on the computing unit's cycles. `traffic`: bus beats. `loading`, `storing`: cycles of load
-    and store unit. Array and store unit share `sums_copies` copies of the sums; the array may overwrite a copy
+    unit and store unit. Array and store unit share `sums_copies` copies of the sums; the array may overwrite a copy
     `store_latency` cycles after its accumulators have been read. `last_beats`: beats of one tile's outputs.
     """
 
