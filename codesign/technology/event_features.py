@@ -91,7 +91,9 @@ _INSTANCES: Mapping[str, str] = MappingProxyType(
         "stage_b_lane": "stage_b",
     }
 )
-"""Maps the name of an RTL module to the name of its instances, for modules where the two names differ."""
+"""By name of an RTL module, the name that its instances have in a netlist; only for modules whose instances have
+another name than the module.
+"""
 
 
 @cache

@@ -1,5 +1,5 @@
-"""Adds a constant to the inputs of a concatenation instead of to its result. (The concatenation is along rows or
-columns.) The kernel that computes an input can add its part of the constant while it stores its result.
+"""Moves the addition of a constant from the result of a concatenation (along rows or columns) to the inputs of the
+concatenation: the kernel that computes an input can add the constant while it stores its result.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """Moves the addition of a constant from the result of a concatenation (along rows or columns) to its inputs. This
-    is done if most pixels come from one convolution or product, which can add its part of the constant while it stores
-    its result. Returns the new graph.
+    """Replaces concat(a, b, ...) + constant by concat(a + part, b + part, ...), where each part is the piece of the
+    constant that belongs to this input; for concatenations along rows or columns. This is done if most pixels come from
+    one convolution or product, which can add its part while it stores its result. Returns the new graph.
 
     For accelerators, before `fuse_combines`.
     """

@@ -42,7 +42,7 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 LEAVE = "leave the node to the processor"
-"""The way out, in error messages, for operators that only processors and GPUs compute."""
+"""Advice in error messages about operators that processors and GPUs compute, but no accelerator."""
 _RECURRENT = (
     "is a recurrent layer in float32",
     f"quantize the float model with `vdla quantize --whole`, which writes its steps, or {LEAVE}",

@@ -71,7 +71,7 @@ def ceiling_pads(
     sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], pads: Sequence[int]
 ) -> tuple[int, ...]:
     """Pads that replace ONNX's `ceil_mode` with `pads`: with them, windows of `extents` elements that fit entirely give
-    the same outputs. Returned are the pads before each dimension, then those after each dimension.
+    the same outputs. Returns the pads before each dimension, then the pads after each dimension.
 
     A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and as ONNX
     Runtime does at every opset.

@@ -114,7 +114,7 @@ element.
 """
 
 MatrixStack = tuple[Real, Origins]
-"""A tensor that holds a stack of matrices, and the place of each matrix in it."""
+"""(tensor, origins): a tensor that holds a stack of matrices, and the position of each matrix's first element in it."""
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[MatrixStack, MatrixStack]:

@@ -266,9 +266,9 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """The axes of the values `parts` (each of `rank` axes) along which the stored tensor's channel changes. But: only
-    the last axis if there is none, if the batch axis is one, or if the pixel changes along one of them, too. Empty for
-    vectors (rank 1), in which each element is an image.
+    """The axes along which the values `parts` (each of `rank` axes) read different channels of their stored tensors.
+    The result is the last axis alone if no axis reads different channels, if the batch axis does, or if one of the axes
+    reads different pixels, too. Empty for vectors (rank 1), in which each element is an image.
     """
     if rank == 1:
         return []

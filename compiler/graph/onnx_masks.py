@@ -49,7 +49,9 @@ STEPS = 255
 GREATEST = 255
 """The greatest stored value, as uint8."""
 MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
-"""The quantization of a mask that is a model input, the same for all softmaxes: 0 and the integers down to -255."""
+"""The quantization of masks that are inputs of the model: scale 1, so that stored values represent 0, -1, ..., -255.
+All softmaxes that read such a mask use the same quantization.
+"""
 
 
 def import_masked(context: ImportContext, node: OnnxNode) -> bool:

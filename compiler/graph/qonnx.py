@@ -127,8 +127,8 @@ def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _per_axis(scale: np.ndarray, zero_point: np.ndarray) -> tuple[int | None, np.ndarray, np.ndarray]:
-    """Finds the axis of a Quant's scales: (axis, float32 scale, zero point), vectors along the axis or scalars and
-    None.
+    """Finds the axis of a Quant's scales. Returns (axis, float32 scales, zero points), with a scale and a zero point
+    for each index along the axis; for a single scale (None, scale, zero point).
 
     Raises ValueError for scales along several axes and zero points that are no integers.
     """

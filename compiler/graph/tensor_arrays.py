@@ -23,7 +23,7 @@ def tensor_bytes(tensor: TensorProto) -> int | None:
 
 
 def tensor_array(tensor: TensorProto, data: bytes | memoryview | None = None) -> np.ndarray:
-    """The array of a tensor, read-only. `data`: its bytes if they are stored apart, of which the array may be a view.
+    """A tensor's elements as a read-only array, perhaps a view of `data` (the bytes, if they are not in `tensor`).
 
     Raises ValueError, TypeError or KeyError for bytes that do not match type and shape.
     """

@@ -52,8 +52,9 @@ class Memory:
         return (*around, *own)
 
     def view(self, e: Expr, iterations: Iterations, dtype: type | None = None) -> np.ndarray | None:
-        """The values of a Load in all iterations as a strided view, of a copy in `dtype` if one is given; None unless
-        the load's indices are affine and in range.
+        """A strided view of the buffer with the values of a Load in all iterations; None unless the load's indices are
+        affine and in range. With `dtype`, the buffer is converted to that type first, and the view is of the converted
+        copy.
         """
         if not isinstance(e, Load):
             return None

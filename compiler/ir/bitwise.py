@@ -18,8 +18,8 @@ number or by at least the width shifts all bits out.
 
 
 def bitwise(operator: str, left: ExprLike, right: ExprLike) -> Expr:
-    """The expression of an operator of FUNCTIONS on two integers of one type; a Python integer takes the other side's
-    type. Raises OperandError for operands that are not integers of one type.
+    """The expression of an operator of FUNCTIONS on two integers of one type; a Python integer gets the type of the
+    other operand. Raises OperandError for operands that are not integers of one type.
     """
     a = wrap(left, dtype_of(wrap(right, DType.INT32)))
     b = wrap(right, dtype_of(a))

@@ -128,7 +128,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of `form` without variables whose range depends on other loops; None if `form` has none of them."""
+    """Upper bounds of `form` without variables whose range depends on other loops; None if it has no such variables."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -144,7 +144,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a form whose range depends on other variables; its bound has only outer variables."""
+    """The innermost variable of a linear form among the variables whose range depends on others; None without one."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]
@@ -165,7 +165,7 @@ def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> 
 
 
 def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
-    """An upper (`up`) or lower bound of a form, None if there is none."""
+    """An upper (`up`) or lower bound of a linear form as a number; None if none is known."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Var) and (coefficient > 0) == up and (shared := _cancels(form, atom, ranges)):
             # e + v for v < n - e is at most n - 1; separate bounds of e and of v would not show this.

@@ -31,8 +31,8 @@ def evaluate(
 ) -> dict[str, np.ndarray]:
     """The contents of every parameter by name after the program has run; `arrays` are not changed.
 
-    Parameters without an array, and allocations, start as zeros. `functions` take arrays. Raises EvaluateError for a
-    program that only the interpreter can run.
+    Parameters without an array, and allocations, start as zeros. `functions`: by name, the functions that Call nodes
+    call, here with arrays. Raises EvaluateError for a program that only the interpreter can run.
     """
     memory = Memory(functions=functions or {})
     for parameter in program.parameters:

@@ -29,7 +29,7 @@ COMPARISONS = ("<", "<=", "==", "!=")
 
 
 class Operand:
-    """Base class of all nodes: Python's operators build expressions (ints take the other side's dtype).
+    """Base class of all nodes: Python's operators build expressions (ints get the other operand's dtype).
 
     Nodes never change, so each has a cache of results of analyses: `kept_form` (`affine.linear_form`), `kept_loads`
     (`visit.loads_in`) and `kept_variables` (`visit.variables_in`), unset at first. They are not dataclass fields, so
@@ -177,7 +177,7 @@ class Select(Operand):
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Load(Operand):
-    """One element of `buffer`."""
+    """The element of `buffer` at `indices`."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -246,7 +246,7 @@ def _no_operand(value: object) -> OperandError:
 
 
 def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
-    """`left op right` with constants and neutral elements folded; a Python number takes the other side's dtype."""
+    """`left op right` with constants and neutral elements folded; a Python number gets the other operand's dtype."""
     if isinstance(left, int | float):
         b = wrap(right, DType.INT64)
         a = Const(left) if type(b) is Var and type(left) is int else wrap(left, dtype_of(b))

@@ -12,7 +12,7 @@ Facts = tuple[LinearForm, ...]
 
 
 def facts_of(condition: Expr) -> Facts:
-    """Facts of a condition: forms that are >= 0 if it holds."""
+    """Facts that follow from a condition: linear forms that are at least 0 if the condition holds."""
     match condition:
         case Binary(op="and", a=a, b=b):
             return *facts_of(a), *facts_of(b)
@@ -25,8 +25,8 @@ def facts_of(condition: Expr) -> Facts:
 
 
 def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
-    """A lower bound of a form, from the ranges alone or from the ranges and one fact: as fact >= 0, a lower bound of
-    n * form - m * fact is also a lower bound of n * form.
+    """A lower bound of a linear form, from the ranges alone or from the ranges and one fact: as fact >= 0, a lower
+    bound of n * form - m * fact is also a lower bound of n * form.
 
     Only factors n and m that cancel a term are tried. They differ from 1 if, for example, a condition counts single
     elements while the form counts vectors of elements.
@@ -56,8 +56,8 @@ def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
 
 
 def _ratios(of: LinearForm, to: LinearForm) -> set[int]:
-    """The positive integers among the ratios of coefficients: for each atom in both forms, its coefficient in `of`
-    divided by its coefficient in `to`.
+    """The positive integers among the ratios of coefficients: for each atom in both linear forms, its coefficient in
+    `of` divided by its coefficient in `to`.
     """
     pairs = [(of.terms[atom], coefficient) for atom, coefficient in to.terms.items() if atom in of.terms]
     return {a // b for a, b in pairs if a % b == 0 and a // b > 0}

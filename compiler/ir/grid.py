@@ -46,8 +46,8 @@ def owners(scope: str) -> tuple[str, ...]:
 
 
 def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
-    """The number of threads along x that exchange registers in an operation: the size of its operand, if it has only
-    one, which holds one register of each thread; 0 for other operations.
+    """The number of threads along x that exchange registers in an operation: the size of the operand, if the operation
+    has only one operand, a register of each thread; 0 for other operations.
     """
     if len(declaration.parameters) != 1 or declaration.code:
         return 0

@@ -1,5 +1,5 @@
-"""The interpreter: runs any program on numpy arrays, element by element. It is slow, and serves as the reference in
-tests of rewrites.
+"""The interpreter: runs any program on numpy arrays, element by element. The interpreter is slow, and is the reference
+in tests of rewrites.
 
 Expressions become Python closures once, so that loops don't walk trees. Integers are Python ints wrapped to their dtype
 after each operation; float32 values are numpy scalars, so they round as the hardware does.

@@ -18,7 +18,7 @@ SUMS = "fragment.c"
 LANES, LANES_OF_ROW = 32, 4
 """Number of lanes of a warp, and number of neighbouring lanes that hold the elements of a row."""
 OWN_ROWS, OWN_COLUMNS = 2, 2
-"""Number of rows of a matrix in which a lane has elements, and number of its neighbouring elements in each of them."""
+"""A lane has elements in OWN_ROWS rows of a matrix, and in each of these rows OWN_COLUMNS neighbouring elements."""
 ROWS_APART = 8
 """Distance between the two rows of a lane."""
 

@@ -30,8 +30,8 @@ first and a loop around the second. None: the access is in no such loop, and the
 
 
 def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collection[str] = ()) -> bool:
-    """Whether accesses `p` and `q` can touch the same element only in iterations in which every pair of `coordinates`
-    has equal values, provably.
+    """Whether it can be proven that `p` and `q` touch a common element only if both loops of each pair in `coordinates`
+    are at the same value.
 
     Loops named in `common` have the same value at both accesses; all other loops run independently of one another, even
     if both accesses are inside them. Without coordinates: whether the accesses provably never touch the same element.
@@ -118,8 +118,8 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Yields (i, j, c * m / n) for dimensions i and j of a buffer such that, in both accesses, index i has the term n *
-    (a // c) and index j the term m * (a % c).
+    """Yields (i, j, c * m / n) for dimensions i and j of a buffer whose indices contain a quotient and a remainder of
+    one expression: in both accesses, index i has the term n * (a // c), and index j the term m * (a % c).
     """
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):

@@ -79,8 +79,8 @@ def provably_equal(a: Expr, b: Expr, ranges: Ranges = _NO_RANGES) -> bool:
 
 
 def _simplify_value(expr: Expr, ranges: Ranges) -> Expr:
-    """An expression of another type than int64, simplified: only comparisons of indices and the indices inside it
-    change.
+    """Simplifies an expression of another type than int64: its comparisons of indices, and the indices of elements that
+    it reads.
     """
     if isinstance(expr, Binary) and expr.op in COMPARISONS and dtype_of(expr.a) is DType.INT64:
         return _simplify_comparison(expr, ranges)
@@ -145,8 +145,8 @@ def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
 
 
 def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
-    """The minimum or maximum (`op`) of forms as a linear form: nested minima or maxima are flattened, dominated forms
-    dropped, the rest in canonical order.
+    """The minimum or maximum (`op`) of linear forms, itself a linear form: nested minima or maxima are flattened,
+    dominated forms dropped, the rest in canonical order.
     """
     flat: list[LinearForm] = []
     while forms:

@@ -42,8 +42,9 @@ def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractS
 def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
     """Simpler expressions that are equal to `fact`, a quotient or a remainder.
 
-    x % c is x if x is within 0 .. c - 1. x // c is x // f // (c // f) for a factor f of c: (2*h + r) // 6 is
-    (h + r // 2) // 3. The factors tried are common divisors of c and of a coefficient of x or a number in `divisors`.
+    x % c is x if x is within 0 .. c - 1. x // c is x // f // (c // f) for a factor f of c: (2*h + r) // 6 is (h + r //
+    2) // 3. For f, the function tries the greatest common divisor of c and each coefficient in x, and of c and each of
+    `divisors`.
     """
     found: list[Expr] = []
     match fact:
@@ -63,9 +64,9 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 
 
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
-    """The atoms of `form` that depend on loops of `varying`, if the value of the form determines all of them: as in a
-    mixed-radix number, each coefficient must exceed the range of the sum of all terms with smaller coefficients. Empty
-    if a coefficient does not.
+    """The atoms (variables, quotients ...) of `form` that depend on loops of `varying`, if the value of the form
+    determines all of them: as in a mixed-radix number, each coefficient must exceed the range of the sum of all terms
+    with smaller coefficients. Empty if a coefficient does not.
     """
     found: list[Expr] = []
     smaller = LinearForm({}, 0)
@@ -117,7 +118,9 @@ def _congruent(a: Expr, b: Expr, modulus: int) -> bool:
 
 
 def _without_remainders(form: LinearForm, modulus: int) -> LinearForm:
-    """A form equal modulo `modulus`, with x % m replaced by x where that is equal, as in 4 * (x % 25) modulo 10."""
+    """A form equal to `form` modulo `modulus`: x % m becomes x where that changes the form by a multiple of `modulus`
+    only, as in 4 * (x % 25) modulo 10.
+    """
     for atom, coefficient in form.terms.items():
         match atom:
             case Binary(op="%", a=a, b=Const(value=int(m))) if coefficient * m % modulus == 0:

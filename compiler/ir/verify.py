@@ -314,8 +314,8 @@ def wide(extents: Sequence[Expr]) -> list[Expr]:
 
 
 def _facts_in_loop(var: Var, extent: Expr) -> Facts:
-    """Facts in a loop's body, each a form that is at least 0. They follow from var < extent and, for an extent a // c,
-    from c * var < c * (a // c) <= a.
+    """Facts that hold in a loop's body: linear forms that are at least 0. They follow from var < extent and, for an
+    extent a // c, from c * var < c * (a // c) <= a.
     """
     facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
     for fact in tuple(facts):
@@ -327,7 +327,7 @@ def _facts_in_loop(var: Var, extent: Expr) -> Facts:
 
 
 def _least(extent: Expr) -> Facts:
-    """The forms whose minimum is `extent`: several for a min, else one."""
+    """The linear forms whose minimum is `extent`: several if `extent` is a min, else one."""
     match extent:
         case Binary(op="min", a=a, b=b):
             return *_least(a), *_least(b)

@@ -30,7 +30,7 @@ N = TypeVar("N", Program, Stmt)
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions."""
+    """The direct sub-expressions of an expression."""
     if type(expr) is Binary:
         return expr.a, expr.b
     if type(expr) is Var or type(expr) is Const:

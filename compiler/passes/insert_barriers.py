@@ -76,8 +76,8 @@ def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """An access of a thread, warp or block since the last barrier. `coordinates` gives, for each axis, the loop over
-    threads that contains the access (None: the access is by a warp or block as a whole).
+    """An access of a thread, warp or block since the last barrier. `coordinates`: for each axis, the loop over threads
+    that contains the access (None: a warp or block as a whole makes the access).
 
     `own`: enclosing loops that have advanced since the access; the iteration in which the access happened is unknown.
     """
@@ -108,7 +108,7 @@ class _State:
         self.pending, self.closed = {}, True
 
     def add(self, uses: Iterable[_Use]) -> None:
-        """Adds the accesses `uses` to the state; accesses of asynchronous copies count from the wait for them on."""
+        """Adds accesses to the state: writes of asynchronous copies to `flying`, all other accesses to `pending`."""
         for use in uses:
             flies = use.access.asynchronous and use.access.write
             (self.flying if flies else self.pending)[use.key] = use

@@ -28,7 +28,7 @@ def interleave_virtual_threads(
     """The program with the allocation of every scratchpad buffer moved to the program's root, and a leading dimension
     of copies added to the buffer.
 
-    A buffer gets at most `threads` copies (a mapping gives the number by scope), at most as many as its loop has
+    A buffer gets at most `threads` copies (or `threads[scope]`, if it is a mapping), at most as many as its loop has
     iterations, and at most as many as fill `capacity` (elements of each scratchpad by scope). Buffers outside
     virtual-thread loops get one copy. For a loop whose extent depends on loops around it, the longest extent counts; in
     shorter iterations some copies stay unused.

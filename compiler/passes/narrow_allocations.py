@@ -33,7 +33,7 @@ def _narrowed(statement: Stmt) -> Stmt:
 
 
 def _placed(alloc: Alloc, body: Stmt) -> Stmt:
-    """`body` with the allocation around the smallest part of it that holds all uses of the buffer."""
+    """`body` with the allocation around the shortest sequence of statements that contains all uses of the buffer."""
     match body:
         case Alloc():
             return Alloc(buffer=body.buffer, body=_placed(alloc, body.body))

@@ -49,8 +49,9 @@ def fills_box(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
-    """The test of one dimension, whose index is a mixed-radix number with loop variables as digits. `loops`: extents by
-    name; `ranges`: ranges of all loops; `width`: elements touched by one access.
+    """Decides whether accesses touch every index of one dimension. The index is a mixed-radix number with loop
+    variables as digits. `loops`: extents by name; `ranges`: ranges of all loops; `width`: elements touched by one
+    access.
     """
 
     loops: dict[str, Expr]
@@ -58,9 +59,9 @@ class _Digits:
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether accesses to `width` elements each (see the class) touch all of 0 .. extent - 1 in this dimension.
-        Their first index is the sum of step * variable over `digits`, given as (step, variable). No step may exceed the
-        number of elements that the digits of smaller steps cover together.
+        """Whether accesses to `width` elements each touch all of 0 .. extent - 1 in this dimension. The first element
+        of an access is the sum of step * variable over `digits`, given as (step, variable). False if a step exceeds the
+        number of elements that the digits with smaller steps cover together.
         """
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)
@@ -114,10 +115,11 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Turns the bound `name` < `part` on a loop variable into a bound S on the number whose lowest digit it is:
-        i < 10 - 4*o gives 4*o + i < 10. The other digits are the variables of `part`, which follow `name` in `order`.
+        """Converts a bound on the loop variable `name` to a bound on a mixed-radix number whose lowest digit is this
+        variable: i < 10 - 4*o becomes 4*o + i < 10. `part` is the bound on the variable (10 - 4*o); the variables in
+        `part` are the other digits, and follow `name` in `order`.
 
-        Returns (name of the number's most significant digit, S); None if `part` gives no such bound.
+        Returns (name of the number's most significant digit, bound on the number); None if `part` has another form.
         """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}
@@ -134,7 +136,7 @@ class _Digits:
 
 
 def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
-    """Whether two minima of several forms are provably equal: for each form of either minimum, the other minimum has a
+    """Whether two minima of linear forms are provably equal: for each form of either minimum, the other minimum has a
     form that is not greater.
     """
     x, y = _least(linear_form(a)), _least(linear_form(b))

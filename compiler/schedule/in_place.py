@@ -64,8 +64,8 @@ def _check_equal(program: Program, name: str, where: str, result: Buffer, operan
 
 
 def _check_uses(program: Program, where: str, scope: Alloc, statement: Assign, operand: str) -> None:
-    """Raises LegalityError unless `statement` may overwrite `operand`. `scope`: the outer one of two allocations, of
-    `operand` and of the buffer that `statement` writes.
+    """Raises LegalityError unless `statement` may overwrite `operand`. `scope`: the outer of two allocations: the one
+    of `operand`, and the one of the buffer that `statement` writes.
     """
     name, result = statement.name, statement.buffer.name
     before = True

@@ -206,9 +206,9 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
     """The reason why the iterations of the loops `moved` may not run in another order; None if they may.
 
     `around`: the loops around `body`, outermost first; loops from position `inside` on belong to the reordered nest,
-    earlier ones are constant in it. Iterations of a Reduce may be reordered among themselves if the moved loops are
-    loops of the Reduce: they occur in the target's indices or in `first`; if several of them move, `first` must be the
-    condition that all of them are 0. All other accesses must touch different elements in each iteration.
+    and earlier loops are constant in it. The iterations of a Reduce may be reordered among themselves if the moved
+    loops occur in the indices of its target or in `first`; if several loops move, `first` must be the condition that
+    all of them are 0. All other accesses must touch different elements in each iteration.
     """
     if (reason := asynchronous(body)) is not None:
         return reason

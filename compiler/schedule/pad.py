@@ -109,10 +109,10 @@ def _sum(loop: For) -> Reduce | None:
 
 
 def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer | None, int, int]]:
-    """Yields (buffer, dimension, 0) for each index that equals the loop's variable; the buffer is None for any other
-    use of the variable.
+    """Yields (buffer, dimension, step) for each index that uses the variable of `loop`. The step is 0 if the index is
+    the variable itself; the buffer is None if the index is any other expression of the variable.
 
-    With `steps`, also (buffer, dimension, step) for operands' indices that have step times the variable as a term.
+    With `steps`, an index of an operand may also contain step * variable as a term; then the step is positive.
     """
     accesses = [(reduce.buffer, reduce.indices), *[(e.buffer, e.indices) for e in loads_in(reduce.value)]]
     for number, (buffer, indices) in enumerate(accesses):

@@ -153,7 +153,7 @@ def _copies_into(buffers: Set[str], statement: Stmt) -> bool:
 
 
 def _asynchronous(head: Stmt, suffix: str) -> Stmt:
-    """The copies in a statement made asynchronous; they and the loops around them are renamed."""
+    """Makes copies in a statement asynchronous; `suffix` is added to the names of these copies and their loops."""
     match head:
         case Copy(name=name):
             return replace(head, name=f"{name}{suffix}", asynchronous=True)

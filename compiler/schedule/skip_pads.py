@@ -1,5 +1,5 @@
-"""skip_pads: skips iterations of a sum in which every product has a factor that is zero because it is padding of a
-copy.
+"""skip_pads: skips iterations of a sum whose products are all zero. A product is zero if one of its factors was read
+from the zero padding of a copy.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _in_range_conditions(
 
 
 def _possible(form: LinearForm, ranges: Ranges) -> Iterator[Expr]:
-    """Yields `form` as an expression, unless it is provably at least 1."""
+    """Yields the linear form `form` as an expression, unless it is provably at least 1."""
     low = form_interval(form, ranges).low
     if low is None or low < 1:
         yield form_to_expr(form)

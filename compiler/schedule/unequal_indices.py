@@ -1,5 +1,5 @@
-"""Finds loops such that different iterations touch different elements, for accesses whose indices have
-different forms.
+"""Finds loops such that different iterations touch different elements, for accesses whose indices are different linear
+forms.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def residues(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: 
     """The loops among `varying` whose iterations touch different elements because, in different iterations, the indices
     have different remainders modulo some number. Smaller terms that all indices have may add to the remainders.
 
-    8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x. For the same
-    reason 64*k + 32*y + x and 256 + 32*y + x for y < 2 and x < 32 differ for different values of y.
+    For example, 8*k + x and 32 + x with x < 8 have the remainder x modulo 8, so they differ if x differs. For the same
+    reason 64*k + 32*y + x and 256 + 32*y + x with y < 2 and x < 32 differ if y differs.
     """
     shifts: list[LinearForm] = []
     for form in forms:

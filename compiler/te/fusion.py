@@ -47,8 +47,8 @@ def with_result(
     In `body`, `te.scalars.ELEMENT` is the element, and `argument(i)` the element of the new parameter Ai of shape
     `operands`[i] (in each dimension Y's size, or 1). `inside` is a condition on an element's indices: elements for
     which it is false are stored as zero. `statements` names the statements that store results, for programs that also
-    store intermediate values in Y; if the body has another type than Y, these go to an intermediate `Y.values`. Raises
-    ValueError if other statements write or read Y.
+    store intermediate values in Y; if the body has another type than Y, the intermediate values are stored in a buffer
+    `Y.values` instead. Raises ValueError if other statements write or read Y.
     """
     y = program.parameters[-1]
     stored = replace(y, dtype=dtype_of(body))

@@ -85,7 +85,8 @@ def decoded(code: Expr) -> Expr:
 
 
 def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str = "up") -> Expr:
-    """The code of a float32, rounded to nearest, ties to even; for integer types the lowest bits of an int32.
+    """The code in type `dtype` of `number`: a float32, rounded to nearest, ties to even; or, for an integer `dtype`, an
+    int32, of which the lowest bits are the code.
 
     A number beyond the greatest number of the type becomes this greatest number with `saturate`, else infinity or NaN
     if the type has them. `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only powers of two.

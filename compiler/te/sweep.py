@@ -28,7 +28,7 @@ class Sweep:
 
     A sweep is a series of operations, each one input row below the one before. An operation multiplies the last `swept`
     input rows by the weights of one group: the newest input row by the group's last row of weights. `stride` and
-    `dilation` are those of rows.
+    `dilation`: distances between windows and between kernel rows, in input rows.
     """
 
     rows: int
@@ -64,7 +64,7 @@ class Sweep:
 
     @property
     def lead(self) -> int:
-        """How many kernel rows the first group has fewer than the other groups, which have `swept` rows."""
+        """Number of kernel rows that the first group lacks in comparison with the other groups of `swept` rows."""
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:

@@ -21,7 +21,7 @@ from .rows import Operator
 BRANCHES = 8
 """Number of partial results that one step of a tree combines: three steps, each with a barrier, reduce 512 threads."""
 LANES = ".lanes"
-"""End of the name of the allocation in `all_lanes`, which a schedule may replace by shuffles."""
+"""Suffix of the names of buffers from `all_lanes`: a schedule may replace allocations with this suffix by shuffles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,16 +261,16 @@ def fold(
     unroll: bool = False,
     most: Expr | None = None,
 ) -> Fold:
-    """Reduces each row of a block: first to the sum or maximum of each thread's elements, then over `BRANCHES` threads
-    at a time or, with shuffles, over the threads of a warp and over the warps.
+    """Reduces each row of a block: first each thread's elements to their sum or maximum, then these partial results in
+    a tree of `BRANCHES` threads at a time or, with shuffles, over the threads of a warp and over the warps.
 
-    `value` gives, for an element, statements to run first and the value to reduce. `unroll`: whether the loop over a
+    `value` returns, for an element, statements to run first and the value to reduce. `unroll`: whether the loop over a
     thread's elements is unrolled. `most`: number of elements of a row, if this number may be less than `threads.size`.
 
-    Names of statements: `name`, `name`.init, `name`.kept (and `name`.tail) for the threads' elements; then, for each
-    step of the tree, `name`.n.init, `name`.n, `name`.n.kept, where n threads of a row still have partial results. With
-    shuffles: `name`, `name`.init, `name`.tail for the elements; `name`.warp (`all_lanes`), `name`.warp.kept for
-    a warp; `name`.warps, `name`.warps.init for the warps of a row.
+    Names of statements: `name`, `name`.init, `name`.tail reduce a thread's elements, and `name`.kept stores the result.
+    A step of the tree after which n threads of a row hold results has `name`.n.init, `name`.n and `name`.n.kept. With
+    shuffles there are, in place of the tree, `name`.warp (`all_lanes`) and `name`.warp.kept for a warp, and
+    `name`.warps and `name`.warps.init for the warps of a row.
     """
     if threads.shuffles:
         return _shuffled_fold(threads, block, name, op, value, unroll=unroll, most=most)

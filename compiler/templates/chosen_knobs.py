@@ -38,9 +38,9 @@ class ChosenKnobs(Generic[Workload]):
     """Knobs chosen for the workloads of one compilation.
 
     `choose`: returns the knobs of a workload, for example from tuning records; if it returns None or an empty mapping,
-    the template's default is used. `compare`: index of the fastest of several workloads with equal results. Filled
-    during the compilation, for its caller to read: `applied` lists the workloads whose chosen knobs were used,
-    `ignored` those whose knobs were not, with the reasons.
+    the template's default is used. `compare`: returns the index of the fastest of several workloads with equal results.
+    The compilation fills two lists for its caller: `applied`, the workloads whose chosen knobs were used, and
+    `ignored`, the workloads whose knobs were not used, each with the reason.
     """
 
     choose: Callable[[Workload], Values | None]

@@ -19,8 +19,8 @@ from .expressions import Expression, storage_beside
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fused:
-    """A program with fused operators. Of the parameters that fusion added, `tensors` gives the names of the tensors
-    bound to them, `constants` the arrays.
+    """A program with fused operators, and what is bound to the parameters that the fusion added: `tensors` maps a
+    parameter to the name of a tensor of the graph, `constants` to an array.
     """
 
     program: Program

@@ -44,7 +44,7 @@ from .expressions import Expression
 
 
 def _max_pool(graph: Graph, node: Node, operator: Int8MaxPool) -> Expression:
-    """The expression of a max-pool."""
+    """The tensor expression of an integer max-pool."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     program = int8_max_pool((batch * blocks, height, width, lanes), operator.window)
     return Expression(program=program)

@@ -147,8 +147,8 @@ def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarr
 
 
 def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
-    """Costs of all combinations of `values` (an array for each axis), the last axis fastest, and the name of a limit,
-    as `_costs` returns them.
+    """Returns (costs of all combinations of `values`, the last axis fastest; the name of a limit, as from `_costs`).
+    `values` has an array for each axis.
 
     Columns broadcast against each other, the column with most values along the last dimension, so that numpy's inner
     loops are long.

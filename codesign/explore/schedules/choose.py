@@ -43,8 +43,8 @@ hardly any layer has another schedule that is as fast.
 TEMPLATE: Values = MappingProxyType({})
 """Empty knobs: the template chooses its own schedule."""
 CLOSE = 1.02
-"""A candidate schedule is tried in the network, where it may be the fastest, if its layer simulated alone takes at most
-CLOSE times the cycles of the fastest candidate.
+"""Limit on the cycles of candidate schedules, relative to the fastest candidate of the layer, both simulated with this
+layer alone. Candidates within the limit are tried in the network, where another one may be the fastest.
 """
 
 
@@ -148,9 +148,9 @@ def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
 def _ranked(
     config: Config, trials: NetworkTrials, node: str, workload: Workload, count: int, enough: float
 ) -> Sequence[Values]:
-    """Schedules of a layer, fastest first, whose cycles when simulated alone are within CLOSE of the fastest; the
-    template's own schedule is one of the candidates. Empty if the layer could gain at most `enough` cycles over the
-    template's schedule.
+    """The candidate schedules of a layer, fastest first, with at most CLOSE times the cycles of the fastest (the layer
+    is simulated alone). The template's own schedule is one of the candidates. Empty if no schedule could save more than
+    `enough` cycles.
     """
     try:
         space = space_of(config, workload)

@@ -15,8 +15,8 @@ from ..operators import Dense, Gather
 
 
 def tie_weights(graph: Graph) -> Graph:
-    """Stores a weight once that a `Gather` reads and a `Dense` reads transposed: the `Dense` then reads the constant of
-    the `Gather`, as a transposed weight.
+    """Shares the constant of an embedding (the table of a `Gather`) with a `Dense` whose weight is the transpose of
+    this constant: the `Dense` then reads the same constant as a transposed weight.
     """
     tables = dict.fromkeys(
         node.inputs[0]

@@ -22,8 +22,8 @@ class Error:
     rows_agreeing: int = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Adds a pair of float32 arrays of equal shape (N, ...): `expected` by the float model, `got` by the quantized
-        model.
+        """Includes the errors of one more sample or batch, two float32 arrays of equal shape (N, ...): `expected` is
+        the float model's tensor, `got` the quantized model's.
         """
         if not expected.size:
             return

@@ -33,8 +33,8 @@ def name_matrix_products(model: FloatModel) -> None:
 
 
 def name_means(model: FloatModel) -> None:
-    """Puts a ReduceMean in place of a ReduceSum followed by a Div by the number of summed terms, if only the Div reads
-    the sums.
+    """Finds sums that are divided by their number of terms (a ReduceSum followed by a Div), and replaces each pair of
+    nodes by a ReduceMean, if no other node reads the sums.
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):

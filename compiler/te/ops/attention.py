@@ -28,12 +28,13 @@ _ZERO = Const(0)
 
 
 def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str = "attention") -> Program:
-    """Attention on a GPU. Parameters: Q, K, V, A3, A4, ... (operands of the scores) and Y, in the shapes of `sizes`.
+    """The program of attention on a GPU. Parameters: Q, K, V, the other operands A3, A4, ... of the scores, and Y, in
+    the shapes that `sizes` describes.
 
     Grid axes: x blocks of rows, y heads, z the rest of the batch. Loops "STAGE.x", "STAGE.y" and "STAGE.z" are axes of
     threads. Stages: "start"; for each step over the keys (loop "step") the copies "k" and "v", "scores", "most" (the
-    greatest score of a row), "weights" and "context"; if there are several splits, "give", which stores their o, m and
-    l in shared memory; "post", which stores the result.
+    greatest score of a row), "weights" and "context"; if there are several splits, "give.bounds" and "give", in which
+    each split stores its partial results in shared memory; "post", which stores the result.
     """
     return _Kernel(sizes, tile, shuffles).program(name)
 
@@ -216,7 +217,9 @@ class _Kernel:
         return [self.tile.phase(f"{name}.give", give), self.tile.phase(name, take)]
 
     def weights(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Updates m of each row, replaces a thread's scores by exp(score - m), and updates the thread's l and o."""
+        """Updates the greatest score m of each row, replaces a thread's scores by the weights exp(score - m), and
+        updates the thread's sums of weights and of weighted rows of V.
+        """
         tile, r, n, c, u = self.tile, *(Var(f"weights.{v}") for v in "rncu")
         new, base, factor = (
             Buffer(name=f"weights.{n}", shape=(1,), dtype=F32, scope="register")
@@ -252,7 +255,9 @@ class _Kernel:
         return nest([(r, tile.rows)], allocated((new, base, factor), body), kind="unroll")
 
     def context(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Adds the products of a step's weights and its rows of V to o."""
+        """Adds to o (sums of weighted rows of V) the products of a step's weights, exp(score - m), and the rows of
+        V.
+        """
         tile, shared = self.tile, self.shared
         width = VECTOR if tile.split_keys % VECTOR == 0 else 1
         j, e, r, c, u = (Var(f"context.{v}") for v in "jercu")

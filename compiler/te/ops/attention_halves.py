@@ -32,7 +32,7 @@ def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") 
     shapes and types of `sizes`, whose depth and columns are multiples of 16.
 
     Grid axes: x blocks of rows, y heads, z the rest of the batch. Loops "STAGE.z" and "STAGE.y" are axes of warps,
-    "STAGE.x" the lanes of a warp. Stages:
+    "STAGE.x" the lanes of a warp. m, l and o are as in the text at the top of this file. Stages:
     - "q" copies Q to shared memory, and "queries" loads each warp's rows of it; "start" and "start.sums" begin m, l, o.
     - In each step over the keys (loop "step"), "k" and "v" copy keys and values, "scores" multiplies, "masked" computes
       scores, "most" finds the greatest score of a row, "weights" the exponentials, and "context" multiplies again.
@@ -93,8 +93,8 @@ class _Kernel:
     # Places
 
     def copied(self, name: str, to: Buffer, of: Buffer, stored: Stored, first: Expr) -> Stmt:
-        """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, which is stored as the
-        matrix is, with zeros for rows outside of the matrix.
+        """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, which has the same order of
+        rows and columns in memory. Rows outside of the matrix become zeros.
         """
         rows, columns = to.shape if stored.by_rows else to.shape[::-1]
         source = region(of, *stored.box(self.blocks.batch, (first, rows), (0, columns)))
@@ -239,7 +239,7 @@ class _Kernel:
         return allocated((a, b), nest([(g, tile.keys // DEPTH)], keys, kind="unroll"))
 
     def tiles(self, var: Var, body: Stmt) -> Stmt:
-        """`body` for each tile of a warp, whose number is `var`."""
+        """An unrolled loop over the tiles of a warp; `var`, the number of the tile, occurs in `body`."""
         return nest([(var, self.tile.tiles)], body, kind="unroll")
 
 

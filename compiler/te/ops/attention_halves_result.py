@@ -36,10 +36,11 @@ class Splits:
         )
 
     def stages(self, greatest: Buffer, total: Buffer, sum: Buffer) -> Stmt:
-        """The stages "give.bounds" and "give", in which warps store m, l and o in shared memory, and "post", in which
-        all threads of the block compute the result.
+        """The stages "give.bounds" and "give", in which warps store m, l and o (see the module's text) in shared
+        memory, and "post", in which all threads of the block compute the result.
 
-        `greatest` and `total`: m and l of each lane's rows, equal in all lanes of a row. `sum`: o of each warp.
+        Buffers: `greatest` has m and `total` l of each lane's rows, equal in all lanes of a row; `sum` has o of each
+        warp.
         """
         m, h, t, c, i, j = (Var(f"give.{v}") for v in "mhtcij")
 

@@ -22,7 +22,8 @@ _NOTHING, _ZERO = Const(0.0, DType.FLOAT32), Const(0)
 class Result:
     """The stages that compute and store the result of each row, in float32.
 
-    `greatest` and `total`: m and l of each thread's rows; `sum`: o of each thread.
+    For each thread's rows, `greatest` has the greatest scores m, `total` the sums l of exp(score - m), `sum` the sums
+    o.
     """
 
     def __init__(
@@ -33,8 +34,9 @@ class Result:
         self.vectors = sum.shape[-2]
 
     def stages(self, totals: Sequence[Stmt]) -> Stmt:
-        """The stages `totals`, which make l equal for all threads of a row, and stage "post", which stores the result.
-        If there are several splits, "give.bounds" and "give" store m, l and o of each split in shared memory before.
+        """The stages `totals`, which add up the sums of weights of all threads of a row, and "post", which stores the
+        result. If there are several splits, "give.bounds" and "give" first store the greatest scores and the sums of
+        each split in shared memory.
         """
         shared, tile = self.shared, self.tile
         if shared.sums is None or shared.bounds is None:
@@ -73,7 +75,9 @@ class Result:
         return allocated((sums, bounds), seq(*stages))
 
     def over_splits(self, sums: Buffer, bounds: Buffer, y: Expr, x: Expr) -> Stmt:
-        """The result of a thread's rows from m, l and o of all splits."""
+        """The result of a thread's rows, combined from all splits of the keys as the module's text says. `sums`: the
+        sums o of each split; `bounds`: [0] the greatest scores m, [1] the sums l.
+        """
         tile = self.tile
         factors = Buffer(name="post.factors", shape=(tile.splits,), dtype=DType.FLOAT32, scope="register")
         most, total, value = (

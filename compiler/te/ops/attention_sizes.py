@@ -50,11 +50,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Attention for every index of a `batch` (whose last dimension counts heads): Q [rows, depth], K [keys, depth],
-    V [keys, columns], result [rows, columns].
+    """Attention for every index of a `batch` (whose last dimension counts heads): Q [rows, depth], K [keys, depth], V
+    [keys, columns], result [rows, columns].
 
-    `scores`: the expression of a score before softmax, where `te.scalars.ELEMENT` is an element of Q K^T, and
-    `argument(i)` for i from 3 on the element of operand i - 3; `ROW` and `KEY` are its indices. `operands`: the
+    `scores`: the expression of a score before softmax. In it, `te.scalars.ELEMENT` is an element of Q K^T, `ROW` and
+    `KEY` are the element's indices, and `argument(3)`, `argument(4)`, ... are elements of the operands. `operands`: the
     operands' shapes and dtypes, which broadcast to [*batch, rows, keys]. `ahead`: for row i, keys from i + `ahead` + 1
     on have weight 0, so that a block skips steps whose keys have weight 0 for all rows of the block (None: no block
     skips steps). `dtype`: the type of Q, K and V; `result_dtype`: the type of the result.

@@ -76,8 +76,9 @@ class Shared:
     different banks: threads along x read neighbouring rows of `key` and neighbouring elements of all other buffers;
     threads along y read neighbouring rows.
 
-    `weights`: exp(score - m). `most`: partial maxima and sums of threads (None with shuffles or one lane).
-    `sums`: o of each split; `bounds`: m and l of each split (None if there is one split).
+    For a row with the greatest score m, `weights` has exp(score - m). `most`: partial maxima and sums of threads (None
+    with shuffles or one lane). For each split of the keys (None if there is one split), `sums` has the sum of weights
+    times rows of V, `bounds` the greatest score and the sum of weights.
     """
 
     query: Buffer

@@ -51,5 +51,7 @@ class WarpTile:
         return phase(name, (self.splits, self.warps, WARP), body, axes)
 
     def row(self, warp: Expr, tile: Expr) -> Expr:
-        """The index in the block of the first row of a tile of a warp, which is number `warp` of its split."""
+        """The index in the block of the first row that a warp computes in its tile number `tile`; `warp`: the warp's
+        number within its split.
+        """
         return (warp * self.tiles + tile) * ROWS

@@ -60,17 +60,16 @@ def blocked_convolution(
 ) -> Program:
     """Y = the epilogue of `sums` (default `FloatSums()`) on the sum over the window and the group's channels of W * X.
 
-    Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters: X [batch,
-    groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW] (for quantized networks [groups, OB * co, CB,
-    KH, KW, ci]; for transposed convolutions ONNX's W with channels and filters exchanged in each group), the parameters
-    of `sums` (B [groups, OB * co] or P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co]. If ci or co does not
-    divide a group's channels or filters, X, W and all other parameters are zero beyond them. A block of 1 is plain
-    NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement "conv", loops conv.n,
-    conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around the
-    statement "post" follow. A transposed convolution has these stages for each of its phases y, x, with .y.x after all
-    names ("conv.0.1", "conv.0.1.n", "n.0.1"); if its input has one position and no pads, the `product` with ONNX's W as
-    [channels, filters * KH * KW] is the better program: it computes no useless taps. Raises ValueError if the window
-    does not fit, or nothing is left between the pads.
+    Let ci, co = block_in, block_out, and CB, OB the blocks of a group's channels and filters. Parameters: X [batch,
+    groups, CB, height, width, ci]; W [groups, OB * co, CB * ci, KH, KW] (for quantized networks [groups, OB * co, CB,
+    KH, KW, ci]; for transposed convolutions ONNX's W with channels and filters of each group exchanged); the parameters
+    of `sums` (B [groups, OB * co] or P [groups * OB, 2, co]); Y [batch, groups, OB, OH, OW, co]. All but Y must be zero
+    beyond the channels and filters of a group. A block of 1 is plain NCHW. Intermediates: `padded` (statement "pad") if
+    taps reach beyond X; `sum` (statement "conv", loops conv.n, conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic,
+    conv.kh, conv.kw, conv.k). Statement "post" in loops n, g, o, y, x, j stores Y. A transposed convolution has these
+    stages for each of its phases y, x, with .y.x after all names ("conv.0.1", "conv.0.1.n", "n.0.1"). If its input has
+    one position and no pads, `product` with ONNX's W as [channels, filters * KH * KW] is better: it computes no useless
+    taps. Raises ValueError if the window does not fit, or nothing is left between the pads.
     """
     ci, co, groups = block_in, block_out, shape.groups
     cb, ob = ceil_div(shape.group_channels, ci), ceil_div(shape.group_filters, co)
@@ -105,8 +104,8 @@ def blocked_depthwise(
 ) -> Program:
     """`blocked_convolution` for a depthwise `shape`, whose groups are its channels.
 
-    Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], the
-    parameters of `sums` (B [CB * block] or P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as in
+    Parameters, with CB the blocks of channels: X [batch, CB, height, width, block]; W [KH, KW, CB * block]; the
+    parameters of `sums` (B [CB * block] or P [CB, 2, block]); Y [batch, CB, OH, OW, block]. Intermediates as in
     `blocked_convolution`, with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises
     ValueError unless each channel is a group with one filter, or if the window does not fit.
     """
@@ -138,7 +137,7 @@ def blocked_depthwise(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """Indices of one product of X and W. `outer`: the loops outside of the output's position. `lane`: lane of the
+    """Indices of one product of X and W. `outer`: loops around the rows and columns of outputs. `lane`: lane of the
     output. `channel`: block and lane of the input channel. `position`: row, column in X. `tap`: row, column of the
     weight.
     """
@@ -156,8 +155,8 @@ class Layout:
 
     `data`, `weight`: shapes of X and W. `outer`: the loops around positions. `lanes`: lanes of an output. `channels`:
     summed channels, as (blocks, channels of a block), or None. `factors`: returns the two factors of a product, from X
-    (or `padded`) and W. `channel`, `block`: index of an output's bias in B, in P. `bias`: shape of B. `filters`: number
-    of filters of a group, without the padding of the last block.
+    (or `padded`) and W. `channel`, `block`: return the indices of an output's channel in B, and of its block in P.
+    `bias`: shape of B. `filters`: number of filters of a group, without the padding of the last block.
     """
 
     data: tuple[int, ...]

@@ -16,14 +16,14 @@ from .winograd import applied, transforms
 
 
 def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winograd_tiles") -> Program:
-    """The tiles of a convolution's input, transformed: B^T d B for each tile d of n x n inputs, n = m + 2.
+    """Transforms the input of a convolution by Winograd's method: B^T d B for each tile d of n x n inputs, n = m + 2.
 
-    Parameters X [batch, blocks of channels, height, width, block], Y [n * n, blocks, tiles, block]; both are zero
-    beyond the channels. Tiles of m x m outputs are numbered row by row over all images. In loops n, c, y (rows of
+    Parameters, both float32 and zero beyond the channels: X [batch, blocks of channels, height, width, block]; Y [n *
+    n, blocks, tiles, block]. Tiles of m x m outputs are numbered row by row over all images. In loops n, c, y (rows of
     tiles), statements "left" and "right" set the padding columns of `half` [n, columns, block] to zero, and statements
     "rows" (loops x, j) combine rows of X into the other columns; then statements "columns" (loops i, t, l) combine
-    columns of `half` into Y. "rows" and "columns" are a statement for each row of B^T. Raises ValueError unless
-    `suits_winograd`, or if the window does not fit.
+    columns of `half` into Y. There is a statement "rows" and a statement "columns" for each row of B^T. Raises
+    ValueError unless `suits_winograd`, or if the window does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
@@ -72,11 +72,11 @@ def blocked_outputs(
 ) -> Program:
     """The outputs of a convolution from the products of its tiles: epilogue(A^T p A) for each tile's n x n products p.
 
-    Parameters X [n * n, blocks of filters, tiles, block], B [blocks * block] if the epilogue adds a bias, R, of Y's
-    shape, if it adds an operand, Y [batch, blocks, OH, OW, block], zero beyond the filters. In loops n, f, y, t (a
-    tile), statements "rows" (loops q, j) write combinations of rows of X to `half` [m, n, block], and statements
-    "columns" (loops r, k) combinations of columns of `half` to `result` [m, m, block]; "store" (loops dy, dx, l) writes
-    Y. Raises ValueError for m without matrices (`winograd.OUTPUTS`).
+    Parameters, all float32: X [n * n, blocks of filters, tiles, block]; B [blocks * block] if the epilogue adds a bias;
+    R, of Y's shape, if it adds an operand; Y [batch, blocks, OH, OW, block], which is zero beyond the filters. In loops
+    n, f, y, t (a tile), statements "rows" (loops q, j) write combinations of rows of X to `half` [m, n, block], and
+    statements "columns" (loops r, k) combinations of columns of `half` to `result` [m, m, block]; statement "store"
+    (loops dy, dx, l) writes Y. Raises ValueError for m without matrices (`winograd.OUTPUTS`).
     """
     epilogue = epilogue or Epilogue()
     n, matrix = m + WINOGRAD_TAPS - 1, transforms(m).outputs

@@ -139,11 +139,11 @@ def padded_input(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
-    """The accelerator's operands for one output vector, as functions that give an element at batch index b and channel
-    j of the vector.
+    """The accelerator's operands for one output vector, as functions that return the element at batch index b and
+    channel j of the vector.
 
-    `accumulator` takes (row, column, b, j), with row and column in the window; `parameter` takes (0 for the bias or 1
-    for the bits of the scale, j). `table` is the look-up table T.
+    Arguments of `accumulator` are (row, column, b, j), with row and column in the window; those of `parameter` (0 for
+    the bias or 1 for the bits of the scale, j). `table` is the look-up table T.
     """
 
     out: Callable[[Expr, Expr], Load]
@@ -159,7 +159,7 @@ def post_point(
     """The statements that compute one output vector: loops b, j (batch and channel in the vector) around the Assign
     "post".
 
-    With a window of more than one position (row, column), a buffer `window` int32[batch, block_out] first takes the
+    With a window of more than one position (row, column), a buffer `window` int32[batch, block_out] first receives the
     maximum or sum over the window, in loops window.b, window.j, r, c around the Reduce "pool".
     """
     lanes = (blocks.batch, blocks.block_out)
@@ -222,10 +222,10 @@ _LOOPS = tuple(Var(name) for name in ("n", "o", "y", "x", "xi", "s"))
 class Outputs:
     """The output of an operator with the tensors that its post-processing `post` reads.
 
-    `parameters` is P int32[OB, 2, co] for OB blocks of filters, `out` is Y int8[images, OB, rows, columns, B, co] in
-    output vectors, `operand` is R, of Y's shape, if `post` combines with an operand, `table` is T int8[256] if `post`
-    has a table. If a block of channels is `blocks.outputs` output vectors, the vectors of one position are adjacent
-    columns of Y. `placement` says how P, Y and R differ from this.
+    `parameters`: P int32[OB, 2, co] for OB blocks of filters. `out`: Y int8[images, OB, rows, columns, B, co] in output
+    vectors. `operand`: R, shaped like Y, if `post` combines with an operand. `table`: T int8[256] if `post` has a
+    table. If a block of channels is `blocks.outputs` output vectors, the vectors of one position are adjacent columns
+    of Y. `placement` says how P, Y and R differ from this.
     """
 
     blocks: Blocks
@@ -297,8 +297,8 @@ class Outputs:
         filters: int | None = None,
         neighbours: int = 1,
     ) -> Stmt:
-        """Loops n (images), o (output vectors), y (rows), x (columns). Each iteration takes the `pool` (maximum or sum)
-        of a window of sums in `accumulator`, applies `post` and stores one output vector.
+        """Loops n (images), o (output vectors), y (rows), x (columns). Each iteration computes the `pool` (maximum or
+        sum) of a window of sums in `accumulator`, applies `post` and stores one output vector.
 
         The `window` (None: single sums) of output (y, x) starts at row y * strides[0] and column x * strides[1] of the
         accumulator; its pads and dilations are ignored. If a block has several output vectors, o counts blocks, and an
@@ -386,8 +386,8 @@ class Ring:
 
     @staticmethod
     def of(pool: Window | None, rows: int, columns: int) -> Ring:
-        """The area that the windows of `pool` read: pads around `rows` x `columns` convolution results, of which the
-        last ones are left out if no window reads them. If `pool` is None: all results, without pads.
+        """The area that the windows of `pool` read: `rows` x `columns` convolution results, surrounded by pads. Last
+        rows and columns that no window reads are left out. If `pool` is None: all results, without pads.
         """
         if pool is None:
             return Ring(shape=(rows, columns), top=0, left=0, rows=rows, columns=columns)

@@ -26,9 +26,9 @@ from .convolution import Convolution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """The factors of a convolution's products, where they are not simply activations and constant weights.
+    """Properties of the factors of a convolution's products, if X or W is not an ordinary activation or constant.
 
-    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]; for each block of channels the first OB of the
+    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]. For each block of channels only the first OB of the
     `tiles` tiles are used, one for each block of filters. `zero_points` are subtracted from X and W. `last_columns`: in
     the last block of channels, only the first `last_columns` columns of the kernel are multiplied (None: all).
     """
@@ -55,18 +55,18 @@ def conv2d(
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
 
-    Parameters, with B, ci, co = `blocks`, NB = ceil(batch / B), CB and OB the channel blocks: X int8[NB, CB, H, W, B,
-    ci], W int8[OB, CB, KH, KW, co, ci], P int32[OB, 2, co] (row 0 the biases, row 1 the bits of the float32 scales), R
-    int8 like Y where `post` combines with an operand, Y int8[NB, OB, OH, OW, B, co] (R and Y [NB, OB / m, OH, OW * m,
-    B, co] if a block of activations is m = `blocks.outputs` output vectors, OB a multiple of m; vectors without filters
-    are not computed, and Y is unchanged there). Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
+    Let B, ci, co be the fields of `blocks`, NB = ceil(batch / B), CB and OB the channel blocks. Parameters: X int8[NB,
+    CB, H, W, B, ci]; W int8[OB, CB, KH, KW, co, ci]; P int32[OB, 2, co] (row 0: biases, row 1: bits of float32 scales);
+    R int8, shaped like Y, if `post` combines with an operand; Y int8[NB, OB, OH, OW, B, co]. If a block of activations
+    is m = `blocks.outputs` output vectors, R and Y are [NB, OB / m, OH, OW * m, B, co], and OB is a multiple of m; Y
+    stays unchanged in vectors without filters. Statement "pad" fills `padded`, "conv" fills `acc`.
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
 
-    `placement` and `factors` change this as their fields say. A part of Y (`placement.area`) cannot have a pool; with
-    `placement.spread` the size of Y is `spread.plane`. A resident X is read in the chain memory (on-chip memory for
-    tensors between layers): there is no `padded`. Raises ValueError if a window does not fit.
+    `placement` and `factors` modify this. A part of Y (`placement.area`) cannot have a pool; with `placement.spread`
+    the size of Y is `spread.plane`. There is no `padded` for a resident X, which is in the on-chip chain memory. Raises
+    ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window

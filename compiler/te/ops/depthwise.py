@@ -28,7 +28,7 @@ class Filters:
 
     With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over groups and t inside a
     group: row (kh * count + g) * TAPS + t holds the weights of column g * step + t. If `shared`, W has only the rows of
-    kh = 0, which serve every kh.
+    kh = 0, which are used for every kh.
 
     With a `sweep` too (operations that multiply several rows of the window at once), W is int8[CB, T, max(ci, co),
     min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`.
@@ -62,7 +62,7 @@ def depthwise_conv2d(
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
-    Parameters as in `conv2d` but for W, which `filters` describe; `placement` as in `conv2d`.
+    Parameters are those of `conv2d`, except for W, whose layout `filters` describes; `placement` is as in `conv2d`.
 
     If co is r times ci, r rows of weights belong to one position of the window. If ci is r times co, a block of
     channels is r vectors of co sums: the sums have a dimension for these vectors (loop q) after the blocks. Raises

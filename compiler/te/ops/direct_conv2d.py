@@ -21,11 +21,11 @@ def direct_conv2d(
     Parameters: X [batch, channels, height, width]; W [channels, KH * KW, filters]; B [filters] if the epilogue adds a
     bias; R, of Y's shape, if the epilogue adds an operand; Y [batch, filters, OH, OW].
 
-    Stages: `a`, a copy of W in the same layout. `b` [batch, channels, (OH - 1) * SY + (KH - 1) * DY + 1, ...], a copy
-    of X with its pads, as far as windows read them. `sum`, of Y's shape: statement "conv", loops conv.n, conv.f,
-    conv.y, conv.x, conv.c, conv.kh, conv.kw. Last the statement "post" in loops n, f, y, x. Sizes are not rounded up:
-    `schedule.pad` makes them multiples of tiles. Raises ValueError if the window does not fit, for several groups or a
-    transposed convolution.
+    The stages: copy `a` of W, in the same layout; copy `b` [batch, channels, (OH - 1) * SY + (KH - 1) * DY + 1, ...] of
+    X with its pads, as far as windows read them; statement "conv", which computes `sum` (shaped like Y) in loops
+    conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw; statement "post" in loops n, f, y, x, which stores Y.
+    Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. Raises ValueError if the window does not
+    fit, for several groups or a transposed convolution.
     """
     if shape.groups > 1:
         raise ValueError(f"a direct convolution must have one group, not {shape.groups}")

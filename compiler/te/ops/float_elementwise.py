@@ -15,10 +15,10 @@ from ..scalars import argument
 def float_elementwise(shapes: Sequence[Shape], body: Expr, *, name: str = "elementwise") -> Program:
     """Y = body, element by element, in which `te.scalars.argument(i)` stands for the element of input i.
 
-    Parameters X0, X1, … of the dtypes of the body's arguments (float32 for inputs that it does not use) and Y of the
-    body's dtype, in the shapes of `te.merge.merge_broadcast(shapes)`: numpy's broadcasting with as few dimensions as
-    possible, the same data in the same order. Loops d0, d1, … around the statement "map". Raises ValueError if the
-    shapes do not broadcast against each other, or the body uses an input that does not exist.
+    Parameters: the inputs X0, X1, … in the dtypes of the body's arguments (float32 for inputs that the body does not
+    use), and Y in the body's dtype. `te.merge.merge_broadcast(shapes)` determines their shapes: broadcast as by numpy,
+    with as few dimensions as possible, and the data in the same order. Loops d0, d1, … contain the statement "map".
+    Raises ValueError if the shapes do not broadcast against each other, or the body uses an input that does not exist.
     """
     result, inputs = merge_broadcast(shapes)
     used = {e.name: e.dtype for e in walk_expr(body) if isinstance(e, Var)}

@@ -59,14 +59,14 @@ def float_pool(
     """Y = the greatest value or the average of each window, in float32; the greatest value is NaN if one value is.
     `dtype`: type of X, a float of 16 or 32 bits.
 
-    Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
-    outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci. Positions
-    outside X are ignored; a window entirely outside X (pads and dilations can cause one) has the maximum -inf. Averages
-    divide by the number of window positions that are in X or in a border of `counted` (top, left, bottom, right) rows
-    and columns around X: the model's pads for ONNX's count_include_pad, else zeros. If the number is 0, the average is
-    NaN. Intermediates: `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n,
-    pool.y, pool.x, pool.j, pool.kh, pool.kw); loops n, y, x, j around the statement "post" follow. Raises ValueError if
-    the window does not fit.
+    Parameters: X [outer, height, width, lanes]; Y [outer, OH, OW, lanes]. A tensor (N, C, H, W) has outer = N * C and
+    lanes = 1; a tensor (N, H, W, C) has outer = N and lanes = C; tensors in the blocks of `blocked_convolution` have
+    outer = batch * groups * CB and lanes = ci. Positions outside X are ignored; a window entirely outside X (pads and
+    dilations can cause one) has the maximum -inf. Averages divide by the number of window positions that are in X or in
+    a border of `counted` (top, left, bottom, right) rows and columns around X: the model's pads for ONNX's
+    count_include_pad, else zeros. If the number is 0, the average is NaN. If there are pads, statement "pad" first
+    fills `padded`. Statement "pool" (loops pool.n, pool.y, pool.x, pool.j, pool.kh, pool.kw) computes `window`; loops
+    n, y, x, j around the statement "post" store Y. Raises ValueError if the window does not fit.
     """
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=dtype)
 

@@ -20,9 +20,9 @@ def fold(
 ) -> Program:
     """Y = the sum, product, maximum or minimum of X over `axes`; integers wrap, and any NaN makes the result NaN.
 
-    Parameters X and Y of `dtype` in the shapes of `te.merge.merge_axes(shape, axes)`, Y with the kept axes. Loops d0,
-    d1, … of the kept axes around the statement "begin", then begin.d0, … with loops of the reduced axes inside,
-    around the statement "fold". Raises ValueError for an invalid axis.
+    Parameters X and Y of `dtype`: X has the shape of `te.merge.merge_axes(shape, axes)`, Y the axes that are not
+    reduced. Statement "begin" initializes Y in loops d0, d1, …; statement "fold" then combines elements in loops
+    fold.d0, … over Y and, inside, fold.r0, … over the reduced axes. Raises ValueError for an invalid axis.
     """
     merged = merge_axes(shape, axes) or ((1, False),)
     sizes = [size for size, _ in merged]
@@ -56,10 +56,10 @@ def running_product(
 ) -> Program:
     """Y[n, k, i] = the product (with `product` False: the sum) of X[n, m, i] over all m <= k, in any type.
 
-    With `exclusive` X[n, k, i] itself is not included; `reverse` begins at the end. Parameters X and Y [outer, size of
-    axis, inner]. Loops n, i around the statement "first", then n.next, i.next, k around the statement "next". Rounding
-    errors grow with k, since elements are combined in this order. Raises ValueError for an axis that the shape does not
-    have.
+    With `exclusive` X[n, k, i] itself is not included; with `reverse` the product begins at the end of the axis.
+    Parameters of type `dtype`: X and Y [outer, size of axis, inner]. Statement "first" (loops n, i) stores the first
+    element along the axis, statement "next" (loops n.next, i.next, k) each further one. Rounding errors grow with k,
+    since elements are combined in this order. Raises ValueError for an axis that the shape does not have.
     """
     outer, size, inner = around_axis(shape, axis)
     x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=dtype) for n in ("X", "Y"))
@@ -92,8 +92,9 @@ def extreme_index(
     """Y = the index of the greatest (or `least`) element along `axis`: among equal elements the first or, with `last`,
     the last.
 
-    Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; intermediate `best`. Statements
-    "first", "best.first", "index" and "best". Raises ValueError for an axis that the shape does not have.
+    Parameters: X [outer, size of the axis, inner] of `dtype`; Y int64 [outer, inner]. The buffer `best` holds the
+    greatest element so far. Statements "first" and "best.first" begin with the element at index 0; "index" and "best"
+    then visit the other elements. Raises ValueError for an axis that the shape does not have.
     """
     outer, size, inner = around_axis(shape, axis)
     x = Buffer(name="X", shape=(outer, size, inner), dtype=dtype)
@@ -127,9 +128,10 @@ def top_k(
     """Y, I = the `count` greatest (or `least`) elements along `axis`, sorted, and their indices; of equal elements the
     one with the smaller index comes first.
 
-    Parameters X [outer, size of the axis, inner] of `dtype`, Y [outer, count, inner], I int64 like Y. `rank` int64
-    counts the elements that come before each one (size * size comparisons for each row). Statements "begin", "rank",
-    "value", "index". Raises ValueError for an axis that the shape does not have, or a count greater than its size.
+    Parameters: X [outer, size of the axis, inner] of `dtype`; Y [outer, count, inner] of `dtype`; I int64, shaped like
+    Y. Statements "begin" and "rank" count for each element of a row, in the int64 buffer `rank`, the elements that come
+    before it (size * size comparisons); "value" and "index" store each element at its rank. Raises ValueError for an
+    axis that the shape does not have, or a count greater than its size.
     """
     if not 0 <= axis < len(shape) or not 1 <= count <= shape[axis]:
         raise ValueError(f"shape {shape} has no {count} elements along axis {axis}")

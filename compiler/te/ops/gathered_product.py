@@ -86,9 +86,9 @@ class GatheredProduct:
         """The statements of the product: copies of W to `a` and of X to `b`, the sum "gemm", and the epilogue "post".
 
         Factors have the type of X and W (a float of 16 or 32 bits), sums are float32. "gemm" (loops gemm.b0, ...,
-        gemm.i, gemm.j, gemm.k) computes the buffer `sum`. Loops b0, ..., i, j are around the statement "post", loops
-        b.b0, ..., b.k, b.j around the copy of an element to `b` (none with `plain`). The loops b0, ... and the buffers'
-        first dimensions are over the indices of a matrix that take more than one value.
+        gemm.i, gemm.j, gemm.k) computes the buffer `sum`. Loops b0, ..., i, j contain the statement "post", loops b.b0,
+        ..., b.k, b.j the copy of an element to `b` (there are none with `plain`). There is a loop b0, ... and a first
+        dimension of the buffers for each index of a matrix, except for indices with a single value.
         """
         several = [d for d, size in enumerate(self.matrices) if size > 1]
         batch = tuple([self.matrices[d] for d in several])

@@ -22,7 +22,7 @@ from .sums import Epilogue
 
 
 def is_pointwise(window: Window) -> bool:
-    """Whether every output reads one position of the input, its own: a 1x1 kernel, stride 1, no pads."""
+    """Whether each output reads only the input at its own row and column: a 1x1 kernel, stride 1, no pads."""
     return window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
 
 
@@ -97,7 +97,7 @@ class PhaseProduct:
         """The weights of the product's phases, [groups, row phases, column phases, depth, filters], from all weights
         [groups, filters, channels, KH, KW]. The first three dimensions are dropped where their size is 1.
 
-        Raises ValueError without taps.
+        Raises ValueError if the phases have no taps.
         """
         if self.depth is None:
             raise ValueError(f"phases{self.tag} have no taps, so no weights to pack")
@@ -142,10 +142,11 @@ def gemm_convolution(
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; outside X are zeros. `dtype`: the
     type of X and W, a float of 16 or 32 bits.
 
-    Parameters, in this order, with C and M the channels and filters of a group: X [batch, groups, C, height, width], or
-    [batch, groups, C, height * width] if pointwise and not transposed; W{tag} for each of `phase_products` that has
-    taps: the result of its `pack` for weights [groups, M, C, KH, KW]; B [groups, M] if the epilogue has a bias; R, of
-    Y's shape, if it has an operand; Y [batch, groups, M, OH * OW], or [batch, groups, M, OH, OW] if transposed.
+    Parameters, in this order, with C and M the channels and filters of a group:
+    - X [batch, groups, C, height, width], or [batch, groups, C, height * width] if pointwise and not transposed;
+    - W{tag} for each of `phase_products` with taps: the result of `PhaseProduct.pack` for [groups, M, C, KH, KW];
+    - B [groups, M] if the epilogue has a bias; R, of Y's shape, if the epilogue has an operand;
+    - Y [batch, groups, M, OH * OW], or [batch, groups, M, OH, OW] if transposed.
 
     Each product has the stages of `GatheredProduct.stages`, with matrices (groups, row phases, column phases) and
     columns j = (n * OH + y) * OW + x of a phase's outputs. A product without taps is a nest of loops b0{tag}, b1{tag},

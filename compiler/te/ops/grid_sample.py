@@ -31,10 +31,10 @@ def grid_sample(
     """Y[n, c, p] = X[n, c] interpolated at the coordinates G[n, p], each from -1 to 1. The first coordinate is along
     X's last dimension, the last along its first spatial dimension.
 
-    Float32 parameters: X of `shape` (N, C, *sizes), G [N, P, number of sizes] and Y [N, C, P], with P the product of
-    `outputs`. With `align_corners`, -1 and 1 are the centers of the first and last element, else their outer edges.
-    Samples outside of X follow `outside`: zero, the border element, or X mirrored. Loops n, c, p around the statement
-    "sample".
+    Parameters, all float32: X of `shape` (N, C, *sizes); G [N, P, number of sizes]; Y [N, C, P], with P the product of
+    `outputs`. With `align_corners`, -1 and 1 are the centers of the first and last element, else their outer edges. A
+    sample outside of X is zero, the border element, or an element of the mirrored X, as `outside` says. Loops n, c, p
+    contain the statement "sample".
     """
     batch, channels, *sizes = shape
     count = prod(outputs)

@@ -79,8 +79,9 @@ def int8_blocks(
 ) -> Program:
     """Y = the blocks of the inputs `parts` that `runs` select, for images of `plane` positions.
 
-    Parameters uint8 X0, X1, … [batch, blocks of the part, plane * block] and Y [batch, blocks of all runs, plane *
-    block]. Loops n.i, o.i, d.i around the statement "move.i" for run i.
+    Parameters: uint8 X0, X1, …, one for each part, [batch, blocks of the part, plane * block]; uint8 Y [batch, blocks
+    of all runs, plane * block]. For run i, loops n.i (images), o.i (blocks), d.i (bytes of a block) contain the
+    statement "move.i".
     """
     width = plane * parts[0].block
     inputs = [
@@ -108,9 +109,9 @@ def int8_channels(
 ) -> Program:
     """Y[n, Ii[0, c], p] = Xi[n, Ii[1, c], p] for each part i and all c < `counts`[i]: joins channels of the parts.
 
-    Parameters for each part i uint8 Xi [batch, blocks, plane, block] and int64 Ii [2, counts[i]] (`channel_places`),
-    then uint8 Y [batch, ceil(channels / block), plane, block], zero beyond the channels. Loops n.i, c.i, p.i around the
-    statement "move.i" for each part, and n, p, j around the statement "fill".
+    Parameters: for each part i uint8 Xi [batch, blocks, plane, block] and the table int64 Ii [2, counts[i]] from
+    `channel_places`; then uint8 Y [batch, ceil(channels / block), plane, block], which is zero beyond the channels. For
+    each part, loops n.i, c.i, p.i contain the statement "move.i"; loops n, p, j contain the statement "fill".
     """
     blocks = ceil_div(channels, block)
     y = Buffer(name="Y", shape=(batch, blocks, plane, block), dtype=DType.UINT8)
@@ -143,9 +144,9 @@ def int8_interleave(
 ) -> Program:
     """Y[n, c, y, x] = X[n, phase * stride + c, (y + top) // sy, (x + left) // sx], see `graph.Interleave`.
 
-    (sy, sx) are the `factors`, (top, left) is `before`, and phase is (y + top) % sy * sx + (x + left) % sx. Parameters
-    uint8 X of shape `data` and Y of shape `result`, both [batch, blocks, height, width, block]. For each phase a nest
-    of loops n, o, y, x, j around the statement "move", all with ".phase" appended to their names.
+    (sy, sx) are the `factors`, (top, left) is `before`, and phase is (y + top) % sy * sx + (x + left) % sx. Parameters:
+    uint8 X of shape `data` and uint8 Y of shape `result`, both [batch, blocks, height, width, block]. Each phase has a
+    nest of loops n, o, y, x, j around the statement "move"; the names of a phase end with its number.
     """
     (sy, sx), (top, left) = factors, before
     x_in, y_out = (

@@ -17,10 +17,10 @@ Storage = tuple[int, int, int, int]
 def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -> Program:
     """Y = the greatest value of each window of X; positions outside X are ignored.
 
-    Parameters uint8, each the int8 value plus 128: X [outer, height, width, lanes] and Y [outer, OH, OW, lanes].
-    Statements: "pad" fills `padded` if there are pads; "pool" (loops pool.n, pool.y, pool.x, pool.j, pool.kh, pool.kw)
-    computes `window`; loops n, y, x, j around the statement "post" store Y. Raises ValueError if the window does not
-    fit.
+    Parameters: X uint8 [outer, height, width, lanes] and Y uint8 [outer, OH, OW, lanes], both int8 values plus 128. If
+    there are pads, statement "pad" first fills `padded`. Statement "pool" (loops pool.n, pool.y, pool.x, pool.j,
+    pool.kh, pool.kw) computes `window`; loops n, y, x, j around the statement "post" store Y. Raises ValueError if the
+    window does not fit.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
     return pooled(name, x_in, window, "max", DType.UINT8, lambda value, *_: value, outside=0)
@@ -29,9 +29,9 @@ def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -
 def int8_average_pool(
     shape: Storage, window: Window, *, pad_value: int, bias: int, post: Post, name: str = "int8_average_pool"
 ) -> Program:
-    """Y = requantize(bias + sum over the window, S[y, x]), with a scale for each output position.
+    """Y = requantize(bias + sum over the window, S[y, x]), with a scale S[y, x] for each output position.
 
-    Parameters X, S float32 [OH, OW], Y; X, Y and the statements are as in `int8_max_pool`. Positions outside X read as
+    Parameters: X; S float32 [OH, OW]; Y. X, Y and the statements are as in `int8_max_pool`. Positions outside X read as
     `pad_value`, a uint8 activation. `bias` is int32; `post` has the zero point and limits of the result.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)

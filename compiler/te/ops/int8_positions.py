@@ -21,10 +21,10 @@ def int8_positions(
 ) -> Program:
     """Y[n, o, p] = channel block o of the inputs at position I[n * P + p], or `fill`; see `graph.Positions`.
 
-    `parts` (the inputs) and `result` (Y) are shapes [batch, blocks, height, width, block]; P is height * width of Y.
-    Parameters uint8 X0, X1, ... and Y, all with height and width merged, and before Y int64 I [batch * P]: an index
-    into the positions of all images of X0, then of X1 and so on, or -1 for `fill`, a uint8 activation. Loops n, o, p,
-    j around the statement "move".
+    `parts` and `result` are the shapes [batch, blocks, height, width, block] of the inputs and of Y; P is height *
+    width of Y. Parameters: the inputs uint8 X0, X1, ... with height and width merged; int64 I [batch * P], whose
+    elements are indices into the positions of all images of X0, then of X1 and so on, or -1 for `fill` (a uint8
+    activation); uint8 Y with height and width merged. Loops n, o, p, j contain the statement "move".
     """
     batch, blocks, oh, ow, block = result
     places = oh * ow
@@ -48,8 +48,8 @@ def int8_positions(
 def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
     """Y[n, p, c] = X[n, c, p]: exchanges channels and positions.
 
-    `data` and `result` are shapes [batch, blocks, height, width, block] of the parameters uint8 X and Y, which have
-    height and width merged. Loops n, o, c, j around the statement "move".
+    `data` and `result` are the shapes [batch, blocks, height, width, block] of X and Y. The parameters, uint8 X and Y,
+    have height and width merged. Loops n, o, c, j contain the statement "move".
     """
     images, blocks, height, width, block = data
     batch, others, oh, ow, lanes = result
@@ -71,12 +71,12 @@ def int8_resample(
     post: Post,
     name: str = "int8_resample",
 ) -> Program:
-    """Y[i, p, j] = requantize(bias + sum over taps t of W[p, t] * X[i, F[p] + t, j], scale), by zero point and limits
-    of `post`.
+    """Y[i, p, j] = requantize(bias + sum over taps t of W[p, t] * X[i, F[p] + t, j], scale), with the zero point and
+    limits of `post`.
 
-    Parameters uint8 X of `shape` [outer, size, inner], int64 F [outputs], int32 W of shape `weights` [outputs, taps],
-    uint8 Y [outer, outputs, inner]. Indices of X are clamped to 0 .. size - 1. `bias` is int32, for uint8 activations.
-    Loops n, p, j around the statement "resample".
+    Parameters: uint8 X of `shape` [outer, size, inner]; int64 F [outputs], the first input of each output; int32 W of
+    shape `weights` [outputs, taps]; uint8 Y [outer, outputs, inner]. Indices of X are clamped to 0 .. size - 1. `bias`
+    is int32, for uint8 activations. Loops n, p, j contain the statement "resample".
     """
     (outer, size, inner), (outputs, taps) = shape, weights
     x_in = Buffer(name="X", shape=(outer, size, inner), dtype=DType.UINT8)

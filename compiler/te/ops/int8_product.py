@@ -27,11 +27,12 @@ def int8_product(
 ) -> Program:
     """Y = `post` of the sums over the window and the group's channels of W * X; X reads `pad_value` outside.
 
-    `lanes`: stored channels of a position of X and of Y. C, F: channels and filters of a group; without groups, the two
-    `lanes`. Parameters: uint8 X [images, height, width, lanes], or [positions, lanes] if pointwise without groups; int8
-    W [groups, F, KH * KW * C] (`product_weights`); int32 P [2, lanes] (row 0: biases, row 1: bits of the float32
-    scales); uint8 R, shaped like Y, if `post` combines with an operand; uint8 Y [positions, groups, F]. Without groups,
-    W and Y lack the dimension `groups`. Raises ValueError if the filters of all groups do not fill the lanes of Y.
+    `lanes`: number of stored channels at a position of X and of Y. C and F are the channels and filters of a group, or
+    the two `lanes` without groups. Parameters: uint8 X [images, height, width, lanes], or [positions, lanes] if
+    pointwise without groups; int8 W [groups, F, KH * KW * C] (`product_weights`); int32 P [2, lanes] (row 0: biases,
+    row 1: bits of the float32 scales); uint8 R, shaped like Y, if `post` combines with an operand; uint8 Y [positions,
+    groups, F]. Without groups, W and Y lack the dimension `groups`. Raises ValueError if the filters of all groups do
+    not fill the lanes of Y.
 
     The stages are those of `te.ops.product`: copies `a` [groups, positions, KH * KW * C] of X and `b` of W, the sum
     "gemm" (loops gemm.b0 over groups, gemm.i, gemm.j, gemm.k), and the statement "post" in loops b0, i, j.
@@ -127,10 +128,11 @@ def channels_last_convolution(
 ) -> Program:
     """`blocked_convolution` of quantized tensors with groups, where one block holds all channels, another all filters.
 
-    `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes], int8 W [lanes
-    of Y, KH, KW, channels of a group], zero in lanes without a filter, P [1, 2, lanes], Y [batch, 1, OH, OW, lanes].
-    Intermediates as in `blocked_convolution`, with loops conv.n, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh,
-    conv.kw, conv.k and n, o, y, x, j. Raises ValueError if the window does not fit.
+    `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes]; int8 W [lanes
+    of Y, KH, KW, channels of a group], zero in lanes without a filter; int32 P [1, 2, lanes] (row 0 the biases, row 1
+    the bits of the float32 scales); uint8 Y [batch, 1, OH, OW, lanes]. Intermediates as in `blocked_convolution`, with
+    loops conv.n, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k and n, o, y, x, j. Raises ValueError
+    if the window does not fit.
     """
     held, made = lanes
     channels, filters = shape.group_channels, shape.group_filters

@@ -18,7 +18,9 @@ from .movement import Runs, clamped, concat, merge_runs
 def joined_concat(
     shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
 ) -> Program:
-    """Concatenation with the parameters of `te.ops.movement.concat`, in loops o and d around one statement "move"."""
+    """The concatenation of `te.ops.movement.concat`, with the same parameters, but as one loop nest: loops o and d
+    contain the only statement, "move".
+    """
     *inputs, y = concat(shapes, axis, dtype=dtype, name=name).parameters
     o, d = Var("o"), Var("d")
     value: Expr = wrap(0, dtype)
@@ -38,12 +40,12 @@ def joined_remap(
     dtype: DType = DType.FLOAT32,
     name: str = "remap",
 ) -> tuple[Program, dict[str, np.ndarray]]:
-    """The remap of `te.ops.movement.remap` in one nest, and the arrays of its tables: loops d0, d1, … of the output are
-    around the statement "move".
+    """`te.ops.movement.remap` in one loop nest. Returns (the program; the arrays of its tables, by parameter). Loops
+    d0, d1, … of the output are around the statement "move".
 
-    Parameters X, tables, Y, with X and Y of the shapes in `remap`. For an axis with a single run, perhaps between
-    fills, the input's index is computed. Any other axis d reads it from a table Td int64 [size of the output]; -1
-    stands for `fill`.
+    Parameters X, tables, Y; X and Y have the shapes that `remap` gives them. If an axis has a single run that copies
+    elements, the index of the input is computed. For any other axis d, it is read from a table Td int64 [size of the
+    output], in which -1 means `fill`.
     """
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=dtype)

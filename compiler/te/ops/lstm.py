@@ -24,8 +24,8 @@ def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, n
 
 
 def recurrent_weights(r: np.ndarray) -> np.ndarray:
-    """The weights of the states, [directions, hidden, 4, hidden] as `recurrent_steps` takes them (its parameter R),
-    from ONNX's R [directions, 4 * hidden, hidden].
+    """Converts the weights of the states, ONNX's R [directions, 4 * hidden, hidden], to the parameter R [directions,
+    hidden, 4, hidden] of `recurrent_steps`.
     """
     directions, gates, hidden = r.shape
     return np.ascontiguousarray(r.transpose(0, 2, 1)).reshape(directions, hidden, 4, gates // 4)

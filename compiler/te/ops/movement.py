@@ -26,8 +26,9 @@ def permute(
 ) -> Program:
     """Y = X with axis d of Y being axis `axes`[d] of X.
 
-    Parameters X and Y without dimensions of size 1, axes that stay neighbours merged into one; loops d0, d1, … of Y's
-    dimensions around the statement "move". Raises ValueError if `axes` is no permutation.
+    The shapes of the parameters X and Y lack dimensions of size 1, and axes that are neighbours in X and in Y are
+    merged into one. Loops d0, d1, … over the dimensions of Y contain statement "move". Raises ValueError if `axes` is
+    no permutation.
     """
     if sorted(axes) != list(range(len(shape))):
         raise ValueError(f"{tuple(axes)} is not a permutation of the axes of shape {shape}")
@@ -117,7 +118,9 @@ def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
 
 
 def runs_of(positions: Sequence[int]) -> Runs:
-    """The fewest runs (evenly spaced elements) that give the input `positions`; negative: the fill value."""
+    """The fewest runs (evenly spaced elements) that together cover the input `positions` in order; a negative position
+    is the fill value.
+    """
     runs: list[Run] = []
     i = 0
     while i < len(positions):
@@ -145,9 +148,10 @@ def remap(
 ) -> Program:
     """Y is made of the elements `runs`[d] of X along each axis d: slices, pads, tiles, or several of these together.
 
-    Parameters X and Y, with neighbouring axes merged if the inner one is copied whole. There is one loop nest for each
-    combination of runs, with the numbers of the runs in all names: loops d0.…, d1.… around the statement "move.…" or
-    "fill.…". Raises ValueError for runs that go outside X or are empty, and for more than MOST_RUNS nests.
+    Parameters of type `dtype`: X and Y, in which neighbouring axes are merged if the inner one is copied whole. There
+    is one loop nest for each combination of runs: loops d0.…, d1.… around the statement "move.…" or "fill.…", where "…"
+    stands for the numbers of the runs. Raises ValueError for runs that go outside X or are empty, and for more than
+    MOST_RUNS nests.
     """
     for size, of_axis in zip(shape, runs, strict=True):
         ends = [
@@ -214,8 +218,9 @@ def concat(
 ) -> Program:
     """Y = the concatenation of the inputs along `axis`.
 
-    Parameters X0, X1, … and Y, all [outer, size of the axis * inner]; loops o.i and d.i around the statement "move.i"
-    for each input. Raises ValueError if the shapes differ in other axes, or have no such axis.
+    Parameters of type `dtype`: the inputs X0, X1, … and Y, each [outer, size of the axis * inner]. For input i, loops
+    o.i and d.i contain the statement "move.i". Raises ValueError if the shapes differ in other axes, or have no such
+    axis.
     """
     rank = len(shapes[0])
     if not -rank <= axis < rank:
@@ -245,9 +250,9 @@ def gather(
 ) -> Program:
     """Y = the elements of X at the indices I along `axis`; negative indices count from the end.
 
-    Parameters X [outer, size, inner], I int64 [count], Y [outer, count, inner]; without the last dimension if inner is
-    1. An index outside the axis gives the element at the nearer end. Loops o, i, d around the statement "move". Raises
-    ValueError for an axis that the shape does not have.
+    Parameters: X [outer, size, inner] of `dtype`; I int64 [count]; Y [outer, count, inner] of `dtype`. X and Y lack the
+    last dimension if inner is 1. An index outside the axis selects the element at the nearer end. Loops o, i, d contain
+    the statement "move". Raises ValueError for an axis that the shape does not have.
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

@@ -42,9 +42,9 @@ class Normalized:
 def normalize(sizes: Normalized, *, width: int = 1, name: str = "normalize") -> Program:
     """Y = (X - m) / sqrt(v + sizes.epsilon) * S + B, with the mean m and the variance v of each row.
 
-    The variance is computed as the mean of (X - m)^2, which avoids cancellation. In loops "image" and "row" there are
-    three stages: `te.rows.fold_row` "sum" and "square" with `width` partial results (a power of two), then the
-    statement "scale".
+    Parameters: the buffers `sizes.buffers`. The variance is computed as the mean of (X - m)^2, which avoids
+    cancellation. Loops "image" and "row" contain two reductions by `te.rows.fold_row`, "sum" and "square", with `width`
+    partial results (a power of two), and then the statement "scale".
     """
     x, scale, shift, y = sizes.buffers
     size = sizes.size

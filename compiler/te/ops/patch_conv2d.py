@@ -29,13 +29,13 @@ def patch_conv2d(
 ) -> Program:
     """`conv2d` on an image X int8[N, H, W * C] of interleaved channels, by patches of a `layout` (None: whole windows).
 
-    X, W and the intermediate `patches` are those of `Patches`; P, R and Y as in `conv2d`. With a window for each patch,
-    W is int8[OB, KB, co, ci], its byte k = kh * KW * C + kw * C + c in vector k // ci. Intermediates: `patches`
+    X, W and the intermediate `patches` are those of `Patches`; P, R and Y as in `conv2d`. If each window is a patch, W
+    is int8[OB, KB, co, ci]; its byte k = kh * KW * C + kw * C + c is in vector k // ci. Intermediates: `patches`
     (statement "patch", loops patch.n, patch.b, patch.y, patch.x; image n is row n % B of batch block n // B) and `acc`
-    (statement "conv", reduction loops conv.t where an output reads several patches, conv.kb, conv.k). Where columns
-    share patches, conv.x and x count patches, conv.xi and xi the columns of a patch, for which `acc` has a dimension.
-    `pool` as for `conv2d`. Raises ValueError for dilations, a window that does not fit, or columns that share patches
-    with a pool behind them.
+    (statement "conv", reduction loops conv.kb, conv.k, and conv.t if an output reads several patches). If columns share
+    patches, loops conv.x and x run over patches, and loops conv.xi and xi over the columns of a patch; `acc` then has a
+    dimension for these columns. `pool` as for `conv2d`. Raises ValueError for dilations, a window that does not fit, or
+    a pool after columns that share patches.
     """
     patches = Patches.of(blocks, convolution, pad_value, layout)
     sharing = patches.layout.columns

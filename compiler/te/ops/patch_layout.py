@@ -18,8 +18,8 @@ class PatchLayout:
 
     Patch row p begins row_stride * p rows below the first window. An output in row y is the sum over the patches of
     rows y + t * `apart` for t below `count`; patch t has the products of kernel rows from t * apart * row_stride on.
-    Patch column g serves the `columns` output columns from g * columns on. A patch has rows of `run` bytes, packed into
-    vectors of `block` bytes.
+    Patches of column g are read by the `columns` output columns from g * columns on. A patch has rows of `run` bytes,
+    packed into vectors of `block` bytes.
     """
 
     kernel_rows: int
@@ -88,7 +88,7 @@ class PatchLayout:
 
     @property
     def steps(self) -> int:
-        """Number of vectors that the rows of a patch touch, added up over rows: the load unit takes a step for each."""
+        """Cycles of the load unit for a patch: one for each row of the patch and each vector that this row touches."""
         run, block = self.run, self.block
         return sum((y * run + run - 1) // block - y * run // block + 1 for y in range(self.rows))
 

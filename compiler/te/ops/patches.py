@@ -55,7 +55,7 @@ class Patches:
     hold the weights of an output, patch by patch: for each patch its kernel rows in the order of `layout`, then zeros.
     `held` int8[NB, R, patches of a row, vectors of a patch, B, ci] @ inp holds the patches of NB blocks of B images.
     With a `ring` of R rows, patch row p is in row p % R, and NB is 1: one block of images after the other uses the
-    ring. Without, R is the number of all patch rows.
+    ring. Without a ring, R is the number of all patch rows.
     """
 
     blocks: Blocks

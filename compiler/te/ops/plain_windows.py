@@ -17,7 +17,7 @@ from ..merge import Shape, merge_broadcast
 
 FLOAT = DType.FLOAT32
 _Loops = list[tuple[Var, int]]
-"""Loops, outermost first: variable and extent."""
+"""Nested loops, outermost first, each as (variable, extent)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,9 @@ def plain_convolution(
 ) -> Program:
     """Y[n, g, o, p…] = sum over c, k… of X[n, g, c, p * stride + k * dilation…] * W[g, o, c, k…] in float32.
 
-    Parameters X [batch, groups, channels of a group, *sizes], pads included, W [groups, *weight] with `weight` (filters
-    of a group, channels of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Statement "sum".
+    Parameters, all float32: X [batch, groups, channels of a group, *sizes], where `sizes` includes pads; W [groups,
+    *weight], where `weight` is (filters of a group, channels of a group, *kernel); Y [batch, groups, filters of a
+    group, *outputs]. The statement is called "sum".
     """
     filters, channels, *kernel = weight
     outputs = outputs_of(sizes, kernel, spacing)
@@ -82,9 +83,9 @@ def plain_transposed(
 ) -> Program:
     """Y[n, g, o, p…] = sum of X[n, g, c, i…] * W[g, c, o, k…] over c, i, k with p = i * stride + k * dilation - before.
 
-    Parameters X [batch, groups, channels of a group, *sizes], W [groups, *weight] with `weight` (channels of a group,
-    filters of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Intermediate `whole`: Y before the
-    pads are removed.
+    Parameters, all float32: X [batch, groups, channels of a group, *sizes]; W [groups, *weight], where `weight` is
+    (channels of a group, filters of a group, *kernel); Y [batch, groups, filters of a group, *outputs]. `before`: pads
+    in front of each dimension. The buffer `whole` holds the result before the pads are removed.
     """
     channels, filters, *kernel = weight
     whole_sizes = [
@@ -130,7 +131,7 @@ def plain_pool(
 ) -> Program:
     """Y[n, p…] = the sum or the maximum of X[n, p * stride + k * dilation…] over k…, in float32; X includes pads.
 
-    Parameters X [outer, *sizes] and Y [outer, *outputs]. Statement "pool".
+    Parameters, both float32: X [outer, *sizes]; Y [outer, *outputs]. The statement is called "pool".
     """
     outputs = outputs_of(sizes, kernel, spacing)
     x = Buffer(name="X", shape=(outer, *sizes), dtype=FLOAT)
@@ -156,8 +157,9 @@ def plain_product(
 ) -> Program:
     """Y = X @ W in any type, with batch dimensions that broadcast; integers wrap.
 
-    Parameters X [*BX, rows, depth], W [*BW, depth, columns] and Y [*BY, rows, columns] with the batches of
-    `te.merge.merge_broadcast`. Statement "sum". Raises ValueError if the batches do not broadcast.
+    Parameters of type `dtype`: X [*BX, rows, depth], W [*BW, depth, columns] and Y [*BY, rows, columns], where
+    `te.merge.merge_broadcast` merges the batch dimensions BX, BW and BY. The statement is called "sum". Raises
+    ValueError if the batches do not broadcast.
     """
     batch, (of_x, of_w) = merge_broadcast([batch_x, batch_w])
     x = Buffer(name="X", shape=(*of_x, rows, depth), dtype=dtype)

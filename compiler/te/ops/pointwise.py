@@ -27,11 +27,11 @@ def max_pool(
 ) -> Program:
     """Y = post(bias + maximum over the window of X); positions outside X read as -128 and so never win.
 
-    Parameters X int8[NB, CB, H, W, B, co], P int32[CB, 2, co], R where `post` has an operand and Y int8[NB, CB, OH, OW,
-    B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad"). `placement` as for
-    `conv2d`, but X is never resident; with `placement.apart` above 1, X is [NB, CB, H, W, apart, B, co], R and Y
-    likewise, and only the first vector of each position is used. Raises ValueError for dilations, a window that does
-    not fit, or a resident X.
+    Parameters as for `conv2d`: X int8[NB, CB, H, W, B, co]; P int32[CB, 2, co]; R, if `post` has an operand; Y int8[NB,
+    CB, OH, OW, B, co]. Intermediate: `acc` int32, X widened and padded (statement "pad"). `placement` is as for
+    `conv2d`, but X is never resident. With `placement.apart` above 1, X, R and Y have a further dimension of this size
+    behind the columns, and only the first vector of each position is used. Raises ValueError for dilations, a window
+    that does not fit, or a resident X.
     """
     return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max", placement=placement)
 
@@ -46,11 +46,11 @@ def average_pool(
     placement: Placement = WHOLE,
     name: str = "average_pool",
 ) -> Program:
-    """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; else as `max_pool`.
+    """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; otherwise like `max_pool`.
 
     The parameters P turn the sum into an average: the bias is -(window size) * zero point, the scale includes the
-    divisor. Where divisors differ along the border, one program for each area of equal divisors (`placement.area`)
-    computes its part of Y.
+    divisor. If divisors differ along the border, there is one program for each area of equal divisors, which computes
+    its part of Y (`placement.area`).
     """
     return _widened(
         name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", placement=placement
@@ -70,7 +70,7 @@ def elementwise(
     int8[256]. Parameters and intermediate are otherwise those of `max_pool`.
 
     With bias 0, scale 1 and zero point 0 requantization does not change X. `strides` selects every n-th row and column
-    of X, `placement.area` a part of the selected positions; else `placement` is as for `max_pool`.
+    of X, `placement.area` a part of the selected positions; all other fields of `placement` are as for `max_pool`.
     """
     window = Window(kernel=(1, 1), strides=strides)
     return _widened(name, blocks, sizes, window, pad_value=0, post=post, pool="max", placement=placement)
@@ -87,7 +87,7 @@ def _widened(
     pool: PoolOperator,
     placement: Placement,
 ) -> Program:
-    """Y = post(bias + the `pool` over the window of X), X widened to int32 in `acc`; see `max_pool`."""
+    """Y = post(bias + the `pool` over the window of X), after X was widened to int32 in `acc`; see `max_pool`."""
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):
         raise ValueError("the store unit does not support windows with dilations")

@@ -61,16 +61,16 @@ def product(
 ) -> Program:
     """Y = epilogue(X @ W) for every matrix of a batch; batch dimensions broadcast as by numpy's matmul.
 
-    Parameters X and W as in `Matrices`, B [columns] if the epilogue adds a bias, R, of Y's shape, if it adds an
-    operand, Y [*BY, rows, columns]. BY, (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of the
-    shapes `beside`, which broadcast against the result's batch (empty if all these shapes are empty). Intermediate:
-    `sum` like Y in the type of the sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …,
-    i, j around the statement "post" follow. The epilogue is computed in float32 if Y is a float.
+    Parameters: X and W as in `Matrices`; B [columns] if the epilogue adds a bias; R, of Y's shape, if it adds an
+    operand; Y [batch dimensions, rows, columns]. `te.merge.merge_broadcast` merges the batch dimensions of X, W and Y.
+    It also regards the shapes `beside`, of tensors that the caller broadcasts against the batch of Y. Intermediate:
+    `sum`, shaped like Y, in the type of the sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k).
+    Statement "post" in loops b0, …, i, j stores Y. The epilogue is computed in float32 if Y is a float.
 
-    With `staged`, the sum's statement and loops are called "gemm" and it reads copies `a` of X and `b` of W: in their
-    own layout ("as they lie"), or ("by depth") `b` is always [*BW, depth, columns] (of a transposed W in loops b.b0, …,
-    b.j, b.k). Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. Raises ValueError if the batches
-    do not broadcast.
+    With `staged`, the sum's statement and loops are called "gemm", and the sum reads a copy `a` of X and a copy `b` of
+    W. For "as they lie" both copies have the layout of the original. For "by depth", `b` is [batch, depth, columns]
+    also if W is transposed (the copy then has loops b.b0, …, b.j, b.k). Sizes are not rounded up: `schedule.pad` makes
+    them multiples of tiles. Raises ValueError if the batches do not broadcast.
     """
     epilogue = epilogue or Epilogue()
     batch, of_x, of_w = (), (), ()

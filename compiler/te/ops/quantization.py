@@ -26,7 +26,7 @@ def unsigned_activation(value: Expr) -> Expr:
 
 
 def biases_of_unsigned(bias: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """int32 biases that compensate for activations stored 128 larger, for `weight` int8[O, ...]; they wrap."""
+    """int32 biases for uint8 activations, which are 128 larger than int8 ones; `weight` int8[O, ...]. Biases wrap."""
     sums = weight.astype(np.int64).sum(axis=tuple(range(1, weight.ndim)))
     return (bias.astype(np.int64) - UNSIGNED_OFFSET * sums).astype(np.int32)
 
@@ -42,11 +42,11 @@ def store_activation(
     zero_point: int,
     name: str = "store_activation",
 ) -> Program:
-    """Y = X as activations: float32 quantized like `vdla.isa.scales.quantize`, uint8 unchanged, int8 plus 128.
+    """Y = X as a uint8 activation: float32 is quantized (`vdla.isa.scales.quantize`), int8 gets 128 added, uint8 stays.
 
-    Parameters X of `dtype` [batch, channels, plane], Y uint8[batch, ceil(channels / block), plane, block], Y zero
-    beyond the channels; `zero_point`: zero point of the stored int8 tensor. The result for NaN is undefined. Loops n,
-    o, p, j around the statement "map".
+    Parameters: X of `dtype` [batch, channels, plane]; Y uint8[batch, ceil(channels / block), plane, block], with zeros
+    beyond the channels. `zero_point`: of the int8 tensor, to which 128 is added. The result for NaN is undefined. Loops
+    n, o, p, j around the statement "map".
     """
     x = Buffer(name="X", shape=(batch, channels, plane), dtype=dtype)
     y = Buffer(name="Y", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)
@@ -77,8 +77,8 @@ def load_activation(
 ) -> Program:
     """Y = the activations X in the type that the model declares: float32 dequantized, uint8 unchanged, int8 minus 128.
 
-    Parameters X uint8[batch, ceil(channels / block), plane, block], Y of `dtype` [batch, channels, plane]. Loops n, o,
-    p around the statement "map".
+    Parameters: X uint8[batch, ceil(channels / block), plane, block]; Y of `dtype` [batch, channels, plane]. Loops n, o,
+    p contain the statement "map".
     """
     x = Buffer(name="X", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)
     y = Buffer(name="Y", shape=(batch, channels, plane), dtype=dtype)

@@ -26,7 +26,7 @@ UPDATE, RESET, NEW = range(3)
 FUNCTIONS = MappingProxyType(
     {"Relu": relu, "Tanh": tanh, "Sigmoid": sigmoid, "Softsign": softsign, "Softplus": softplus}
 )
-"""Activations without parameters, by ONNX's names."""
+"""Activation functions that have no parameters (attributes alpha, beta), by ONNX's names."""
 _F32 = DType.FLOAT32
 
 
@@ -49,8 +49,10 @@ def split_bias(cell: Cell, bias: np.ndarray | None, shape: tuple[int, int]) -> t
 
 
 def recurrent_parts(cell: Cell, r: np.ndarray) -> tuple[np.ndarray, ...]:
-    """R [directions, hidden, gates, hidden] of `recurrent_steps`, from ONNX's R [directions, gates * hidden, hidden];
-    for the cell "GRU" R of the gates UPDATE and RESET, and RN of the gate NEW."""
+    """The recurrent weights as `recurrent_steps` needs them, from ONNX's R [directions, gates * hidden, hidden]: R
+    [directions, hidden, gates, hidden]. For the cell "GRU" there are two arrays: R with the gates UPDATE and RESET, and
+    RN with the gate NEW.
+    """
     directions, _, hidden = r.shape
     gates = r.reshape(directions, GATES[cell], hidden, hidden).transpose(0, 3, 1, 2)
     parts = (gates[:, :, :NEW], gates[:, :, NEW:]) if cell == "GRU" else (gates,)
@@ -67,8 +69,8 @@ def recurrent_steps(
     activations: Sequence[tuple[str, ...]] = (),
     name: str = "recurrent",
 ) -> Program:
-    """The states of a layer, from the product G of all inputs and W. `activations`: for each direction one (RNN) or two
-    (GRU) names of FUNCTIONS; ONNX's defaults if empty. An LSTM always has ONNX's defaults.
+    """The program that computes the states of a layer from G, the products of all inputs and W. `activations`: for each
+    direction one (RNN) or two (GRU) names of FUNCTIONS; ONNX's defaults if empty. An LSTM always has ONNX's defaults.
 
         RNN                H[t] = tanh(G[t] + H[t - 1] @ R)
         GRU                z, r = sigmoid(G[t] + H[t - 1] @ R)       n = tanh(G[t] + (r * H[t - 1]) @ RN)
@@ -78,14 +80,15 @@ def recurrent_steps(
                            C[t] = sigmoid(f) * C[t - 1] + sigmoid(i) * tanh(c)       H[t] = sigmoid(o) * tanh(C[t])
 
     Float32 parameters, with D directions and g gates: G [steps, batch, D, g, hidden], which is X [steps * batch,
-    inputs] times W plus the first result of `split_bias`; R, and for "GRU" RN, of `recurrent_parts`; for "GRU, reset
+    inputs] times W plus the first result of `split_bias`; R, and for "GRU" RN, from `recurrent_parts`; for "GRU, reset
     after" BN [D, hidden], the second result of `split_bias`; H0 [D, batch, hidden]; Y [steps, D, batch, hidden] and YH
-    [D, batch, hidden], which are ONNX's outputs Y and Y_h. An LSTM has G and R of `lstm.py`, and C0, YC for cells.
+    [D, batch, hidden], which are ONNX's outputs Y and Y_h. For an LSTM, `lstm.py` makes G and R, and C0 and YC hold the
+    first and last states of the cells.
 
     Statements for each direction d: "start.h.d" copies H0 to h.d [batch, hidden]; loop t.d contains the stages of a
-    step and "carry.d", which copies the new state to h.d; "end.h.d" stores YH; for an LSTM "start.c.d" and "end.c.d"
-    copy its cells c.d likewise, which "cell.d" updates. A step is one stage named d; for "GRU" a
-    stage reset.d, which computes z and r * H, precedes it. Stage s is "product.s" (loops product.s.n, q, j, k), which
+    step and "carry.d", which copies the new state to h.d; "end.h.d" stores YH. For an LSTM "start.c.d" copies C0 to
+    c.d, "cell.d" updates c.d in each step, and "end.c.d" stores YC. A step is one stage named d; for "GRU" a stage
+    reset.d, which computes z and r * H, precedes it. Stage s is "product.s" (loops product.s.n, q, j, k), which
     computes sum.s [batch, gates, hidden], and loops n.s, j.s around the statements that compute the state.
     """
     count, gates = len(directions), GATES[cell]

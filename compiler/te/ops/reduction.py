@@ -27,12 +27,13 @@ def reduction(
 ) -> Program:
     """Y = sum, mean, … (`kind`) of X over `axes`; a NaN makes a maximum or minimum NaN.
 
-    Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes, beside)`: neighbouring axes are
-    merged if both are reduced or both kept, and Y has the kept axes (one of size 1 if there are none). `beside`: shapes
-    of further tensors, which must still broadcast against X after merging. Raises ValueError for an invalid axis. If
-    the last axis is reduced, its elements go to `width` (a power of two) partial results in turn: loops d0, d1, … of
-    the kept axes are around `te.rows.fold_row` "reduce" and the statement "post". Otherwise loops reduce.d0, … of all
-    axes are around the statement "reduce", which adds to `sum`, and loops d0, … are around the statement "post".
+    Parameters: X and Y, both float32. `te.merge.merge_axes(shape, axes, beside)` determines their shapes: neighbouring
+    axes are merged if both are reduced or both kept; Y has the kept axes, or one axis of size 1. `beside`: shapes of
+    further tensors, which must still broadcast against X after merging. If the last axis is reduced, its elements are
+    added to `width` (a power of two) partial results in turn: loops d0, d1, … over the kept axes contain the reduction
+    `te.rows.fold_row` "reduce" and the statement "post". Otherwise loops reduce.d0, … over all axes contain the
+    statement "reduce", which adds to `sum`, and loops d0, … contain the statement "post". Raises ValueError for an
+    invalid axis.
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = [size for size, _ in merged]

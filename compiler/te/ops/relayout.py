@@ -18,11 +18,11 @@ def relayout(
     dtype: DType = DType.FLOAT32,
     name: str = "relayout",
 ) -> Program:
-    """Y = X in other blocks of channels; Y is zero beyond the channels.
+    """Y = X with channels in blocks of another size; Y is zero beyond the channels.
 
-    Parameters of type `dtype`, for a block b of 1 [batch, channels, plane], else [batch, ceil(channels / b), plane, b]:
-    X with b = block_in, Y with b = block_out. Loops n, o, p, j around the statement "map" (without j if block_out is
-    1).
+    Parameters of type `dtype`: X, in blocks of `block_in` channels, and Y, in blocks of `block_out`. The shape for
+    blocks of b channels is [batch, ceil(channels / b), plane, b], and [batch, channels, plane] for b = 1. Loops n, o,
+    p, j contain the statement "map" (there is no loop j if block_out is 1).
     """
     x = Buffer(name="X", shape=_shape(batch, channels, plane, block_in), dtype=dtype)
     y = Buffer(name="Y", shape=_shape(batch, channels, plane, block_out), dtype=dtype)

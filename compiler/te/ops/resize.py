@@ -36,7 +36,8 @@ def axis_table(
     coordinates: Coordinates = "half_pixel",
     rounding: Rounding = "round_prefer_floor",
 ) -> AxisTable:
-    """The table of an axis of `size` resized to `outputs`; `scale`: the model's, by default the ratio of the sizes.
+    """The table of an axis of `size` resized to `outputs`. `scale`: ratio of the sizes as the model declares it (None:
+    outputs / size).
 
     Positions are computed in float32 by ONNX Runtime's formulas, so that ties are rounded to the same side. The formula
     depends on the rounding mode (found by comparison with ONNX Runtime for all sizes up to 24).
@@ -100,9 +101,10 @@ def resize(
 ) -> Program:
     """Y = X resized: each output is the nearest element, or the mean of four elements weighted by distance ("linear").
 
-    Parameters X [outer, height, width, lanes] (as in `float_pool`), the tables of `axis_table` RI int64 [OH] and CI
-    int64 [OW], with "linear" their weights RW and CW float32, Y [outer, OH, OW, lanes]. Indices outside X are clamped
-    to its border. Loops n, y, x, j around the statement "resize".
+    Parameters: X [outer, height, width, lanes] (as in `float_pool`); row indices RI int64 [OH] and column indices CI
+    int64 [OW]; for "linear" weights of rows RW float32 [OH] and of columns CW float32 [OW]; Y [outer, OH, OW, lanes].
+    `axis_table` makes the indices and weights. Indices outside X are clamped to its border. Loops n, y, x, j around the
+    statement "resize".
     """
     oh, ow = outputs
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)

@@ -72,8 +72,9 @@ def patch_conv2d_pool(
     Parameters X, W, P as in `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co] as in `conv2d`. Intermediates:
     `patches` as in `patch_conv2d`, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r is in ring row (r +
     top) % ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least int32.
-    Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x;
-    o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over a patch's columns.
+    Loops: og (groups of ring.filters filter blocks), n, and ty (rows of Y). For each row of Y, loops conv.y (the
+    convolution rows that earlier rows of Y did not need), conv.o and conv.x fill the ring, and loops o and x compute Y.
+    If columns of outputs share patches, conv.x runs over patches, and conv.xi over the columns of a patch.
 
     If `patches.ring` is not None, patches are in a ring of that many rows too: statement "ahead" gathers the first
     `layout.reach` rows of patches before loop ty, and statement "patch" one further row in each iteration of conv.y.

@@ -55,9 +55,9 @@ class Shares:
 def rows_declaration(
     blocks: Blocks, count: int, positions: int, shares: Shares, post: Post, *, chained: bool = False
 ) -> IntrinsicDeclaration:
-    """The intrinsic for a tile of `positions` rows with `count` blocks of channels: out int8[count, positions, 1, co]
-    computed from acc (int32, same shape), par int32[count, 2, co] ([1, 2, co] unless `shares.own`) and, for softmax
-    (`shares.look_up`), a table of exponentials, int8[768].
+    """Declares the intrinsic that computes a tile of `positions` rows with `count` blocks of channels. Operands: the
+    result out int8[count, positions, 1, co]; acc int32 of the same shape, the input; par int32[count, 2, co], the
+    post-processing ([1, 2, co] unless `shares.own`); for softmax (`shares.look_up`) a table of exponentials, int8[768].
 
     With `chained`, out is in the chain memory (on-chip memory that keeps results for later operations), and par in the
     parameter table.
@@ -160,9 +160,10 @@ def rows(
     """Y = post(bias + share of X), where the share of an element is its softmax or normalized value within the row, and
     a row is all channels of a position. Computed in tiles of `tile` positions (the last may be smaller).
 
-    Parameters X int8[images, count, positions, 1, co] with count = ceil(shares.length / co), P int32[count, 2, co] ([1,
-    2, co] unless `shares.own`), for softmax T int8[768], a table of exponentials, and Y like X, but with `plane`
-    positions if that is given. The statement "widen" copies a whole tile to the accumulators.
+    Parameters, with count = ceil(shares.length / co): X int8[images, count, positions, 1, co]; P int32[count, 2, co],
+    the post-processing ([1, 2, co] unless `shares.own`); for softmax T int8[768], a table of exponentials; Y, shaped
+    like X, but with `plane` positions unless `plane` is None. Statement "widen" copies a tile to the accumulators, and
+    statement "rows" computes its results.
     """
     lanes, count = (blocks.batch, blocks.block_out), ceil_div(shares.length, blocks.block_out)
     x_in, y_out = (

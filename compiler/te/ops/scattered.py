@@ -19,9 +19,10 @@ def gather_elements(
 ) -> Program:
     """Y[..., k, ...] = X[..., I[..., k, ...], ...], where the index replaces position k of `axis`.
 
-    Parameters X of `shape`, I int64 and Y, both of shape `indices`, which is at most X's in every dimension but `axis`.
-    A negative index counts from the end; an index outside the axis reads the element at the nearer end. Loops d0, d1, …
-    around the statement "move". Raises ValueError for shapes that do not match.
+    Parameters: X of `dtype` and `shape`; I int64 of the shape `indices`; Y of `dtype` and the shape `indices`, which
+    may exceed the shape of X along `axis` only. A negative index counts from the end; an index outside the axis reads
+    the element at the nearer end. Loops d0, d1, … contain the statement "move". Raises ValueError for shapes that do
+    not match.
     """
     _check_elements(shape, indices, axis)
     x = Buffer(name="X", shape=shape, dtype=dtype)
@@ -48,9 +49,9 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
 def _indexed_element(
     prefix: str, chosen: Buffer, shape: Shape, axis: int
 ) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """Loops over all indices in `chosen`, and the place of the element that the index at these loops selects: the index
-    replaces the position along `axis`; the other positions are those of the index in `chosen`. Loop names begin with
-    `prefix`.
+    """Returns (loops over all elements of `chosen`; position of the element of a tensor of `shape` that an element of
+    `chosen` selects). The selected position has the element of `chosen` along `axis`, and the loops' variables along
+    other axes. Names of loops begin with `prefix`.
     """
     loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
     places: list[Expr] = list(loops)
@@ -63,9 +64,9 @@ def gather_nd(
 ) -> Program:
     """ONNX's GatherND: Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b.
 
-    Parameters X of `shape`, with the batch dimensions merged into one, and the axes without an index into one more; I
-    int64 [batch, rows, depth], Y [batch, rows, rest]. Negative indices count from the end; an index outside an axis
-    reads the element at the nearer end. Raises ValueError for shapes that do not match.
+    Parameters: X of `dtype` and `shape`, with the batch dimensions merged into one, and the axes without an index into
+    another one; I int64 [batch, rows, depth]; Y [batch, rows, rest] of `dtype`. Negative indices count from the end; an
+    index outside an axis reads the element at the nearer end. Raises ValueError for shapes that do not match.
     """
     depth = indices[-1]
     if batch + depth > len(shape) or shape[:batch] != indices[:batch] or batch >= len(indices):
@@ -91,10 +92,12 @@ def scatter_elements(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_elements",
 ) -> Program:
-    """ONNX's ScatterElements: Y = X, then Y[..., I[..., k, ...], ...] = U[..., k, ...] (or `combine` of both values).
+    """ONNX's ScatterElements: Y = X, then element Y[..., I[..., k, ...], ...] becomes U[..., k, ...] or, with
+    `combine`, the combination of its old value and U[..., k, ...].
 
-    Parameters X of `shape`, I int64 and U of the shape `indices`, Y like X. Statements "copy" and "write". Elements of
-    U are taken in order. Raises ValueError for shapes that do not match.
+    Parameters, in this order: X of `dtype` and `shape`; I int64 and U of `dtype`, both of the shape `indices`; Y like
+    X. Statement "copy" copies X, statement "write" visits the elements of U in order. Raises ValueError for shapes that
+    do not match.
     """
     _check_elements(shape, indices, axis)
     x, y = (Buffer(name=n, shape=shape, dtype=dtype) for n in "XY")
@@ -114,10 +117,12 @@ def scatter_nd(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_nd",
 ) -> Program:
-    """ONNX's ScatterND: Y = X, then in the order of j Y[I[j, 0], I[j, 1], …, …] = U[j, …], or `combine` of both.
+    """ONNX's ScatterND: Y = X, then for each j in order, element Y[I[j, 0], I[j, 1], …, …] becomes U[j, …] or, with
+    `combine`, the combination of its old value and U[j, …].
 
-    Parameters X of `shape` with the axes that have no index merged into one, I int64 [rows, depth], U [rows, rest], Y
-    like X. Statements "copy" and "write". Raises ValueError for indices of more dimensions than X has.
+    Parameters: X of `dtype` and `shape`, with the axes that have no index merged into one; I int64 [rows, depth]; U of
+    `dtype` [rows, rest]; Y like X. Statement "copy" copies X, statement "write" stores the elements of U. Raises
+    ValueError for indices of more dimensions than X has.
     """
     depth = indices[-1]
     if not 1 <= depth <= len(shape):
@@ -141,8 +146,8 @@ def one_hot(
 ) -> Program:
     """ONNX's OneHot: along a new `axis` of `depth` elements, Y = V[1] at the index and V[0] elsewhere.
 
-    Parameters I int64 [outer, inner], V [2], Y [outer, depth, inner]. Negative indices count from the end; for an index
-    outside the axis all elements along the axis are V[0].
+    Parameters: I int64 [outer, inner], the indices; V [2] of `dtype`; Y [outer, depth, inner] of `dtype`. Negative
+    indices count from the end; for an index outside the axis all elements along the axis are V[0].
     """
     outer, inner = prod(indices[:axis]), prod(indices[axis:])
     chosen = Buffer(name="I", shape=(outer, inner), dtype=DType.INT64)

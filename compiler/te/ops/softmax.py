@@ -29,10 +29,10 @@ def softmax(
 
     exp of arguments below `LEAST` is set to zero.
 
-    Parameters X and Y, float32 [outer, size of the axis, inner], or [outer, size] if inner is 1. All stages follow each
-    other row by row (loop "row"), with `width` partial results (a power of two) side by side: of one row if inner is 1,
-    else of `width` neighbouring columns (loop "column"). Statements "max", "exp", "sum", "scale". Raises ValueError for
-    an axis that the shape does not have.
+    Parameters: X and Y, both float32 [outer, size of the axis, inner], or [outer, size] if inner is 1. Loop "row"
+    contains the statements "max", "exp", "sum" and "scale" of one row after the other. They compute `width` partial
+    results (a power of two) side by side: of one row if inner is 1, else of `width` neighbouring columns (loop
+    "column"). Raises ValueError for an axis that the shape does not have.
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

@@ -28,16 +28,17 @@ def thread_lstm_steps(
     slices: int,
     name: str = "lstm",
 ) -> Program:
-    """The states of an LSTM layer, with the parameters of `te.ops.recurrent`, in thread blocks of a GPU.
+    """The program that computes the states of an LSTM layer on a GPU; its parameters are those of `te.ops.recurrent`.
 
     A block computes `cells` cells for `rows` rows of the batch in one direction, with `slices` x 4 x `cells` threads
     (axes z, y, x). Its stages: "product" multiplies, in slice s, the elements s, s + `slices`, ... of the last states
-    by R; "gates" adds the slices and G; "cell" computes the cells and states from all gates. Grid axes: x blocks of
-    cells, y directions, z blocks of rows.
+    by R; "gates" adds up the slices' sums and G; "cell" computes the cells and states from all gates. Grid axes: x
+    blocks of cells, y directions, z blocks of rows.
 
     No block may overwrite states that other blocks still read, so steps alternate between two buffers: loop t over
-    pairs of steps contains a step from `h.0` to `h.1` (names even.…) and a step back (odd.…); an odd number of steps
-    ends with last.…. The nests "start" and "end" copy states from and to the parameters.
+    pairs of steps contains a step from `h.0` to `h.1` (names even.…) and a step back (names odd.…). If the number of
+    steps is odd, a single step (names last.…) follows. The nests "start" and "end" copy states from and to the
+    parameters.
     """
     parameters = recurrent_steps(
         cell="LSTM", steps=steps, batch=batch, hidden=hidden, directions=directions

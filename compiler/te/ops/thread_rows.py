@@ -22,7 +22,7 @@ from .reduction import Kind, reduced_value, reduction_result
 class _Rows:
     """A program that computes a result for each element of X, with the rows of X distributed over blocks of threads.
 
-    `place` gives the indices in X for (outer index, row, position in the row). The rows are repeated for each of the
+    `place` returns the indices in X for (outer index, row, position in the row). The rows are repeated for each of the
     `outer` indices (None: X has no outer dimension). With `kept` each thread reads its elements once and keeps them in
     registers.
     """
@@ -80,7 +80,9 @@ class _Rows:
         folds: Sequence[Fold],
         result: Callable[[Element], Expr],
     ) -> Program:
-        """The folds one after the other, then the stage "scale": every element of the last parameter is `result`."""
+        """Runs the `folds` in order, then stage "scale", which stores `result(element)` to all of the last
+        parameter.
+        """
         outer, block = self.grid
 
         def scale(place: Place) -> Stmt:

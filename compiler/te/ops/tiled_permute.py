@@ -26,13 +26,14 @@ def moves_last(program: Program) -> int | None:
 
 
 def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
-    """`te.ops.movement.permute`, with its parameters, for permutations that change the last axis (`moves_last`).
+    """The program of `te.ops.movement.permute`, in tiles for a GPU, if the permutation changes the last axis
+    (`moves_last`).
 
-    Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the input's
-    axis into `tile` in shared memory; stage "move" writes along the output's. `tile` has an unused column, so that the
-    elements of a row, and of a column, are in 32 different banks (CUDA C++ Programming Guide, "Shared Memory"). A block
-    has `SIDE` x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
-    Raises ValueError if the last axis stays the last.
+    A tile is `SIDE` x `SIDE` elements, along the last axes of input and output. Stage "load" reads along the input's
+    last axis into `tile` in shared memory; stage "move" writes along the output's last axis. `tile` has an unused
+    column, so that the elements of a row, and of a column, are in 32 different banks (CUDA C++ Programming Guide,
+    "Shared Memory"). A block has `SIDE` x `rows` threads. Loops "across" and "along" over tiles, and loops d0, d1, …
+    over other axes, contain the stages. Raises ValueError if the last axis stays the last.
     """
     plain = permute(tuple(shape), axes, name=name)
     chain, move = _parts(plain)

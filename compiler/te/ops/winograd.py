@@ -26,7 +26,7 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 """A matrix of exact numbers, row by row."""
 
 OUTPUTS = (2, 4)
-"""Rows and columns of a tile's outputs (m) for which `POINTS` are given."""
+"""Sizes m of output tiles (m x m outputs) for which `POINTS` has interpolation points."""
 _HALF = Fraction(1, 2)
 POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
@@ -108,15 +108,16 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
 def winograd_conv2d(
     shape: Convolution, m: int, *, epilogue: Epilogue | None = None, name: str = "winograd"
 ) -> Program:
-    """Y = epilogue(convolution of X with 3 x 3 taps) in float32 by tiles of m x m outputs.
+    """Y = epilogue(convolution of X with 3 x 3 taps) in float32 by tiles of m x m outputs, which read n x n inputs.
 
-    Parameters X [batch, channels, height, width], W [n * n, channels, filters] (`transformed_weights`), B [filters] if
-    the epilogue adds a bias, R, of Y's shape, if it adds an operand, Y [batch, filters, OH, OW]. P: number of tiles of
-    all images, rounded up to a multiple of `ALIGNED`. Stages: loops input.c, input.p transform a tile of the input
-    (copy "tile", statements "input.rows", "input.columns") into `transformed` [n * n, channels, P]; the stages of
-    `GatheredProduct` compute `products` [n * n, filters, P]; loops output.f, output.p transform a tile's products
-    ("output.load", "output.rows", "output.columns"), and loops y, x around the statement "store" write Y. Raises
-    ValueError for another m than in `OUTPUTS`, unless `suits_winograd`, or if the window does not fit.
+    Parameters: X [batch, channels, height, width]; W [n * n, channels, filters] (`transformed_weights`); B [filters] if
+    the epilogue adds a bias; R, shaped like Y, if it adds an operand; Y [batch, filters, OH, OW]. P is the number of
+    tiles of all images, rounded up to a multiple of `ALIGNED`. The first stage, in loops input.c, input.p, transforms
+    the inputs of a tile (copy "tile", statements "input.rows", "input.columns") into `transformed` [n * n, channels,
+    P]. The stages of `GatheredProduct` compute `products` [n * n, filters, P]. The last stage, in loops output.f,
+    output.p, transforms the products of a tile ("output.load", "output.rows", "output.columns") and writes Y in loops
+    y, x (statement "store"). Raises ValueError if `m` is not in `OUTPUTS`, if `suits_winograd` is false, or if the
+    window does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")

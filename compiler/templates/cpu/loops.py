@@ -49,8 +49,8 @@ def parts_of(schedule: Schedule, name: str) -> list[For]:
 
 
 def peel_ragged(schedule: Schedule, *names: str) -> None:
-    """Peels the last iteration of each of the named loops over tiles, outermost first, if an extent inside the loop
-    depends on it.
+    """Peels the last iteration of the loops `names` over tiles, outermost first; a loop is peeled if the extent of some
+    loop inside depends on its variable.
 
     Afterwards no extent inside depends on these loops.
     """
@@ -68,9 +68,9 @@ def team_times(
     """For each loop in `counts`, the total cycles of all threads if this loop runs in parallel: the mean over the
     numbers of threads in `TEAMS`.
 
-    `counts`: iterations of nested loops, outermost first; a fraction stands for a peeled last, shorter iteration, which
-    one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: by loop, cycles of
-    the work that its body does before the inner loops, over all iterations.
+    `counts`: iterations of nested loops, outermost first; a fraction is a last, shorter iteration, which was peeled:
+    one thread computes it while the others wait. `cycles`: cycles of all iterations together. `ahead`: by loop, cycles
+    of the work in its body before the inner loops, summed over all iterations.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}

@@ -43,7 +43,7 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
 
 
 def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
-    """The kernel of a depthwise convolution."""
+    """Lowers a depthwise convolution node to a kernel: program, weights in blocks of channels, schedule."""
     data = graph.tensors[node.inputs[0]]
     channels = data.shape[1]
     program = blocked_depthwise(

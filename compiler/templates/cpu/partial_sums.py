@@ -39,12 +39,12 @@ def sum_in_memory(
     part: int,
     cuts: Mapping[str, int],
 ) -> tuple[dict[str, str], ...]:
-    """Schedules a sum like `sum_in_parts`, but with the sums of many tiles in memory: a partial sum is added to all of
-    them before the next partial sum.
+    """Schedules a sum like `sum_in_parts`, but with the sums of many tiles in memory: the loop over partial sums is
+    outside of the loops over tiles, so each part of the terms is added to all tiles before the next part.
 
-    `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile: each becomes loop.0, over
-    tiles, and loop.1. Returns for each nest the names of a tile's loops. The nest that initializes sums has no tiles,
-    and no names for the loops in `cuts`.
+    `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile; each becomes loop.0, over
+    tiles, and loop.1, within a tile. Returns for each nest the names of a tile's loops. The nest that initializes sums
+    has no tiles, and no names for the loops in `cuts`.
     """
     parts, own = _parts(s, name, terms, part)
     s.reorder(parts, *_single(s, own), *around)
@@ -93,8 +93,8 @@ PREFETCH_BYTES = 4096
 
 
 def prefetch(s: Schedule, loop: str, buffer: str) -> None:
-    """Adds prefetches of `buffer`. Splits, partial sums and peeling cut the reduction loop `loop` into several loops;
-    the innermost of these prefetch.
+    """Adds prefetches of `buffer` to the reduction loop `loop`. If splits, partial sums and peeling have cut the loop
+    into several loops, the innermost of these get the prefetches.
     """
     made = [node for node in loops(s.program) if node.name == loop or node.name.startswith(f"{loop}.")]
     names = {node.name for node in made}

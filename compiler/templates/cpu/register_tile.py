@@ -52,7 +52,7 @@ def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
 
 
 def step_cycles(rows: Number, vectors: Number, vector_cost: float | np.ndarray = VECTOR_COST) -> np.ndarray:
-    """Cycles of one step of the innermost loop on tiles; `vector_cost`: cycles to load a vector of a column."""
+    """Cycles to add one term to a tile of `rows` x `vectors` sums; `vector_cost`: cycles to load a vector."""
     loads = ELEMENT_COST * rows + vector_cost * vectors
     return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 

@@ -49,7 +49,7 @@ class SketchCpu:
     expression: Program
 
     def program(self) -> Program:
-        """The tensor expression."""
+        """The tensor expression of the workload, a program without a schedule."""
         return self.expression
 
     def refusal(self) -> str | None:

@@ -69,7 +69,7 @@ def first_fitting(
 ) -> T | None:
     """The first of `tiles` that fits the shared memory of a block; None if none does. If there are more blocks than
     multiprocessors, a tile so small that a multiprocessor holds two blocks is preferred. `shared`: bytes of shared
-    memory of a tile; `reserved`: bytes that each block takes beside them.
+    memory of a tile; `reserved`: bytes that CUDA reserves in each block, in addition.
     """
     whole = target.shared_bytes_per_block
     half = min(whole, target.shared_bytes_per_multiprocessor // 2 - reserved)

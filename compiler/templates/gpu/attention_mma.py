@@ -39,7 +39,9 @@ WARPS = 4
 KEYS = 64
 """Largest number of keys of a split in one step with default knobs. Their scores take 32 registers of a thread."""
 RESERVED = 1024
-"""Bytes of shared memory that each block takes beside its own (CUDA C++ Programming Guide, "Shared Memory", 8.x on)."""
+"""Bytes of shared memory that CUDA reserves in each block, in addition to the memory that the kernel asks for (CUDA C++
+Programming Guide, "Shared Memory", 8.x on).
+"""
 F32 = DType.FLOAT32
 
 
@@ -91,7 +93,9 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[WarpTile]:
 
 
 def shared_bytes(sizes: Attention, tile: WarpTile) -> int:
-    """Bytes of shared memory of a block: Q, then keys and values of all stages, then the sums take the same bytes."""
+    """Bytes of shared memory of a block: the largest of Q, the keys and values of all stages, and the sums, which use
+    the same memory one after the other.
+    """
 
     def matrix(stored: Stored, rows: int, columns: int) -> int:
         lines, length = (rows, columns) if stored.by_rows else (columns, rows)

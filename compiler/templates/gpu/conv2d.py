@@ -39,8 +39,8 @@ def choose_knobs(target: GpuTarget, program: Program) -> Tile:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Tile | None = None) -> Schedule:
-    """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed ahead into tiles
-    (`schedule.pack`).
+    """Schedules a program of `te.ops.gemm_convolution` with `knobs` (default: `choose_knobs`); W is packed ahead into
+    tiles (`schedule.pack`).
 
     Factors rounded to tf32 (`tensor_float`), and factors of 16 bits, are multiplied on tensor cores, with the default
     knobs of `gemm`.

@@ -65,8 +65,8 @@ def seconds_of(target: GpuTarget, program: Program) -> float:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.direct_conv2d` in kernel form (all work inside loops over GPU blocks), tiled by `knobs` (default:
-    `choose_knobs`). W is packed ahead into tiles (`schedule.pack`).
+    """Puts a program of `te.ops.direct_conv2d` into kernel form (all work inside loops over GPU blocks), tiled by
+    `knobs` (default: `choose_knobs`). W is packed ahead into tiles (`schedule.pack`).
 
     Loops whose extent is no multiple of the tile's are padded (`schedule.pad`), and stores guarded. Raises ValueError
     for knobs below 1, or for another program.

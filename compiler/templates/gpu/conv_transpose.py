@@ -42,7 +42,8 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`).
+    """Schedules a transposed convolution, a program of `te.ops.gemm_convolution`, with `knobs` (default:
+    `choose_knobs`).
 
     The parameters W, one for each product, are packed ahead into tiles (`schedule.pack`).
     """
@@ -69,7 +70,7 @@ def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
 
 
 def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
-    """The search space of one tile that all products use. Raises ValueError if no output has a tap."""
+    """The space of tiles; all products use the same tile. Raises ValueError if no output reads an input element."""
     program = workload.expression
     parts = [gemm.TUNED.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:

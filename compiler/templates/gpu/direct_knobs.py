@@ -18,8 +18,8 @@ class Knobs:
 
     A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns. Each thread computes
     `filters` adjacent filters of `rows` x `columns` positions; its positions are as far apart as there are threads
-    along the axis, so that adjacent threads read adjacent elements. A step takes `channels` channels. `stages` steps
-    are in shared memory at once: with one stage a step waits for its copies, with more the copies run ahead.
+    along the axis, so that adjacent threads read adjacent elements. A step processes `channels` channels. `stages`
+    steps are in shared memory at once: with one stage a step waits for its copies, with more the copies run ahead.
     """
 
     threads_z: int

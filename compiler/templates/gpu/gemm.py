@@ -43,7 +43,7 @@ def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] =
 def schedule(
     target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """`te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
+    """Schedules a program of `te.ops.product` with `knobs` (default: `choose_knobs`).
 
     Factors rounded to tf32 (`tensor_float`), and factors of 16 bits, are multiplied on tensor cores. `constants`:
     parameters, X or W, that are packed ahead by `schedule.pack.pack_arrays`; X is packed for tiles only.

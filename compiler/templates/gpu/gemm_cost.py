@@ -56,7 +56,7 @@ SPREAD_GATHER_INSTRUCTIONS = 20.0
 (positions in the window), so that the tap is computed for each element. Fitted.
 """
 STALL_CYCLES = 4
-"""Cycles for which a warp waits, at every step in depth, for operands from shared memory; other warps may issue
+"""Cycles for which a warp waits, at every step along the depth, for operands from shared memory; other warps may issue
 meanwhile. Fitted.
 """
 SINGLE_WARP_SLOWDOWN = 0.34
@@ -70,13 +70,15 @@ LATENCY = 380
 Fitted.
 """
 BARRIER_CYCLES = 124
-"""Cycles of a step's barriers and waits. Fitted."""
+"""Cycles of the barriers and waits in each step along the depth. Fitted."""
 BLOCK_CYCLES = 2700
 """Cycles before a block's first step and after its last step: launch, fetching the first tile, stores. Fitted."""
 KERNEL_CYCLES = 2650
 """Cycles of an additional kernel in a graph of kernels, about 1.4 us. Fitted."""
 MOST_UNROLLED = 2048
-"""Largest number of multiply-adds of a thread in one step, all unrolled; more would exceed the instruction cache."""
+"""Largest number of multiply-adds of a thread in one step along the depth; these are unrolled, and more would exceed
+the instruction cache.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,12 +254,12 @@ def cheapest(target: GpuTarget, estimates: CostEstimates) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedWork:
-    """The work of kernels whose blocks fetch operands into shared memory, with `stages` steps in shared memory at once;
-    every field is an array over settings of the knobs.
+    """The work of kernels whose blocks fetch operands into shared memory, step by step along the depth, with `stages`
+    steps in shared memory at once; every field is an array over settings of the knobs.
 
-    `blocks`: number of all blocks, of `warps` warps each; `resident`: blocks that fit onto a multiprocessor at a time.
-    In each of its `steps` a thread issues `instructions` and waits for `stalls` cycles; a block occupies shared memory
-    for `banks` cycles and fetches `moved` bytes.
+    `blocks`: number of all blocks; `warps`: warps of a block; `resident`: blocks that fit onto a multiprocessor at a
+    time; `steps`: steps of a block. In each step a thread issues `instructions` and waits for `stalls` cycles, and a
+    block occupies shared memory for `banks` cycles and fetches `moved` bytes.
     """
 
     blocks: np.ndarray

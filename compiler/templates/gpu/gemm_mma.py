@@ -80,7 +80,7 @@ class Factor:
 def schedule(
     target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """A program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post"), scheduled
+    """Schedules a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post")
     with `knobs` (default: `choose_knobs`).
 
     Statement "gemm" multiplies types that an `mma` multiplies: 16-bit floats, 8-bit integers, or float32 rounded to

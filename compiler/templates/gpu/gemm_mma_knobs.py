@@ -258,8 +258,8 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
 
 
 def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
-    """Number of rows of tiles in a group: the greatest power of two up to `most` that divides the total number of rows
-    of tiles; 1 for a batch of products.
+    """Rows of tiles in a group (tiles whose blocks run at the same time): the greatest power of two up to `most` that
+    divides the number of all rows of tiles; 1 for a batch of products.
     """
     count = -(-factors.rows // rows)
     return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)

@@ -90,7 +90,7 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
 def schedule(
     target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """A program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post"), scheduled
+    """Schedules a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post")
     with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
@@ -287,7 +287,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
-    """Binds the computation of the results to threads: adjacent threads take adjacent elements of a row, then of the
+    """Binds the computation of the results to threads: adjacent threads compute adjacent elements of a row, then of the
     next row.
     """
     columns = s.program.parameters[-1].shape[-1]

@@ -94,7 +94,7 @@ class Knobs:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads of a block."""
         return self.groups[0] * self.groups[1] * WARPGROUP
 
     def shared_bytes(self, dtype: DType) -> int:

@@ -59,7 +59,7 @@ class Knobs:
 
     @property
     def depth(self) -> int:
-        """Number of steps along the depth that all threads of a block take at once."""
+        """Number of steps along the depth that all threads of a block together process at once."""
         return self.groups * self.members * self.unroll
 
 

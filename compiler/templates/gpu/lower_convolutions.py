@@ -134,7 +134,7 @@ def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winog
 def lower_conv_transpose(
     graph: Graph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernels of a transposed convolution, computed as products of matrices."""
+    """Lowers a transposed convolution to kernels that compute it as matrix products; `knobs` None: default knobs."""
     shape = convolution_of(graph, node, operator)
     weights = _weights(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
@@ -150,7 +150,7 @@ def lower_conv_transpose(
 def lower_depthwise(
     graph: Graph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a depthwise convolution."""
+    """Lowers a depthwise convolution to a kernel; `knobs` None: default knobs."""
     window = operator.window
     sums = FloatSums(epilogue=operator.epilogue, dtype=graph.tensors[node.inputs[0]].dtype)
     program = blocked_depthwise(convolution_of(graph, node, operator), block=1, sums=sums)

@@ -93,7 +93,7 @@ def _schedule_tiles(target: GpuTarget, program: Program, _knobs: None = None) ->
 
 
 def _schedule_elements(_target: GpuTarget, program: Program, _knobs: None = None) -> Schedule:
-    """`te.ops.blocked_convolution` with a thread for each element of the output."""
+    """Schedules `te.ops.blocked_convolution` so that one thread computes each element of the output."""
     s = Schedule(program)
     if any(isinstance(node, Copy) and node.name == "pad" for node in walk(program)):
         s.expand_copy("pad")

@@ -32,7 +32,7 @@ def lower_permutation(
     axes: Sequence[int],
     knobs: movement.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The kernel of a permutation of axes."""
+    """Lowers a permutation of axes (output axis d is input axis `axes`[d]) to a kernel; `knobs` None: default knobs."""
     shape = graph.data_shape(node)
     dtype = moved_type(graph, node)
     # Tiles have float32 elements only.
@@ -46,7 +46,7 @@ def lower_permutation(
 
 
 def concatenation(graph: Graph, operator: Concatenate, node: Node) -> Expression:
-    """The expression of a concatenation of tensors."""
+    """The tensor expression of a node that concatenates tensors."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
     joined = joined_concat if len(shapes) <= MOST_JOINED else concat
     return Expression(program=joined(shapes, operator.axis, dtype=moved_type(graph, node)))

@@ -19,7 +19,7 @@ from .tensor_float import for_target
 def lower_dense(
     target: GpuTarget, graph: Graph, node: Node, operator: Dense, knobs: gemm.Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a dense layer with its epilogue and fused operators."""
+    """Lowers a dense layer, with its epilogue and fused operators, to a kernel; `knobs` None: default knobs."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
     sizes = Matrices(rows=rows, depth=depth, columns=columns, transposed_w=operator.transposed)

@@ -24,7 +24,7 @@ from .workload import workload_of_rows
 def lower_softmax(
     target: GpuTarget, graph: Graph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a softmax along an axis."""
+    """Lowers a softmax along an axis to kernels; `knobs` None: default knobs."""
     shape = graph.data_shape(node)
     of_rows = RowOperator(
         operator="log_softmax" if operator.logarithm else "softmax",
@@ -41,7 +41,7 @@ def lower_normalization(
     operator: Normalization,
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The kernel of a LayerNormalization or InstanceNormalization."""
+    """Lowers a LayerNormalization or InstanceNormalization to kernels; `knobs` None: default knobs."""
     of_rows = RowOperator(
         operator="channel_normalization" if operator.by_channel else "row_normalization",
         shape=normalization_sizes(graph, node, operator),
@@ -60,7 +60,7 @@ def lower_reduction(
     axes: Sequence[int],
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The kernels of sums, means, maxima and other reductions along axes."""
+    """Lowers a sum, mean, maximum or other reduction (`kind`) over `axes` to kernels; `knobs` None: default knobs."""
     shape = graph.data_shape(node)
     apart = shapes_beside(graph, node, tuple(axes))
     of_rows = RowOperator(operator=kind, shape=shape, axes=tuple([axis % len(shape) for axis in axes]))
@@ -74,7 +74,7 @@ def lower_lstm(
     operator: LstmSteps,
     knobs: lstm.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The kernels of the steps of an LSTM."""
+    """Lowers the steps of an LSTM to kernels, one for each time step; `knobs` None: default knobs."""
     _, _, batch, hidden = graph.tensors[node.output].shape
     knobs = knobs or lstm.choose_knobs(
         target, batch=batch, hidden=hidden, directions=len(operator.directions)
@@ -95,8 +95,8 @@ def _of_rows(
     knobs: rows.Knobs | None,
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    """The kernels of a row operator, which reduces or normalizes rows. The schedule by `knobs` gives each row separate
-    threads. A softmax or normalization whose grid would then be too large is scheduled by `generic` instead.
+    """The kernels of a row operator, which reduces or normalizes rows. With `knobs`, each row has threads of its own. A
+    softmax or normalization whose grid would then be too large is scheduled by `generic` instead.
 
     `beside`: shapes of tensors that fused operators read together with a reduction's input.
     """

@@ -49,7 +49,7 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """A program of `te.ops.float_pool` scheduled with `knobs` (default: `choose_knobs`); its parameters must be
+    """Schedules a program of `te.ops.float_pool` with `knobs` (default: `choose_knobs`); its parameters must be
     flattened to one dimension (`flat.flattened` without intermediates).
     """
     knobs = choose_knobs(target, program) if knobs is None else knobs

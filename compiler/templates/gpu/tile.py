@@ -109,8 +109,8 @@ def whole_tiles(
     """Pads the sum "gemm" to whole tiles. If `splits` > 1, cuts the depth of the sum into `splits` parts, whose sums a
     separate kernel adds up. `tag`: suffix of the names of the sum's stages.
 
-    Returns the names of the statement that computes tiles, of this statement's loops over rows, columns and depth, and
-    of the loops around these loops.
+    Returns names: (statement that computes tiles, its loop over rows, over columns, over the depth, [loops around
+    these]).
     """
     statement = f"gemm{tag}"
     i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))

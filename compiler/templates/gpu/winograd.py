@@ -41,7 +41,9 @@ def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = 
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.winograd` scheduled with the tile of `knobs`; W is packed ahead into tiles (`schedule.pack`)."""
+    """Schedules a program of `te.ops.winograd` with the tile of `knobs`; W is packed ahead into tiles
+    (`schedule.pack`).
+    """
     tile = None if knobs is None else knobs.tile
     return _in_tiles(program, tile or choose_tile(target, problem_of(program)))
 

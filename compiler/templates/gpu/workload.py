@@ -58,7 +58,7 @@ class CudaWorkload:
     expression: Program
 
     def program(self) -> Program:
-        """The tensor expression."""
+        """The tensor expression of the workload, a program without a schedule."""
         return self.expression
 
     def obstacle(self) -> str | None:

@@ -1,8 +1,8 @@
 """Common parts of the templates that use the MAC array: search space, tiles of windows, fills of buffers, loops of a
 schedule.
 
-Each template adds how it uses the array: the operations of a layer, the order of its weights, the loops around the
-intrinsic.
+Each template itself defines how it uses the array: the operations of a layer, the order of its weights, the loops
+around the intrinsic.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class Frame:
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Schedules loads: of weights at `knobs.weights_level` (level CHUNK: in loop `chunk` over the chunks of the
-        reduction), of post-processing parameters in loop `parameters`.
+        """Schedules two loads: weights at `knobs.weights_level` (for level CHUNK in loop `chunk`, which runs over the
+        chunks of the reduction), and post-processing parameters in loop `parameters`.
         """
         self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")

@@ -16,7 +16,7 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
-    """One dimension of the boxes (rectangles of elements) that fill a buffer, whose extent in DRAM is `size` elements.
+    """One dimension of the boxes (rectangles of elements) that fill a buffer; in DRAM it has `size` elements.
 
     `most`, `mean`: largest and mean extent of a box. `whole`: each box covers the dimension from end to end, without
     pads. `ragged`: share of boxes smaller than `most`.
@@ -115,8 +115,8 @@ def _least_seen(shape: LayerShape, axis: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ImageBuffer:
-    """The input buffer at many points of a search space: filled at loop `level`, in `copies` copies, with boxes
-    (rectangles of elements) of `blocks` input blocks for the part `window` (rows, columns) of the kernel.
+    """The input buffer at each point of a search space: filled in loop `level`, with `copies` copies. A fill is a box:
+    `blocks` input blocks, and the rows and columns that the part `window` (rows, columns) of the kernel reads.
 
     `reads_all_blocks`: every tile of output blocks reads all input blocks (else only its own, as in depthwise
     convolution). `element`: bytes of a vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
@@ -132,7 +132,7 @@ class ImageBuffer:
 
 
 def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuffer) -> BufferFill:
-    """Size, fills, beats and load instructions of the input buffer."""
+    """The fills of the input buffer: size, number, bus beats, load instructions."""
     outside, window = tiles.outside(image.level), image.window
     held = [tiles.held(letter, outside) for letter in "yx"]
     cuts = [divide(k, w) for k, w in zip(shape.kernel, window, strict=True)]
@@ -187,9 +187,9 @@ def _positions(
     cuts: np.ndarray,
     loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
 ) -> Side:
-    """The rows or columns of the input as one dimension (`Side`) of the boxes that fill the input buffer: at most
-    `most` of `size` rows or columns. `cuts`: number of parts of the kernel along this dimension; the last part
-    (`short_window`), and the last tile along `loop`, may need fewer rows or columns than the others.
+    """One dimension, rows or columns, of the boxes of inputs that fill the input buffer: at most `most` of `size` rows
+    or columns. `cuts`: number of parts of the kernel along this dimension. The last part (`short_window`), and the last
+    tile along `loop` (tiles, letter, whether each loop is outside the fill), may need fewer rows or columns.
     """
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)

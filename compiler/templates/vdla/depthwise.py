@@ -1,5 +1,5 @@
 """Template of depthwise convolutions on the accelerator: an array operation multiplies one vector of channels, or
-(extension `taps`) as many neighbouring vectors as instruction TAPS takes.
+(extension `taps`) as many neighbouring vectors as instruction TAPS multiplies at once.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def widened(config: Config, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """A depthwise layer on the array of a machine.
+    """The operations of the array for a depthwise layer on one machine.
 
-    `shape`: the layer with the `widened` window. `columns`: columns of the kernel itself. `taps`: groups of columns
-    that one operation multiplies; `sweep`: operations that multiply several rows at once; each None if the machine
-    lacks this kind of operation.
+    `shape`: the layer, with the window that `widened` returns. `columns`: columns of the kernel before widening.
+    `taps`: groups of columns that one operation multiplies; None on machines without such operations. `sweep`:
+    operations that multiply several rows at once; None on machines without them.
     """
 
     shape: LayerShape
@@ -116,7 +116,7 @@ class _Array:
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
-        """Number of weight tiles for the kernels of one block of channels. Each kernel position takes a row of a tile;
+        """Number of weight tiles for the kernels of one block of channels. Each kernel position fills a row of a tile;
         a row is as long as an input or output vector, whichever is longer.
         """
         if self.sweep is not None:

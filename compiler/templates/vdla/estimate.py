@@ -94,11 +94,11 @@ class BufferFill:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TiledWork:
-    """Work of the units at many points (settings of the knobs): cycles of each unit alone, instructions, and the
-    buffers between units.
+    """Work of the machine's units at many points (settings of the knobs): cycles of each unit alone, instructions,
+    buffers.
 
     `compute`: lower bound on the computing unit's cycles. `traffic`: bus beats. `loading`, `storing`: cycles of load
-    and store unit. Array and store unit share `sums_copies` copies of the sums; the array may overwrite a copy
+    unit and store unit. Array and store unit share `sums_copies` copies of the sums; the array may overwrite a copy
     `store_latency` cycles after its accumulators have been read. `last_beats`: beats of one tile's outputs.
     """
 
@@ -236,7 +236,7 @@ def array_instructions(
 ) -> np.ndarray:
     """Number of instructions of the array: one for the products of each step, one for each change of base addresses.
 
-    `overwriting`: the first step of a tile takes an additional instruction, which overwrites the accumulators; the
+    `overwriting`: the first step of a tile needs an additional instruction, which overwrites the accumulators; the
     instructions after it add to them.
     """
     moving = reduce(
@@ -253,7 +253,7 @@ class ArrayLayer:
 
     `data`, `weights`: fills of the input and weight buffers. `compute`: lower bound on the computing unit's cycles.
     `micro_ops`: number of micro-ops in all micro-op sequences. `least_fills`: scratchpad fills that every program
-    needs. `limits`: the template's own legality limits. `overwriting`: the first step of a tile takes an additional
+    needs. `limits`: the template's own legality limits. `overwriting`: the first step of a tile needs an additional
     instruction, which overwrites the accumulators. `innermost`: innermost loop level at which data may be filled.
     `storing`: cycles of the store unit in addition to its stores, for modes in which the store unit may be the busiest
     unit (None: not counted).

@@ -23,8 +23,8 @@ from .workload import Workload, windowed
 
 
 def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> list[Kernel]:
-    """The kernels of a convolution's runs of groups, image by image; empty if all groups are one run, or for a
-    depthwise convolution.
+    """The kernels of a grouped convolution, image by image: one for each run of groups that together fill whole blocks.
+    Empty if all groups are one run, or for a depthwise convolution.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     filters, inside = operator.weight.shape[:2]

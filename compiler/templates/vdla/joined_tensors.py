@@ -47,7 +47,9 @@ def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _whole_parts(graph: Graph, node: Node, operator: Channels, lanes: int) -> list[tuple[str, int]]:
-    """The inputs whose channels occur once, in order, in blocks without other inputs: (name, first block) of each."""
+    """The inputs of a concatenation that fill blocks of the output alone, each of their channels once and in order:
+    (input, first block).
+    """
     places: dict[int, list[tuple[int, int]]] = {}
     for place, (part, channel) in enumerate(operator.sources):
         places.setdefault(part, []).append((place, channel))

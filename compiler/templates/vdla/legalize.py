@@ -45,7 +45,7 @@ class Legalized:
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
-        """For each tensor inside another: (the other tensor's name, the byte offset there)."""
+        """For each tensor stored inside another one: (name of the other tensor, offset in bytes inside it)."""
         return {name: (item.tensor, item.offset) for name, item in self.inside.items()}
 
 

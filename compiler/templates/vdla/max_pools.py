@@ -21,10 +21,10 @@ from .rolling_pool import PATCH_CONV2D_POOL
 
 
 def fit_max_pools(graph: Graph, config: Config, interleaved: Collection[str]) -> Graph:
-    """The graph with each max-pool in a form that fits the machine's memories.
+    """Fuses or splits max-pools until each fits the machine's memories.
 
-    A convolution of an `interleaved` input also computes its max-pool if a ring buffer of the convolution's rows fits
-    the machine.
+    A convolution also computes the max-pool after it if its input is `interleaved` (channels-last, as the host has it)
+    and a ring buffer for rows of its results fits the machine; other max-pools that are too large are split.
     """
     makers = graph.producers()
     graph = fuse_pool(

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """The workload of one kernel of a max-pool, which computes one output vector of each block of channels. A max-pool
-    takes one kernel for each output vector of a block.
+    """The workload of one kernel of a max-pool. A max-pool needs as many kernels as a block of channels has output
+    vectors; each kernel computes one of these vectors for all blocks.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)
@@ -57,7 +57,7 @@ def _for_each_vector(config: Config, kernel: Kernel) -> list[Kernel]:
 
 
 def max_pool_kernels(config: Config, legalized: Legalized, node: Node, operator: Int8MaxPool) -> list[Kernel]:
-    """The kernels of a max-pool."""
+    """The kernels of a max-pool node, one for each output vector of a block of channels."""
     workload = max_pool_workload(config, legalized.graph, node, operator.window)
     details = Details(apart=Blocks.of(config).outputs, name=node.name)
     kernel = Kernel(
@@ -80,7 +80,7 @@ def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[
 def elementwise_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8Elementwise
 ) -> list[Kernel]:
-    """The kernel of an element-wise node."""
+    """The only kernel, in a list, of an element-wise node."""
     graph, combination = legalized.graph, operator.combination
     sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self

@@ -32,9 +32,9 @@ def cut_products(graph: Graph, machine: Machine) -> Graph:
 
 
 def exchange(graph: Graph, machine: Machine) -> Graph:
-    """Fuses each Swap (exchange of channels and positions) into the product before it, which is then computed
-    transposed (`fuse_swaps`). Before that, the input of such a product gets padding to whole blocks of positions, if
-    its producer can leave padding (`leave_room`).
+    """Removes each Swap (exchange of channels and positions): `fuse_swaps` makes the product before the Swap compute
+    its result transposed. Before that, `leave_room` pads the input of these products to whole blocks of positions where
+    the node that computes the input can do so.
     """
     from ...graph.row_padding import leave_room
 

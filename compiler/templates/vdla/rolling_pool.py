@@ -36,9 +36,9 @@ class RollingShape:
     """Sizes of a convolution with its max-pool: `rows` x `columns` sums (convolution outputs before the pool), pooled
     to `pooled` rows.
 
-    A sum takes `vectors` products of `parts` array operations each (average). Sums are in a ring buffer of `ring` rows
-    of `width` sums. Patches (image parts that the load unit gathers) follow `layout`, in a ring buffer of `patch_rows`
-    rows (None: no ring).
+    A sum has `vectors` products, each of which needs `parts` array operations on average. Sums are in a ring buffer of
+    `ring` rows of `width` sums. Patches (image parts that the load unit gathers) follow `layout`, in a ring buffer of
+    `patch_rows` rows (None: no ring).
     """
 
     images: int

@@ -28,10 +28,10 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsExpression(Expression):
-    """A softmax or normalization, expressed with a single tile that has all positions. `schedule` builds other tiles
-    from `shares` (the arithmetic's parameters) and `plane`.
+    """A softmax or normalization. The expression has one tile with all positions; `schedule` replaces it by an
+    expression with smaller tiles, which it builds from `shares` (the parameters of the arithmetic) and `plane`.
 
-    `plane`: number of positions in an output plane, if it is larger than the input's; else None.
+    `plane`: number of positions in an output plane if it is larger than an input plane; else None.
     """
 
     shares: Shares

@@ -1,4 +1,4 @@
-"""Shows the knobs of a point in readable form."""
+"""The knob values of a point of a search space as names and numbers that a user can read."""
 
 from __future__ import annotations
 

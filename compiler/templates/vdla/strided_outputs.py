@@ -71,7 +71,9 @@ def spaced_kernel(config: Config, graph: Graph, node: Node, operator: Int8Convol
 def phase_kernels(
     config: Config, graph: Graph, node: Node, operator: Int8Convolution, phases: Interleave
 ) -> list[Kernel]:
-    """One kernel for each phase with outputs (set of outputs that use the same weights) of a transposed convolution."""
+    """The kernels of a transposed convolution, one for each phase (outputs that use the same weights); none for empty
+    phases.
+    """
     filters, height, width = phases.outputs
     kernels: list[Kernel] = []
     for y in range(phases.factors[0]):

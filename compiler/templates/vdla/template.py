@@ -35,8 +35,8 @@ from .workload import Workload
 class Details:
     """Properties of a node that are not in its workload, because they do not change the cycles.
 
-    `post`: post-processing (None: a plain one of the workload's kind). `pad_value`: int8 value of pads. `area`: the
-    part of the output that is computed (None: all). `apart`: distance in vectors from one position to the next (pools).
+    `post`: post-processing (None: the workload's property `post`). `pad_value`: int8 value of pads. `area`: the part of
+    the output that is computed (None: all). `apart`: distance in vectors from one position to the next (pools).
     `planes`: the operand has one vector for each plane. `spread`: strides of an area in the output (None: contiguous).
     `taken`: steps between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`:
     for products of two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
@@ -76,10 +76,10 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     """A template of the accelerator; costs are cycles.
 
     `cost(config, workload, values, fitted)`: the cost model, for many points at once. `express(config, workload,
-    details, common)`: the tensor expression; `common`: the arguments that all operators of `te.ops` take. `copies`: for
-    each axis that is a buffer's number of copies, the buffer's scratchpad. `dense_weights`: every filter has weights
-    for every channel. `plain_constants`: in a lowered program the details' `post` occurs only in `intrinsics.post` and
-    its attributes, and their `pad_value` is the value of all pads.
+    details, common)`: the tensor expression; `common`: the arguments that all functions of `te.ops` for the accelerator
+    have. `copies`: for each axis that is a buffer's number of copies, the buffer's scratchpad. `dense_weights`: every
+    filter has weights for every channel. `plain_constants`: in a lowered program the details' `post` occurs only in
+    `intrinsics.post` and its attributes, and their `pad_value` is the value of all pads.
     """
 
     cost: Callable[[Config, Workload, Columns, Fitted], CostEstimates]
@@ -138,7 +138,7 @@ def template_named(name: str) -> VdlaTemplate:
 
 
 def template_of(workload: Workload) -> VdlaTemplate:
-    """The template of a workload."""
+    """The accelerator's template that schedules a workload."""
     return template_named(workload.template)
 
 
@@ -149,13 +149,13 @@ def space_of(config: Config, workload: Workload) -> Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """A kernel of a network before its knobs are chosen: a workload, with the graph's tensors and the constants bound
-    to its program's parameters. Its knobs depend on `workload` alone.
+    """A kernel of a network before its knobs are chosen: a workload, and the tensors of the graph and the constants
+    that are bound to the parameters of its program. The choice of knobs depends on `workload` alone.
 
-    `source`: the tensor expression, or the arguments to build it when needed. `recorded`: tuning records of the
-    workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: for
-    one of several equal kernels, each for one image: the workload of a single kernel for all of these images. Equal
-    kernels overlap in time, so they use the knobs of that workload.
+    `source`: the tensor expression, or the arguments from which to build it. `recorded`: whether tuning records of the
+    workload are used. `offsets`: by parameter, the byte of its tensor at which the parameter begins. `series`: set if
+    there is an equal kernel for each image: the workload of one kernel for all images. As such kernels overlap in time,
+    they use the knobs of `series`.
     """
 
     workload: Workload

@@ -121,7 +121,7 @@ def balanced_sizes(extent: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def up_to(size: int) -> tuple[int, ...]:
-    """The sizes 1 to `size`."""
+    """The integers from 1 to `size`, candidates for the size of a tile."""
     return tuple(range(1, size + 1))
 
 
@@ -182,7 +182,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Loops over tiles: `names`, all, outermost first; `output`, over output blocks; `columns`, over columns."""
+    """Names of the loops over tiles: all three (`names`, outermost first), over output blocks, and over `columns`."""
 
     names: tuple[str, str, str]
     output: str

@@ -19,8 +19,8 @@ TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
 """Levels at which a buffer is filled: every chunk of the reduction, or every iteration of one of three tile loops."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
-"""Limit on the instructions of a candidate program (`most_instructions`): the largest of MOST_INSTRUCTIONS, LONGER
-times the scratchpad fills, and EACH_STORE times the stores, counting fills and stores that every program needs.
+"""A candidate program may have at most max(MOST_INSTRUCTIONS, LONGER * fills, EACH_STORE * stores) instructions, for
+the least numbers of scratchpad fills and of stores that any program of the layer needs (`most_instructions`).
 """
 ALWAYS = 6
 """Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""
@@ -178,7 +178,7 @@ class Tiles:
 
 
 def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
-    """The orders (indices of TILE_ORDERS) with loops that run once moved outermost, in the order of LETTERS."""
+    """Moves loops with one trip outermost, in the order of LETTERS; returns the new orders (indices of TILE_ORDERS)."""
     once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
     return _ONCE_OUTERMOST[images > 1][order, once]
 
@@ -186,7 +186,7 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
     """Number of micro-ops in all sequences of a tile's program. An instruction's counters run over two of the tile's
     three loops (rows, columns, blocks): preferably loops whose length differs between tiles, then the longest. The
-    third loop is unrolled: each of its iterations takes `extra` micro-ops, those of the reduction.
+    third loop is unrolled: each of its iterations needs `extra` micro-ops, which compute the reduction.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)

@@ -72,7 +72,7 @@ class Workload:
 
     @property
     def convolution(self) -> Convolution:
-        """The operator as a dense convolution."""
+        """The workload as a dense convolution: its sizes and window, with one group."""
         return Convolution(
             batch=self.batch,
             channels=self.channels,
@@ -131,8 +131,7 @@ def filled_up(config: Config, filters: int) -> int:
 def computed_filters(config: Config, workload: Workload) -> int:
     """Number of filters that the array computes: rounded up to whole blocks if the operand is then read faster.
 
-    Reading a part of each position of the operand takes a burst for each position, which waits for memory; whole
-    positions are contiguous.
+    Operands are contiguous if whole blocks are read. If not, each position needs a burst, which waits for memory.
     """
     blocks, memory = Blocks.of(config), config.memory
     own, whole = filter_vectors(blocks, workload.filters)

@@ -74,7 +74,7 @@ class NestFinder:
                 self.nest(node, loops)
 
     def sequence(self, statements: Sequence[Stmt], loops: tuple[For, ...]) -> None:
-        """Visits statements that follow one another, and adds the nests found in each."""
+        """Visits statements that follow one another, and records the nests in each of them."""
         for statement in statements:
             self.visit(statement, loops)
 

@@ -116,8 +116,8 @@ def _weighted_tile(sketches: Sketches, summed: Sum, lane: Axle, positions: list[
 def _weighted_taps(
     sketches: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """For a windowed sum with weights (a convolution): number of tiles in a block, by loop, and the knobs that decide
-    how the terms are added.
+    """Chooses for a windowed sum with weights (a convolution). Returns (number of tiles in a block, by loop; the knobs
+    that decide how the terms are added).
 
     If only the tiles along borders read pads, these tiles test for pads. If windows of other tiles read pads too, such
     a test would be needed for every term, so the input is copied with its pads: for each block of channels a whole
@@ -146,8 +146,8 @@ def _weighted_taps(
 def _product_tile(
     sketches: Sketches, summed: Sum, lane: Axle, rows: list[Axle]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """For a product of matrices: elements of a register tile by loop, and number of tiles in a block by loop. Only the
-    loop `lane` and the last of the loops `rows` have more than one element.
+    """Chooses the tile of a matrix product. Returns (elements of a register tile, by loop; number of tiles in a block,
+    by loop). Only the loop `lane` and the last of the loops `rows` have more than one element in a tile.
     """
     lanes, depth = sketches.lanes(summed.bits), prod(term.size for term in summed.terms)
     row = next((axle for axle in reversed(rows) if axle.size > 1), None)
@@ -164,9 +164,10 @@ def _product_tile(
 def _panels(
     sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle], again: list[str]
 ) -> dict[str, int]:
-    """The knobs for the operand `wide` of a product, which is read in panels (pieces, each for one tile): whether
-    panels are packed or copied, and the order of loops. Products with constant weights, which may be long, also get
-    unrolled steps and partial sums. `again`: the loops over tiles with several iterations, whose order matters.
+    """Chooses knobs for operand `wide` of a matrix product: whether it is packed or copied into panels (contiguous
+    pieces, each for one tile), and the order of loops. Products with constant weights, which may be long, also get
+    knobs for unrolled steps and partial sums. `again`: the loops over tiles with several iterations, in the order to
+    keep.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

@@ -83,8 +83,8 @@ def sketch_schedule(sketches: Sketches, values: Values | None = None) -> Schedul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Knobs:
-    """Knob values for one sum. By loop: `tile`, elements of a tile, and `block`, tiles of a block (0: all). `vector`:
-    the vectorized loop. `dots`: the loop that a dot product instruction adds ("": none). `others`: all knob values.
+    """Knob values for one sum. By loop: `tile`, elements of a tile; `block`, tiles of a block (0: all). `vector`: the
+    vectorized loop. `dots`: loop whose terms a dot product instruction adds ("": none). `others`: all values.
     """
 
     tile: dict[str, int]
@@ -216,9 +216,9 @@ def _pack(s: Schedule, sketches: Sketches, summed: Sum, tiles: _Tiles) -> None:
 
 
 def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs) -> None:
-    """Emits prefetches of packed weights at the places where a tile would wait for them. Weights of products that are
-    read only once need none. (With several reduction loops, prefetches save an eighth of the time even then: 1x1, 2048
-    channels, 512 filters, one position.)
+    """Emits prefetches of packed weights at the places where a tile would wait for them. A product with a single
+    reduction loop that reads its weights only once gets no prefetches. (With several reduction loops, they save an
+    eighth of the time even then: 1x1, 2048 channels, 512 filters, one position.)
     """
     terms = order_of_terms(summed, knobs.get("terms"))
     long = [name for name in terms if _sizes(summed)[name] > 1]

@@ -261,9 +261,9 @@ def padded_read(program: Program, summed: Sum) -> tuple[Read, Copy] | None:
 
 
 def dot_loop(target: CpuTarget, summed: Sum, lane: Axle) -> str:
-    """The reduction loop for a dot product instruction, which adds `DOT_DEPTH` iterations of it for all iterations of
-    `lane` at once; "" if the instruction does not fit the sum. One factor must be uint8 data, equal for all lanes, the
-    other one int8 weights, both contiguous along the loop.
+    """The reduction loop for a dot product instruction, which adds the products of `DOT_DEPTH` iterations of this loop
+    for all iterations of `lane` at once; "" if the instruction does not fit the sum. One factor must be uint8 data,
+    equal for all lanes, the other factor int8 weights; both must be contiguous along the reduction loop.
     """
     long = [term for term in summed.terms if term.size > 1]
     if not target.dot_product or not long or lane.size > min(DOT_LANES, lanes_of(target, summed.bits)):

@@ -107,8 +107,8 @@ def skip_dead_taps(
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """Names of loops made from the reduction loop `term` by splits and partial sums; only of loops that are the
-    innermost reduction loop around a sum of products.
+    """Names of the loops that splits and partial sums made from the reduction loop `term`, if they are the innermost
+    reduction loop around a sum of products.
     """
     found: list[str] = []
     for loop in loops(s.program):

@@ -20,8 +20,8 @@ instructions cost.
 COPY_BYTES_CYCLE = 16.0
 """Bytes per cycle when copying an input into its padded form."""
 NEAR_BYTES_CYCLE = 1024.0
-"""Bytes per cycle that a core gets from the second-level cache, for transfers that arithmetic does not hide: most are
-hidden.
+"""Bytes from the second-level cache for which the model charges one cycle. Processors are slower, but arithmetic hides
+most of these transfers.
 """
 STREAM_SHARE = 0.5
 """Factor on the time of waiting for packed weights from beyond the second-level cache, a stream that processors
