@@ -106,7 +106,7 @@ def _round_extremum(
 
 
 def _rounded(constant: Known, grid: Quantization) -> QuantizedConstant:
-    """The numbers of `constant` on `grid`."""
+    """Rounds `constant` to the scale, zero point and type of `grid`."""
     stored = quantize(constant.real().astype(np.float32), grid.scale, grid.stored_zero_point)
     return QuantizedConstant(
         integers=(stored.astype(np.int16) + grid.offset).astype(grid.dtype),

@@ -132,7 +132,7 @@ def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> li
 
 
 def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real | Pending:
-    """A tensor with pads: zeros, or elements of the tensor (reflect, edge ...)."""
+    """The result of a Pad; pads are zeros, another constant, or elements of the tensor (reflect, edge ...)."""
     data = real_operand(context, node, 0, viewed=True)
     positions = [_positions(runs) for runs in operator.runs]
     zeros = any((places < 0).any() for places in positions)
@@ -266,9 +266,9 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """The axes of the values `parts` (each of `rank` axes) along which the stored tensor's channel changes. But: only
-    the last axis if there is none, if the batch axis is one, or if the pixel changes along one of them, too. Empty for
-    vectors (rank 1), in which each element is an image.
+    """The axes of the values `parts` (each of `rank` axes) along which the channel of the stored tensor changes. Only
+    the last axis instead, if there are no such axes, if one of them is the batch axis, or if the pixel also changes
+    along one of them. Empty for vectors (rank 1), in which each element is an image.
     """
     if rank == 1:
         return []

@@ -52,7 +52,7 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 def _grid(
     context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> Quantization:
-    """Scale and zero point of an activation of `shape`; fails for several scales. `rounds`: a QuantizeLinear's grid."""
+    """The only scale and zero point of a QuantizeLinear (`rounds`) or DequantizeLinear of data of this `shape`."""
     dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
     if scale.size != 1:
         context.fail(

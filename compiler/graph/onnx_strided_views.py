@@ -238,9 +238,9 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A new tensor of shape (N, C, H, W) with elements of `data`'s tensor; `elements`, in this shape, has their
-    indices. It is made by moves of whole positions (pixels) and of channels. If these are not enough and `again` is
-    True, channels and positions are exchanged first.
+    """A tensor of shape (N, C, H, W) with elements of the tensor that stores `data`; `elements`, int64 (N, C, H, W),
+    has their row-major indices there (-1: zero). Adds nodes that move whole positions (pixels) and channels. If these
+    moves are not enough and `again` is True, adds an exchange of channels and positions before them.
     """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
