@@ -47,7 +47,7 @@ class Places:
 
 
 def address_of(array: np.ndarray) -> int:
-    """The key of a constant in `Places.constants`."""
+    """The address of an array's first byte, by which `Places.constants` finds a constant."""
     return array.ctypes.data
 
 

@@ -23,13 +23,13 @@ from .readable import CompiledKernels
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
-    """The inputs as ports, each once: an input that is quantized in two ways is two tensors of the graph."""
+    """One port for each input of the model; an input that is quantized in two ways is two tensors of the graph."""
     ports = {entry.name: replace(_port(entry), rows=entry.rows) for entry in graph.inputs}
     return tuple(ports.values())
 
 
 def output_ports(graph: Graph) -> tuple[Port, ...]:
-    """The outputs as ports."""
+    """One port for each output of the graph."""
     return tuple([_port(output) for output in graph.outputs])
 
 
@@ -43,7 +43,7 @@ def _port(end: GraphInput | GraphOutput) -> Port:
 
 
 class GraphNetwork(CompiledKernels):
-    """Base class of networks that compute `graph`: name, inputs and outputs."""
+    """Base class of executables that compute `graph`, with the graph's name, inputs and outputs."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -63,7 +63,7 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Reserves the next instruction to load the first page (part) of micro-ops; `group`: number of the layer."""
+        """Reserves the next instruction, which loads the first page of micro-ops; `group`: number of its layer."""
         self.load_page(group, self.count)
         self.count += 1
 

@@ -66,7 +66,7 @@ class WgslDialect(Dialect):
         return call(self.type_of(dtype), value)
 
     def as_unsigned(self, value: Text, *, wide: bool) -> Text:
-        """The integer itself: sums and products of i32 wrap."""
+        """Returns `value` unchanged, because sums and products of signed integers wrap in WGSL."""
         return value
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
