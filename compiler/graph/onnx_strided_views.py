@@ -92,15 +92,13 @@ class Rows:
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """The view of a stored tensor of shape `natural` as a value whose leading axes are the positions `places`, and
-        whose last axis is the channels.
-        """
+        """For each element of the value, its row-major index in the tensor, whose shape is `natural`."""
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The view (indices of elements) of a tensor of shape `natural` as a value whose leading axes are the positions
-    (pixels) `places`, and whose last axis is the tensor's channels.
+    """The row-major indices, in a tensor of shape `natural`, of all channels at the positions (pixels) `places`: an
+    array in the shape of `places`, with the channels as additional last axis.
     """
     _, channels, height, width = natural
     plane = height * width

@@ -19,8 +19,8 @@ ALIGNMENT = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
     """The places of a network's tensors in one block of memory (arena). `offsets`: byte offset of each tensor except
-    constants; that of a view is inside the tensor that it is a view of. `bytes`: size of the arena.
-    `bytes_without_reuse`: its size if no two tensors shared memory.
+    constants; the offset of a view is inside its source. `bytes`: size of the arena. `bytes_without_reuse`: the size
+    that it would have if no two tensors shared memory.
     """
 
     offsets: Mapping[str, int]

@@ -63,8 +63,8 @@ def _constants(code: CudaNetworkCode) -> dict[int, np.ndarray]:
 
 
 def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
-    """(offset in the arena, offset in page-locked memory, bytes) of each tensor that the host writes (inputs) or reads
-    (outputs).
+    """Maps each tensor that the host writes (inputs) or reads (outputs) to (offset in the arena, offset in page-locked
+    memory, bytes).
     """
     slots: dict[str, tuple[int, int, int]] = {}
     end = 0

@@ -193,8 +193,8 @@ class OutputArrays:
         return tuple(self._shapes)
 
     def take(self) -> list[tuple[str, np.ndarray, int]]:
-        """(name, array, address) of a new array for each output. The arrays are uninitialised and share no memory with
-        arrays that callers still hold.
+        """Returns (name, array, address) for each output, with a new array. The arrays are uninitialised and share no
+        memory with arrays that callers still hold.
         """
         taken: list[tuple[str, np.ndarray, int]] = []
         for name, (shape, dtype, size) in self._shapes.items():
@@ -211,7 +211,7 @@ class OutputArrays:
 
 
 def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
-    """The accesses of launches, each given as (tensors by parameter, parameters that it writes)."""
+    """Converts launches, each given as (tensors by parameter, parameters that it writes), to accesses."""
     return tuple(
         Access(
             reads=frozenset([name for parameter, name in tensors.items() if parameter not in written]),

@@ -14,7 +14,7 @@ X = "thread.x"
 
 
 def held_by_lanes(alloc: Alloc) -> bool:
-    """Whether each thread along x holds elements of its own of an allocated buffer: registers that are distributed over
+    """Whether the threads along x hold different elements of an allocated buffer: registers that are distributed over
     these threads, or sums of a warp that the threads also access one by one.
     """
     buffer = alloc.buffer

@@ -248,7 +248,7 @@ class LayerEmitter:
         self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
     ) -> Access:
         """The addresses of an operand `region` in this layer's scratchpad slots, DRAM or chain memory (on-chip memory
-        between layers). The last `element_dimensions` dimensions are one element; for `least` see `Access`.
+        between layers). The last `element_dimensions` dimensions are one element. `least`: `Access.least`.
         """
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes

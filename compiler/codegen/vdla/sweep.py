@@ -1,6 +1,6 @@
-"""Emission of depthwise products in sweeps. A sweep is an order of TAPS micro-ops down the rows of the input: each
-operation multiplies the row that it reads and the preceding rows, which the array still holds, by a group of rows of
-weights. So weights are addressed by rows here.
+"""Emission of depthwise products in sweeps. A sweep is an order of TAPS micro-ops down the rows of the input. Each
+operation reads one row; the array still holds the preceding rows, and multiplies all of them by a group of rows of
+weights. Weights are therefore addressed by rows, not by tiles.
 """
 
 from __future__ import annotations

@@ -259,8 +259,8 @@ def _at(storage: Storage, at: str, dtype: DType) -> str:
 
 
 def _first(name: str) -> str:
-    """The name of the constant that gives the word of its binding at which array `name` begins. No name of a program
-    ends with "_at_".
+    """The name of the constant that holds the word of a binding (bound buffer) at which array `name` begins. No name of
+    a program ends with "_at_".
     """
     return f"{name}_at_"
 

@@ -95,10 +95,11 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """Prepares a node whose inputs may hold integers: (node to import, integer dtype of its float32 result or "").
+    """Prepares a node for import if float32 tensors that hold integers are among its inputs. Returns (node to import,
+    integer dtype of its float32 result or "").
 
     A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
-    other node is returned with "", and with integer tensors as inputs in place of float32 tensors that hold integers.
+    other node is returned with "", and reads integer tensors in place of the float32 tensors that hold integers.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
