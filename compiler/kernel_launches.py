@@ -59,7 +59,7 @@ records).
 def lower_nodes(
     lowering: Lowering[Target], graph: Graph, knobs: ChosenKnobs[Any] | None
 ) -> LoweredNodes[Target]:
-    """All nodes of a graph that need a kernel, lowered."""
+    """Lowers all nodes of a graph that need a kernel."""
     return [found for node in graph.nodes if (found := _lowered(lowering, graph, node, knobs)) is not None]
 
 

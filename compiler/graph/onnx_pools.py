@@ -36,7 +36,7 @@ from .operators import AveragePool, MaxPool
 from .rescaling import rescale, same_integers
 
 UNCOUNTED = (0, 0, 0, 0)
-"""Pads that an average counts as elements, on each side, without `count_include_pad`: none."""
+"""No pads on any side: without `count_include_pad`, an average counts no pads as elements."""
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:

@@ -29,9 +29,7 @@ CHANNELS_LAST = ("NhwcMaxPool",)
 
 
 class StepsContext(RowContext, Protocol):
-    """The interface that is needed to write replacement nodes: implemented by imports and by other rewrites
-    of a model.
-    """
+    """The interface of an import, or of another rewrite of a model, for code that writes replacement nodes."""
 
     integer_biases: ClassVar[bool]
     """Whether products read int32 biases as integers, without a DequantizeLinear. The unit of such a bias is the

@@ -127,8 +127,8 @@ def _bounds(bits: float, attributes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _per_axis(scale: np.ndarray, zero_point: np.ndarray) -> tuple[int | None, np.ndarray, np.ndarray]:
-    """Finds the axis of a Quant's scales: (axis, float32 scale, zero point), vectors along the axis or scalars and
-    None.
+    """Returns the axis of a Quant's scales, its float32 scale and its zero point: both vectors along the axis, or both
+    scalars if there is one scale for the whole tensor (axis None).
 
     Raises ValueError for scales along several axes and zero points that are no integers.
     """

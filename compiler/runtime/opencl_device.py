@@ -231,7 +231,7 @@ class OpenClDevice(Closing):
 
     @contextlib.contextmanager
     def _calling(self, doing: str) -> Iterator[None]:
-        """Turns errors of pyopencl into DeviceError."""
+        """Turns errors of pyopencl into DeviceError; `doing` names the failed action in the message."""
         try:
             yield
         except UserError:

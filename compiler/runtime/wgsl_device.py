@@ -324,8 +324,8 @@ class WgslDevice(Closing):
         bindings: tuple[tuple[str, str], ...],
         first: Mapping[str, int],
     ) -> tuple[Any, Any]:
-        """A kernel's pipeline and the layout of its arguments. `first`: by array, the number of words before the array
-        in the part of a buffer that is bound for it (`_range`).
+        """Returns a kernel's pipeline, and the layout of its arguments. `first`: for each array, the number of words
+        that precede it in the part of a buffer that is bound (`_range`).
         """
         constants = {name: words for name, words in first.items() if words}
         key = function, tuple(sorted(constants.items()))
@@ -365,7 +365,7 @@ class WgslDevice(Closing):
 
     @contextlib.contextmanager
     def _calling(self, doing: str) -> Iterator[None]:
-        """Turns errors of wgpu into DeviceError."""
+        """Turns errors of wgpu into DeviceError; `doing` names the failed action in the message."""
         try:
             yield
         except UserError:

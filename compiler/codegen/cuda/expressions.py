@@ -198,7 +198,7 @@ class ExpressionEmitter:
     # Memory
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Text:
-        """The text of one element of a buffer, to read it."""
+        """The text of the expression that reads one element of a buffer."""
         return self.dialect.element(self.storages[buffer.name], self.at(buffer, indices))
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:

@@ -116,8 +116,8 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """For each row of `around`, all iterations of the chain's loops. Loops in `folded` become loop counts of
-        instructions: their variables stay at 0.
+        """Repeats each iteration in `around` for all iterations of the chain's loops. Loops in `folded` are not
+        repeated, because they become loop counts of instructions: their variables stay at 0.
         """
         inner = around
         for (name, extent), positions in zip(self.loops, self.positions, strict=True):

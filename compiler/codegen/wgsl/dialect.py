@@ -123,7 +123,7 @@ class WgslDialect(Dialect):
     # Memory
 
     def element(self, storage: Storage, at: str) -> Text:
-        """The element with index `at` of a buffer, to read it."""
+        """The expression that reads the element with index `at` of a buffer."""
         dtype = storage.buffer.dtype
         if storage.scalar:
             return Text(storage.name)
@@ -240,8 +240,8 @@ def _inside(storage: Storage, at: str) -> str:
 
 
 def _at(storage: Storage, at: str, dtype: DType) -> str:
-    """The index, in the array that stores a buffer, of the element with index `at`, or of the word that contains the
-    element.
+    """For the element with index `at` of a buffer: its index in the array that stores the buffer, or the index of the
+    word that contains the element.
     """
     plain = at if _PLAIN.fullmatch(at) else f"({at})"
     if _packed(storage):

@@ -23,7 +23,7 @@ from ..graph import Graph, Node, Shape, Tensor, unused
 from ..operators import DotProductAttention, Elementwise, MatrixProduct, Permute, Remap, Reshape, Softmax
 
 FLOATS = (DType.FLOAT32, *HALVES)
-"""Types of Q, K and V of which an attention may become one node."""
+"""Element types of Q, K and V with which an attention may become one node."""
 Fits: TypeAlias = Callable[[Attention], bool]
 """A function that tells whether a target has a kernel for an attention."""
 

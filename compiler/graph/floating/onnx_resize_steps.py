@@ -165,8 +165,8 @@ def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Indices of the input elements around each coordinate `left` + `ratio`, up to a distance of `reach`, and their
-    signed distances. If the axis shrinks (`scale` < 1), up to `reach` / `scale`, and distances are multiplied by
-    `scale`.
+    signed distances. If the axis shrinks (`scale` < 1), the greatest distance is `reach` / `scale`, and the returned
+    distances are multiplied by `scale`.
     """
     scale = min(scale, 1.0)
     first = floor(-reach / scale) + 1
