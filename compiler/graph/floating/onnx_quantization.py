@@ -154,8 +154,8 @@ def _grid(
 def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """The operands of the element-wise node that quantizes or dequantizes `data`: (names of its inputs, (scale, zero
-    point) as they appear in its expression). Scalars are numbers in the expression, vectors are stored as inputs.
+    """Returns, for the element-wise node that quantizes or dequantizes `data`, the names of its inputs and the pair
+    (scale, zero point) for its expression. A scalar scale is a number there; a vector is stored as a further input.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))
