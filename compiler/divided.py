@@ -98,7 +98,7 @@ class Work:
     clock_hertz: float | None
 
     def divide(self, cost_threads: int | None) -> tuple[Partition, tuple[Comparison, ...]]:
-        """The partition, and the times of regions on both sides that decided it. A region runs on the accelerator if
+        """Returns the partition, and the comparisons of regions that decided it. A region runs on the accelerator if
         the accelerator has its operators and, with `cost_threads`, is faster than the processor with this number of
         threads.
         """

@@ -59,7 +59,7 @@ records).
 def lower_nodes(
     lowering: Lowering[Target], graph: Graph, knobs: ChosenKnobs[Any] | None
 ) -> LoweredNodes[Target]:
-    """All nodes of a graph that need a kernel, lowered."""
+    """Lowers all nodes of a graph that need a kernel."""
     return [found for node in graph.nodes if (found := _lowered(lowering, graph, node, knobs)) is not None]
 
 
@@ -237,8 +237,8 @@ class LaunchConstants:
         arrays: Mapping[str, np.ndarray],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> dict[str, np.ndarray]:
-        """The constant `arrays` of a kernel, by parameter, packed into the kernel's layouts and in the parameters'
-        `shapes`. The `pack` steps of the schedule's `trace` say how. `kernel`: the kernel's key.
+        """Packs a kernel's constant `arrays` (by parameter) with the `pack` steps of the schedule's `trace`; each
+        result has its parameter's shape in `shapes`. `kernel`: the kernel's key, by which packed arrays are cached.
         """
         result: dict[str, np.ndarray] = {}
         for name, array in arrays.items():

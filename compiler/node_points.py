@@ -119,8 +119,8 @@ def _other_choices(
 
 
 def _cycles(program: Program) -> tuple[int, NDArray[np.int64]]:
-    """Total cycles of a program, and for each instruction group the cycles from the previous group's last store to its
-    own last store.
+    """Returns (total cycles of a program, cycles of each instruction group). The cycles of a group are those from the
+    previous group's last store to its own last store.
     """
     result = simulate(program.config, program.instructions, program.image, data=False)
     stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE

@@ -49,7 +49,7 @@ class WorkGroupCompiler(CudaCompiler):
 
 @dataclass(frozen=True)
 class WorkGroupDevice(WorkGroupCompiler, CudaDevice):
-    """A device of this computer. See `kernels.KernelDevice`."""
+    """A device of this computer that runs kernels in OpenCL C or WGSL. See `kernels.KernelDevice`."""
 
     @cached_property
     def target(self) -> GpuTarget:

@@ -66,7 +66,7 @@ def crop_windows(graph: Graph) -> Graph:
 
 
 def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair) -> tuple[Graph, Node]:
-    """Shrinks a float convolution's window on an input plane (H, W): (graph with smaller weights, node)."""
+    """Shrinks a float convolution's window on an input plane (H, W); returns (graph with smaller weights, new node)."""
     (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:
         return graph, node
@@ -80,7 +80,7 @@ def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair)
 
 
 def _cropped_int8(operator: Int8Convolution, plane: Pair) -> Int8Convolution:
-    """The operator with the smaller window on an input plane (H, W). A removed tap added its weights times the pad
+    """Shrinks an int8 convolution's window on an input plane (H, W). A removed tap added its weights times the pad
     value to every output; the new bias contains this sum.
     """
     (rows, columns), window = cropped(operator.window, plane)

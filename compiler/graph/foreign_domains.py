@@ -62,8 +62,8 @@ _UNSUPPORTED: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 def unsupported(supported: str, operator: str = "") -> tuple[str, str]:
-    """(problem, way out) for the error about an unsupported operator of a known domain; `supported`: text that lists
-    the supported operators. `operator`: the operator's name if an integer graph, not a float graph, lacks it.
+    """Returns (problem, way out) for the error about an unsupported operator of a known domain; `supported`: text that
+    lists the supported operators. `operator`: the operator's name if an integer graph, not a float graph, lacks it.
     """
     from .onnx_table import ROWS
 

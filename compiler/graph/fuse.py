@@ -34,8 +34,8 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """Reshapes each model input to (N, K) whose only readers are convolutions with a window over the whole input. The
-    bytes stay the same.
+    """Reshapes a model input to (N, K) if only convolutions with a window over the whole input read it. The order of
+    its elements stays the same.
     """
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:

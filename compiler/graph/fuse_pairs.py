@@ -123,8 +123,9 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """Fuses each look-up table into the convolution or product that computes the table's input: values are then looked
-    up while they are stored. The input must have no other reader, the convolution or product no pool or second operand.
+    """Fuses each look-up table into the convolution or product that computes the table's input, so that values are
+    looked up while they are stored. Nothing is fused if another node reads this input, or if the convolution or product
+    has a fused pool or a second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """

@@ -83,8 +83,8 @@ def for_each_channel(
 def _of_channels(
     context: ImportContext, data: Real, *parts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Reduces a factor and an addend, which broadcast to the data, to one of each per channel of the stored tensor;
-    None if they differ within a channel.
+    """Reduces each of `parts` (a factor, an addend), which broadcasts to the data, to one number for each channel of
+    the tensor that stores the data. None if a part differs within a channel.
     """
     _, channels, height, width = context.tensors[data.tensor].nchw
     channel = elements_of(context, data).reshape(-1) // (height * width) % channels

@@ -131,8 +131,8 @@ class GraphContext(NodeErrors):
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Stores the weight that is constant input `index`, its elements reordered by the function `order` for a
-        convolution; returns the constant's name.
+        """Stores a copy of the weight at constant input `index`, with its elements in the order that the function
+        `order` gives them for a convolution; returns the copy's name.
         """
         array = self.array(node, index, "weight")
         if array is None:

@@ -152,8 +152,8 @@ def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real
 
 
 def over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller operand, broadcast to the other's shape, has one element for all pixels of each channel of
-    the other's tensor.
+    """Whether the smaller operand, broadcast to the other's shape, is constant over the pixels of each channel of the
+    tensor that stores the other.
     """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw

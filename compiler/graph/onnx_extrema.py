@@ -66,8 +66,8 @@ def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _like(context: ImportContext, node: OnnxNode, other: Real, whole: Real) -> Real:
-    """The operand `other` in the memory layout of `whole`, broadcast to its shape. Where the target broadcasts one
-    value for each channel, such an operand stays small.
+    """The operand `other`, broadcast to the shape of `whole` and in its memory layout. It is not broadcast if it has
+    one value for each channel and the target's operators broadcast such operands.
     """
     first, second = context.tensors[whole.tensor], context.tensors[other.tensor]
     small = first.nchw != second.nchw and one_for_each_channel(first, second)
@@ -106,7 +106,7 @@ def _round_extremum(
 
 
 def _rounded(constant: Known, grid: Quantization) -> QuantizedConstant:
-    """The numbers of `constant` on `grid`."""
+    """Rounds `constant` to the scale, zero point and type of `grid`."""
     stored = quantize(constant.real().astype(np.float32), grid.scale, grid.stored_zero_point)
     return QuantizedConstant(
         integers=(stored.astype(np.int16) + grid.offset).astype(grid.dtype),

@@ -61,8 +61,8 @@ ALIKE = frozenset(
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """Names of the tensors from which a windowed operator (convolution or pool) gets its data by nodes that keep all
-    dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels.
+    """Names of the tensors that reach a windowed operator (convolution or pool) as its data, directly or through nodes
+    that keep all dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels.
     """
     found: set[str] = set()
     for node in reversed(nodes):

@@ -49,8 +49,8 @@ def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dty
 def _stored_order(
     context: ImportContext, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
-    """The order in which the host passes an integer input: (permutation or None, shape), those of the Transpose and the
-    Reshapes after the input, up to the last result that is an image or a vector.
+    """Finds the Transpose and the Reshapes that the model applies to an integer input; the host applies them instead.
+    Returns (permutation or None, shape after the last of them whose result is an image or a vector).
     """
     order, stored, last, found = None, shape, name, (None, shape)
     while readers := [node for node in context.model_nodes if last in node.inputs]:

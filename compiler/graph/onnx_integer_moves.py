@@ -132,7 +132,7 @@ def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> li
 
 
 def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real | Pending:
-    """A tensor with pads: zeros, or elements of the tensor (reflect, edge ...)."""
+    """The result of a Pad; pads are zeros, another constant, or elements of the tensor (reflect, edge ...)."""
     data = real_operand(context, node, 0, viewed=True)
     positions = [_positions(runs) for runs in operator.runs]
     zeros = any((places < 0).any() for places in positions)
@@ -295,8 +295,8 @@ def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
     """Finds or makes a tensor in which the axes `order[:cut]` of `part` are channels and `order[cut:]` positions
-    (pixels). Returns (tensor, indices of the channels that form `part`). It is the part's own tensor if `part` consists
-    of whole channels of it, with all positions in order; else a new tensor with a copy of the elements.
+    (pixels). Returns (tensor, indices of the channels that form `part`): the tensor that stores `part`, if `part`
+    consists of whole channels of it with all positions in order; else a new tensor with a copy of the elements.
     """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw

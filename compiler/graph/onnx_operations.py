@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """A float operation whose result is rounded by the next QuantizeLinear (`onnx_emit.ROUNDED` has the functions).
+    """Base class of float operations that stay pending until a QuantizeLinear reads and rounds their result (by the
+    functions in `onnx_emit.ROUNDED`).
 
-    `alone`: None if a QuantizeLinear may read the operation. If the operation is only a step of another operator,
-    `alone` is (problem, remedy) for the error about a QuantizeLinear that reads it.
+    `alone`: None if a QuantizeLinear may read the result. If the operation is only a step of a longer computation,
+    `alone` is (problem, remedy) for the error about such a QuantizeLinear.
     """
 
     __slots__ = ()

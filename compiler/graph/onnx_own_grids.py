@@ -88,8 +88,8 @@ def _ends(grid: Quantization) -> tuple[float, float]:
 
 
 def common(parts: Sequence[Real]) -> Quantization | Bounds:
-    """The quantization of a tensor that consists of the elements of `parts`, if all parts have the same; else their
-    common bounds.
+    """The quantization of a tensor that consists of the elements of `parts`: that of the parts, if all have the same
+    one; else the bounds of all parts together.
     """
     grids = [part.quantization for part in parts]
     if all(grid == grids[0] for grid in grids):

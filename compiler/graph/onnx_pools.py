@@ -36,11 +36,11 @@ from .operators import AveragePool, MaxPool
 from .rescaling import rescale, same_integers
 
 UNCOUNTED = (0, 0, 0, 0)
-"""Pads that an average counts as elements, on each side, without `count_include_pad`: none."""
+"""No pads on any side: without `count_include_pad`, an average counts no pads as elements."""
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
-    """Windows (with the pads that replace `ceil_mode`) and declared pads of a pool over dimensions of `sizes`."""
+    """Returns (windows, with the pads that replace `ceil_mode`; declared pads) of a pool over dimensions of `sizes`."""
     windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
     pads = windows.pads
     if node.integer("ceil_mode", 0):
@@ -158,8 +158,8 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
 def _row_average(
     context: ImportContext, node: OnnxNode, data: Real, axes: set[int], shape: tuple[int, ...]
 ) -> Pending | None:
-    """Averages over all pixels of each image, for a tensor that stores a row of channels for each pixel; None if `axes`
-    select other axes.
+    """The pending average over all pixels of each image, for a value whose last axis is the channels of a stored
+    tensor; None if `axes` are not the axes of these pixels.
     """
     rows = rows_of(context, node, data)
     batch, channels, height, width = context.tensors[rows.data.tensor].nchw
@@ -173,7 +173,7 @@ def _row_average(
 def _image_average(
     context: ImportContext, node: OnnxNode, data: Real, reduced: set[int], shape: tuple[int, ...]
 ) -> Pending:
-    """Averages over any axes: over rows, columns or planes of a tensor stored as an image, or of a new tensor."""
+    """The pending average over the axes `reduced`: a pool of a tensor stored as an image, or of a new tensor."""
     rank = len(data.shape)
     given, data = data, contiguous(context, node, data) if rank <= 4 else data
     batch, channels, height, width = context.tensors[data.tensor].nchw
@@ -252,8 +252,9 @@ def _units(shape: tuple[int, ...]) -> set[int]:
 def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
-    """Averages over whole rows, columns or planes (windows of size `kernel`): a tensor of shape `natural`, (N, C, OH,
-    OW), reshaped to `shape`.
+    """The pending average (rounded by the next QuantizeLinear) of an image over whole rows, columns or planes, by a
+    pool with windows of size `kernel`. `natural`: shape (N, C, OH, OW) of the pool's output. `shape`: shape of the
+    node's result.
     """
     pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
     operation = Opaque(round=partial(round_average, data=data, pool=pool), bounds=data.quantization)

@@ -120,8 +120,8 @@ def fitted_sums(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """Constants of an integer product: (weights, int32 biases minus zero point x sum of weights, scales), from its
-    `weight` (O, ...), `bias` (O,) and `scale` (O,), and the `zero_point` of its input.
+    """Returns the constants of an integer product: (int8 weights, int32 biases minus zero point x sum of weights,
+    scales). They are `weight` (O, ...), `bias` (O,) and `scale` (O,) for an input with the zero point `zero_point`.
 
     If sums may leave 32 bits, `accumulators.sums_in_range` changes these values, or raises AccumulatorError.
     """

@@ -52,7 +52,7 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 def _grid(
     context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> Quantization:
-    """Scale and zero point of an activation of `shape`; fails for several scales. `rounds`: a QuantizeLinear's grid."""
+    """The only scale and zero point of a QuantizeLinear (`rounds`) or DequantizeLinear of data of this `shape`."""
     dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
     if scale.size != 1:
         context.fail(
@@ -205,8 +205,8 @@ def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ..
 def read_grid(
     context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> tuple[ActivationType, np.ndarray, np.ndarray]:
-    """(type of the integers, float32 scale, zero point) of a QuantizeLinear (`rounds`) or DequantizeLinear of data of
-    this `shape`. Fails if there is a scale for each block, or several zero points for a single scale."""
+    """Returns (type of the integers, float32 scale, zero point) of a QuantizeLinear (`rounds`) or DequantizeLinear of
+    data of this `shape`. Fails if each block has a scale, or a single scale has several zero points."""
     refuse_blocks(context, node)
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:

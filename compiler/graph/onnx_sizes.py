@@ -1,4 +1,4 @@
-"""Sizes for dynamic dimensions of a model's inputs."""
+"""Replaces dynamic dimensions of a model's inputs by given sizes."""
 
 from __future__ import annotations
 

@@ -92,15 +92,13 @@ class Rows:
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """The view of a stored tensor of shape `natural` as a value whose leading axes are the positions `places`, and
-        whose last axis is the channels.
-        """
+        """For each element of the value, its row-major index in the tensor, whose shape is `natural`."""
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The view (indices of elements) of a tensor of shape `natural` as a value whose leading axes are the positions
-    (pixels) `places`, and whose last axis is the tensor's channels.
+    """The row-major indices, in a tensor of shape `natural`, of all channels at the positions (pixels) `places`: an
+    array in the shape of `places`, with the channels as additional last axis.
     """
     _, channels, height, width = natural
     plane = height * width
@@ -238,9 +236,9 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A new tensor of shape (N, C, H, W) with elements of `data`'s tensor; `elements`, in this shape, has their
-    indices. It is made by moves of whole positions (pixels) and of channels. If these are not enough and `again` is
-    True, channels and positions are exchanged first.
+    """A tensor of shape (N, C, H, W) with elements of the tensor that stores `data`; `elements`, int64 (N, C, H, W),
+    has their row-major indices there (-1: zero). Adds nodes that move whole positions (pixels) and channels. If these
+    moves are not enough and `again` is True, adds an exchange of channels and positions before them.
     """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:

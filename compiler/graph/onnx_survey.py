@@ -58,8 +58,9 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Survey:
-    """Results for all nodes, in the model's order; arrays known at import, and types of tensors whose shapes ONNX or
-    the importer knows, both by tensor name."""
+    """The result of a survey. `nodes`: one result for each node, in the model's order. `constants`: arrays known at
+    import, by tensor name. `types`: types of the tensors whose shapes ONNX or the importer knows, by tensor name.
+    """
 
     nodes: tuple[NodeSurvey, ...]
     constants: Mapping[str, np.ndarray]

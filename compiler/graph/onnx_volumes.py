@@ -42,7 +42,7 @@ def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, i
 
 
 def _volume(batch: int, depth: int, channels: int, plane: Plane) -> np.ndarray:
-    """The view by which a volume (N, C, D, H, W) reads its slices."""
+    """The row-major indices, in the stored slices (N * D, C, H, W), of the elements of a volume (N, C, D, H, W)."""
     sizes = (batch, depth, channels, *plane)
     return np.arange(prod(sizes)).reshape(sizes).transpose(0, 2, 1, 3, 4)
 
@@ -160,15 +160,15 @@ def _checked_outputs(
 
 
 def _depths(windows: Windows, depths: int) -> np.ndarray:
-    """The slice that each tap of a kernel reads for each output slice, (outputs, taps); pads are slices before and
-    behind the volume.
+    """The index of the input slice that each tap of the kernel reads for each output slice: int [outputs, taps].
+    Indices below 0 and from the volume's depth on are pads.
     """
     first = np.arange(depths) * windows.strides[0] - windows.pads[0]
     return first[:, None] + np.arange(windows.kernel[0]) * windows.dilations[0]
 
 
 def _plane_window(windows: Windows) -> Window:
-    """The part of `windows` that is over rows and columns."""
+    """The window over rows and columns, without the first dimension (depth) of `windows`."""
     _, top, left, _, bottom, right = windows.pads
     pair = [(values[1], values[2]) for values in (windows.kernel, windows.strides, windows.dilations)]
     return Window(kernel=pair[0], strides=pair[1], dilations=pair[2], pads=(top, left, bottom, right))

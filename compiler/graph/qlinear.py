@@ -29,9 +29,7 @@ CHANNELS_LAST = ("NhwcMaxPool",)
 
 
 class StepsContext(RowContext, Protocol):
-    """The interface that is needed to write replacement nodes: implemented by imports and by other rewrites
-    of a model.
-    """
+    """The interface of an import, or of another rewrite of a model, for code that writes replacement nodes."""
 
     integer_biases: ClassVar[bool]
     """Whether products read int32 biases as integers, without a DequantizeLinear. The unit of such a bias is the
@@ -209,9 +207,9 @@ def refuse_weights(steps: _Steps) -> None:
 
 @_written
 def softmax_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearSoftmax. The node's attribute `opset` says whether the softmax is along
-    one axis. In a model of an opset before 13, an added Softmax works along all axes from `axis` on; therefore the one
-    axis is transposed to the end before it, and back after it.
+    """Adds the ONNX nodes that replace QLinearSoftmax, whose attribute `opset` says whether it works along one axis. An
+    added Softmax of opset 12 or less works along all axes from `axis` on, so Transposes move the one axis to the end
+    before the Softmax, and back after it.
     """
     node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
     along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS

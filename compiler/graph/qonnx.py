@@ -60,7 +60,7 @@ def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Byte
 def _replaced(
     node: onnx.NodeProto, name: str, constants: Mapping[str, np.ndarray]
 ) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
-    """The nodes in place of a Quant, and their constants by name. Raises ValueError for an unsupported Quant."""
+    """Returns (nodes that replace a Quant, their constants by name). Raises ValueError for an unsupported Quant."""
     if len(node.input) != 4:
         raise ValueError(
             f"has {len(node.input)} inputs; a Quant has four: data, scale, zero point and number of bits"

@@ -19,7 +19,7 @@ store, and takes twice as long on the bus as a plain vector.
 
 
 def leave_room(graph: Graph, block: int) -> Graph:
-    """Pads the inputs of convolutions whose results a Swap transposes (channels and pixels exchanged) to whole blocks
+    """If a Swap (exchange of channels and pixels) follows a convolution, pads the convolution's input to whole blocks
     of `block` pixels. This is done where the producer of the input can leave a gap when it stores.
 
     The padding is arbitrary, and other readers of the input read only the pixels before the padding.

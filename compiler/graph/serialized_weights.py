@@ -64,8 +64,8 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
-    """Finds the only `raw_data` of a tensor: (start of field, start of bytes, end). None if the bytes are not
-    cut out.
+    """Finds the only field `raw_data` of a tensor. Returns (start of the field, start of its bytes, end), or None if
+    the bytes are not cut out.
     """
     found = None
     for field, begin, body, stop in _fields(whole, start, end):
@@ -77,7 +77,7 @@ def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] |
 
 
 def _fields(whole: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a message: (number, start of field, start of value, end)."""
+    """Yields (number, start of field, start of value, end) of each field of a message."""
     while position < end:
         start = position
         tag, position = _varint(whole, position, end)

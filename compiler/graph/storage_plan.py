@@ -18,10 +18,9 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
-    """Byte offsets of all tensors except constants in one block of memory (arena); the arena's size in bytes, with
-    reuse of memory and without.
-
-    The offset of a view is inside the tensor that it is a view of.
+    """The places of a network's tensors in one block of memory (arena). `offsets`: byte offset of each tensor except
+    constants; the offset of a view is inside its source. `bytes`: size of the arena. `bytes_without_reuse`: the size
+    that it would have if no two tensors shared memory.
     """
 
     offsets: Mapping[str, int]

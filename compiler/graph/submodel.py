@@ -43,7 +43,8 @@ class Submodel:
 
 
 def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
-    """Reads a model and reduces it to the nodes on which an output depends, each with a unique name: (label, model).
+    """Reads a model and reduces it to the nodes on which an output depends, each with a unique name. Returns (label of
+    the model in messages, reduced model).
 
     Integers that depend on shapes alone become constants, and operators on integers become DequantizeLinear, float
     operators and QuantizeLinear (`qlinear`). A model that ONNX cannot convert to a newer opset is accepted unchanged if

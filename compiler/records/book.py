@@ -21,8 +21,8 @@ from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
 CHECKED = "checked"
-"""The strategy field of tuning records of a search's best candidates, measured again side by side: they rank above
-single measurements.
+"""The `strategy` field of tuning records of a search's best candidates, which were measured again side by side. Such
+records rank above single measurements.
 """
 _CHUNK = 64
 """Number of tuning records whose legality is checked together. Few suffice, since the first record is usually legal."""
@@ -216,8 +216,9 @@ def first_legal(records: Sequence[Record], space: Space | None) -> Record | None
 
 
 def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(points, found, legal) of tuning records in a space of knobs. `points`, int64 [n, axes]: indices of each record's
-    knob values. `found`, bool [n]: whether the space has these values. `legal`, bool [n]: whether they are legal.
+    """Looks up the knobs of tuning records in a space of knobs. Returns (points, found, legal). `points`, int64 [n,
+    axes]: indices of each record's knob values. `found`, bool [n]: whether the space has these values. `legal`, bool
+    [n]: whether they are legal.
 
     A record whose knobs the space does not have gets point 0.
     """

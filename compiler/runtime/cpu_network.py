@@ -111,8 +111,8 @@ class CpuNetwork(GraphNetwork):
             return self._results(outputs)
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Checks inputs as `check_inputs` does, but takes less time for valid inputs: shapes and types of all inputs,
-        values of quantized inputs and of ids only.
+        """Checks inputs as `check_inputs` does, but in less time for valid inputs of networks that quantize no input:
+        compares shapes and types, and reads the values only of inputs that are row numbers of a table (`Port.rows`).
         """
         if not self.quantized and isinstance(inputs, Mapping) and inputs.keys() == self._expected.keys():
             for name, (shape, dtype) in self._expected.items():

@@ -80,7 +80,7 @@ class CudaDevice(Closing):
         return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
-        """Device memory from this object's own pool, so that `close` returns the memory to the system."""
+        """`size` bytes of device memory from this object's own pool, so that `close` returns them to the system."""
         with self._calling(f"allocating {size:,} bytes", size=size):
             buffer = self._pool.allocate(size, stream=self._stream)
             # Lack of memory must raise here, not in the first kernel.
@@ -88,7 +88,7 @@ class CudaDevice(Closing):
         return _Memory(buffer, self._stream)
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
-        """Page-locked host memory."""
+        """`size` bytes of page-locked host memory."""
         with self._calling(f"locking {size:,} bytes of the host's memory"):
             return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
 
@@ -108,11 +108,11 @@ class CudaDevice(Closing):
         return _Module(code, kernels)
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Asynchronous copy: the source must not change until `synchronize` returns."""
+        """Copies bytes of `source` to the device; asynchronous, so `source` must not change until `synchronize`."""
         self._copy(address, source.array.ctypes.data + start, size)
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Asynchronous copy: the destination is valid after `synchronize`."""
+        """Copies bytes from the device to `destination` asynchronously; they are valid after `synchronize`."""
         self._copy(destination.array.ctypes.data + start, address, size)
 
     def launch(self, module: DeviceModule, call: DeviceCall) -> None:

@@ -47,7 +47,7 @@ class Places:
 
 
 def address_of(array: np.ndarray) -> int:
-    """The key of a constant in `Places.constants`."""
+    """The address of an array's first byte, by which `Places.constants` finds a constant."""
     return array.ctypes.data
 
 
@@ -63,8 +63,8 @@ def _constants(code: CudaNetworkCode) -> dict[int, np.ndarray]:
 
 
 def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
-    """(offset in the arena, offset in page-locked memory, bytes) of each tensor that the host writes (inputs) or reads
-    (outputs).
+    """Maps each tensor that the host writes (inputs) or reads (outputs) to (offset in the arena, offset in page-locked
+    memory, bytes).
     """
     slots: dict[str, tuple[int, int, int]] = {}
     end = 0

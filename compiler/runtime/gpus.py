@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A kind of GPU: the name of one device in messages, the member that identifies its archives, whether kernels can
-    be emulated without a device, and the module that holds its `KIND`."""
+    """A kind of GPU. `device`: the name of one device in messages. `member`: the archive member that marks archives of
+    this kind. `emulated`: whether kernels can be emulated without a device. `module`: the module that holds its `KIND`.
+    """
 
     device: str
     member: str

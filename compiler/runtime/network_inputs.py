@@ -23,13 +23,13 @@ from .readable import CompiledKernels
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
-    """The inputs as ports, each once: an input that is quantized in two ways is two tensors of the graph."""
+    """One port for each input of the model; an input that is quantized in two ways is two tensors of the graph."""
     ports = {entry.name: replace(_port(entry), rows=entry.rows) for entry in graph.inputs}
     return tuple(ports.values())
 
 
 def output_ports(graph: Graph) -> tuple[Port, ...]:
-    """The outputs as ports."""
+    """One port for each output of the graph."""
     return tuple([_port(output) for output in graph.outputs])
 
 
@@ -43,7 +43,7 @@ def _port(end: GraphInput | GraphOutput) -> Port:
 
 
 class GraphNetwork(CompiledKernels):
-    """Base class of networks that compute `graph`: name, inputs and outputs."""
+    """Base class of executables that compute `graph`, with the graph's name, inputs and outputs."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -193,8 +193,8 @@ class OutputArrays:
         return tuple(self._shapes)
 
     def take(self) -> list[tuple[str, np.ndarray, int]]:
-        """(name, array, address) of a new array for each output. The arrays are uninitialised and share no memory with
-        arrays that callers still hold.
+        """Returns (name, array, address) for each output, with a new array. The arrays are uninitialised and share no
+        memory with arrays that callers still hold.
         """
         taken: list[tuple[str, np.ndarray, int]] = []
         for name, (shape, dtype, size) in self._shapes.items():
@@ -211,7 +211,7 @@ class OutputArrays:
 
 
 def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
-    """The accesses of launches, each given as (tensors by parameter, parameters that it writes)."""
+    """Converts launches, each given as (tensors by parameter, parameters that it writes), to accesses."""
     return tuple(
         Access(
             reads=frozenset([name for parameter, name in tensors.items() if parameter not in written]),

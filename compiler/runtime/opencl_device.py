@@ -125,7 +125,7 @@ class OpenClDevice(Closing):
         return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
-        """Allocates coarse-grained shared virtual memory."""
+        """Allocates `size` bytes of coarse-grained shared virtual memory."""
         cl = self._cl
         if size > self._device.max_mem_alloc_size:
             raise DeviceError(
@@ -137,7 +137,7 @@ class OpenClDevice(Closing):
             return _Memory(allocation, self._queue)
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
-        """Ordinary host memory, not page-locked."""
+        """`size` bytes of ordinary host memory, not page-locked."""
         return _Pinned(np.zeros(size, np.uint8))
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
@@ -152,12 +152,12 @@ class OpenClDevice(Closing):
             return _Module({name: cl.Kernel(program, name) for name in functions})
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Copies in queue order; the source must not change before the copy runs."""
+        """Copies bytes of `source` to the device in queue order; `source` must not change before the copy runs."""
         with self._calling("copying"):
             self._cl.enqueue_copy(self._queue, self._at(address, size), source.array[start : start + size])
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Copies in queue order."""
+        """Copies `size` bytes from the device to `destination`, from byte `start` on, in queue order."""
         with self._calling("copying"):
             self._cl.enqueue_copy(
                 self._queue, destination.array[start : start + size], self._at(address, size)
@@ -231,7 +231,7 @@ class OpenClDevice(Closing):
 
     @contextlib.contextmanager
     def _calling(self, doing: str) -> Iterator[None]:
-        """Turns errors of pyopencl into DeviceError."""
+        """Turns errors of pyopencl into DeviceError; `doing` names the failed action in the message."""
         try:
             yield
         except UserError:

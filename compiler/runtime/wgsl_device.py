@@ -158,7 +158,7 @@ class WgslDevice(Closing):
         return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
-        """Allocates a buffer."""
+        """Allocates a buffer of `size` bytes."""
         if size > self._most["max-buffer-size"]:
             raise DeviceError(
                 f"{self._label}: out of device memory: {size:,} bytes are needed, but one allocation has at most "
@@ -175,7 +175,7 @@ class WgslDevice(Closing):
             return _Memory(self, address)
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
-        """Ordinary host memory, not page-locked."""
+        """`size` bytes of ordinary host memory, not page-locked."""
         return _Pinned(size)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
@@ -193,7 +193,7 @@ class WgslDevice(Closing):
             return _Module(module, kernels)
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Copies in queue order; the source may change as soon as the call returns."""
+        """Copies bytes of `source` to the device in queue order; `source` may change as soon as the call returns."""
         if not size:
             return
         with self._lock, self._calling("copying"):
@@ -203,7 +203,7 @@ class WgslDevice(Closing):
             self._queue.write_buffer(buffer, offset, np.pad(data, (0, -data.size % 4)))
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Copies after all work in the queue, and waits."""
+        """Copies `size` bytes from the device to `destination` after all work in the queue, and waits for them."""
         if not size:
             return
         with self._lock, self._calling("copying"):
@@ -324,8 +324,8 @@ class WgslDevice(Closing):
         bindings: tuple[tuple[str, str], ...],
         first: Mapping[str, int],
     ) -> tuple[Any, Any]:
-        """A kernel's pipeline and the layout of its arguments. `first`: by array, the number of words before the array
-        in the part of a buffer that is bound for it (`_range`).
+        """Returns a kernel's pipeline, and the layout of its arguments. `first`: for each array, the number of words
+        that precede it in the part of a buffer that is bound (`_range`).
         """
         constants = {name: words for name, words in first.items() if words}
         key = function, tuple(sorted(constants.items()))
@@ -365,7 +365,7 @@ class WgslDevice(Closing):
 
     @contextlib.contextmanager
     def _calling(self, doing: str) -> Iterator[None]:
-        """Turns errors of wgpu into DeviceError."""
+        """Turns errors of wgpu into DeviceError; `doing` names the failed action in the message."""
         try:
             yield
         except UserError:

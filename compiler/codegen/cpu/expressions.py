@@ -246,7 +246,7 @@ class ExpressionEmitter:
         return self.block.binary(f"f{name}" if dtype.is_float else name, x, y)
 
     def divide(self, op: str, a: Expr, b: Expr, dtype: DType) -> Value:
-        """The value of `a` divided by `b`, rounded down (`op` "//"), or of the remainder ("%"). `b` must be a positive
+        """The value of `a // b`, rounded down, or of the remainder `a % b`, according to `op`. `b` must be a positive
         constant: any other divisor could be zero at run time.
         """
         divisor = self.known(b)

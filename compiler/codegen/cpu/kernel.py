@@ -48,8 +48,8 @@ class Kernel:
     def bind(
         self, arrays: Mapping[str, np.ndarray], pool: Pool | None = None, room: WorkingRoom | None = None
     ) -> BoundKernel:
-        """The kernel with its arrays, which are checked once, for repeated calls. Raises KernelArgumentError if one
-        does not fit.
+        """Checks the arrays once and binds them to the kernel, for repeated calls. Raises KernelArgumentError if an
+        array does not fit.
 
         Parallel loops run on `pool` (None: on the calling thread only). `room`: working memory, which kernels that run
         one after the other may share (None: the kernel gets its own).

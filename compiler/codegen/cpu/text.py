@@ -223,17 +223,17 @@ class Block:
         self.slots.forget()
 
     def end(self) -> None:
-        """Ends a function."""
+        """Ends the function: stores the pending values of stack slots, and returns."""
         self.slots.save()
         self.do("ret void")
 
     def jump(self, label: str) -> None:
-        """Ends a block with a jump."""
+        """Ends the current block with a jump to the block `label`."""
         self.slots.save()
         self.do(f"br label %{label}")
 
     def branch(self, condition: Value, then: str, otherwise: str) -> None:
-        """Ends a block with a conditional branch."""
+        """Ends the current block with a branch to the block `then` if the condition is true, else to `otherwise`."""
         self.slots.save()
         self.do(f"br {condition.typed}, label %{then}, label %{otherwise}")
 

@@ -56,9 +56,9 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
-    """For the register that accumulates a sum or maximum, returns the initial value, and the predicate `first` that the
-    register's updates still need (None: no predicate). Where `first` is true, an update overwrites instead of adding.
-    `path`: the loops around `reduce`.
+    """For the register that accumulates a sum or maximum, returns (initial value, predicate). In iterations in which
+    the predicate is true, an update overwrites the register; in all others, and if the predicate is None, an update
+    adds to the register. `path`: the loops around `reduce`.
     """
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:

@@ -57,9 +57,9 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """Asynchronous copies in flight during a span (execution between two barriers), issued by `run`. `start`: number of
-    the span's run that issues them (None: issued before the span). `end`: number of the span's first run after the wait
-    for them (None: the span does not wait for them).
+    """Asynchronous copies that are in flight during a span (a block's execution between two barriers). `run`: the
+    execution that issues them. `start`: index of `run` in the span (None: `run` is in an earlier span). `end`: index of
+    the span's first run after the wait for the copies (None: the span does not wait for them).
     """
 
     run: Run

@@ -39,8 +39,8 @@ ALIGNMENT = 128
 """Alignment in bytes of the destination of a bulk tensor copy (PTX ISA, "cp.async.bulk.tensor")."""
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
-"""(MOST_DIMENSIONS, MOST_BOX): largest number of dimensions of a tensor map, and largest number of elements of its box
-(the part of the array that one copy moves) along each dimension (CUDA Driver API, "cuTensorMapEncodeTiled").
+"""Limits of a tensor map: largest number of dimensions, and largest number of elements along each dimension of its box
+(the part of the array that one copy moves) (CUDA Driver API, "cuTensorMapEncodeTiled").
 """
 STEP = 16
 """The rows of a copied box (rectangular part of an array), and the strides of the array, must be multiples of this

@@ -138,7 +138,7 @@ class _Move:
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
 
     def lanes(self, run: _Dimension, extent: int) -> int:
-        """The number of elements that one move takes, out of `extent` elements along dimension `run`."""
+        """The number of elements, out of `extent` elements along dimension `run`, that one move copies."""
         most = power_of_two(extent, extent, self.element_bytes)
         for storage, region in ((self.to, self.copy.destination), (self.of, self.copy.source)):
             most = storage.vector_elements(self.values.offset(region.buffer, region.starts), most)

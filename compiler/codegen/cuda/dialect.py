@@ -212,7 +212,7 @@ class Dialect:
     # Memory
 
     def element(self, storage: Storage, at: str) -> Text:
-        """The element with index `at` of a buffer, to read it."""
+        """The expression that reads the element with index `at` of a buffer."""
         return Text(storage.name if storage.scalar else f"{storage.name}[{at}]")
 
     def stored(self, storage: Storage, at: str, value: Text) -> str:

@@ -10,12 +10,9 @@ the destination.
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
-A shuffle, and an operation of a warp on sums that its lanes also access by themselves, waits for the threads along x
-and for no others (`lane_exchanges`): the work before and after it is in loops over thread.x of its own, inside the
-loops over the other threads.
-
-A shuffle, which reads registers of all threads along x, waits for these threads and for no others: the work before and
-after the shuffle is in separate loops over thread.x, inside the loops over the other threads.
+A shuffle reads registers of all threads along x, so it waits for these threads and for no others (`lane_exchanges`):
+the work before and after the shuffle is in separate loops over thread.x, inside the loops over the other threads. An
+operation of a warp on sums that its lanes also access one by one is treated like a shuffle.
 """
 
 from __future__ import annotations

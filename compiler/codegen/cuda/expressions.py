@@ -198,7 +198,7 @@ class ExpressionEmitter:
     # Memory
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Text:
-        """The text of one element of a buffer, to read it."""
+        """The text of the expression that reads one element of a buffer."""
         return self.dialect.element(self.storages[buffer.name], self.at(buffer, indices))
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
@@ -228,7 +228,7 @@ class ExpressionEmitter:
         return "" if scalar else self.offset_text(self.offset(buffer, indices))
 
     def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-        """The number of the register that holds an element of a warp's sums in the lane that accesses it."""
+        """Index of the register that holds an element of a warp's sums. Raises LoweringError if another lane has it."""
         found = lane_register(indices)
         if found is None:
             at = ", ".join(format_expr(index) for index in indices)

@@ -109,7 +109,7 @@ def _unsigned(values: ExpressionEmitter, held: Index) -> Text:
 
 def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
     """The text of `a op b`, with every term moved to the side of the comparison on which it is positive. `precedence`:
-    that of the operator `op`.
+    the precedence of `op`.
     """
     left, right = index(values, a), index(values, b)
     return values.dialect.operated(op, precedence, left.text, right.text)

@@ -1,4 +1,4 @@
-"""Exchanges between the lanes of a warp, for `emulate`: phases in which a warp reads registers of all of its lanes."""
+"""Finds exchanges between the lanes of a warp, for `emulate`: phases in which a warp reads registers of its lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ X = "thread.x"
 
 
 def held_by_lanes(alloc: Alloc) -> bool:
-    """Whether each thread along x holds elements of its own of an allocated buffer: registers that are distributed over
+    """Whether the threads along x hold different elements of an allocated buffer: registers that are distributed over
     these threads, or sums of a warp that the threads also access one by one.
     """
     buffer = alloc.buffer
@@ -25,8 +25,8 @@ def held_by_lanes(alloc: Alloc) -> bool:
 
 
 def exchanges(node: Stmt, held: AbstractSet[str]) -> bool:
-    """Whether a statement at block level, without intrinsics, contains a phase in which a warp reads or writes elements
-    of all of its lanes: a shuffle, or an operation on sums. `held`: names of the buffers that are `held_by_lanes`.
+    """Whether a statement at block level contains an exchange between lanes: a shuffle, or an operation of a warp on
+    sums. Intrinsics must be inlined before. `held`: names of the buffers for which `held_by_lanes` is true.
     """
     if isinstance(node, For) and is_thread_loop(node):
         phase = phase_at(node)
@@ -35,7 +35,7 @@ def exchanges(node: Stmt, held: AbstractSet[str]) -> bool:
 
 
 def _by_thread(phase: Phase) -> bool:
-    """Whether each thread along x executes a phase by itself."""
+    """Whether each thread along x executes a phase by itself, because the phase has a loop over thread.x."""
     return any(loop.kind == X for loop in phase.threads)
 
 

@@ -79,7 +79,7 @@ def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits ldmatrix.x4: each lane gives the address of the row of 16 bytes whose number is the lane's."""
+    """Emits ldmatrix.x4, to which each of the 32 lanes passes the address of one row of 16 bytes (`matrix_row`)."""
     to, source = use.operands
     order = use.declaration.name.rpartition("_")[2]
     is_a = to.buffer.scope == MATRIX_A

@@ -40,8 +40,8 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Largest number of kinds of blocks that are checked for a kernel. All blocks of a kind touch the same elements of the
-buffers through which threads exchange data. Also the largest number of iterations of the host's loops.
+"""Largest number of kinds of blocks that are checked for one kernel: blocks of a kind touch the same elements of the
+buffers through which threads exchange data. It also limits the number of iterations of the host's loops.
 """
 MOST_ITERATIONS = 1 << 22
 """Largest number of blocks of a kernel, over all iterations of the host's loops, that are searched for different kinds.

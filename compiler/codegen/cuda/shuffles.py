@@ -1,11 +1,11 @@
 """Shuffles: the sum or maximum of a register of several neighbouring threads of a warp, without shared memory.
 
-A shuffle of a whole warp (`shuffle_neighbours`) joins the registers of each `LANES_OF_ROW` neighbouring lanes, which
-hold a row of the warp's sums.
+A shuffle of a whole warp (`shuffle_neighbours`) combines the registers of `LANES_OF_ROW` neighbouring lanes at a time;
+these lanes hold one row of the warp's sums.
 
-In any other shuffle all threads of a block along x take part: 2, 4, ... 32 (`LANES`), so that they are in one warp.
-Other threads of the warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle Functions": the mask names the
-threads that take part).
+Any other shuffle combines the registers of all threads of a block along x. There are 2, 4, ... or 32 of them (`LANES`),
+so that they are in one warp. Other threads of the warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle
+Functions": the mask names the threads that take part).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def shuffle(op: Operator, lanes: int) -> IntrinsicDeclaration:
 
 
 def shuffle_neighbours(op: Operator) -> IntrinsicDeclaration:
-    """Each of the registers of a warp's lanes gets the sum ("add") or maximum ("max") of `LANES_OF_ROW` neighbouring
-    lanes.
+    """The intrinsic that gives each lane of a warp the sum ("add") or maximum ("max") of a register over `LANES_OF_ROW`
+    neighbouring lanes.
     """
     own = Buffer(name="own", shape=(WARP,), dtype=DType.FLOAT32, scope="register")
     body = neighbouring_lanes("neighbours", op, own, (), LANES_OF_ROW)
@@ -75,7 +75,7 @@ def shuffle_neighbours(op: Operator) -> IntrinsicDeclaration:
 
 
 def declarations() -> list[IntrinsicDeclaration]:
-    """All shuffles."""
+    """The declarations of all shuffles: sums and maxima, over all threads along x and over neighbouring lanes."""
     operators: tuple[Operator, ...] = ("add", "max")
     own = [shuffle_neighbours(op) for op in operators]
     return [*(shuffle(op, lanes) for op in operators for lanes in LANES), *own]

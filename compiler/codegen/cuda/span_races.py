@@ -33,8 +33,9 @@ def element_text(access: Access, flat: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One memory access in a span (execution between two barriers), made by `run`; `step`: the run's number in the span
-    (-1: before the span). With a `flight`, an asynchronous copy makes the access, at any time until the copy's wait.
+    """One memory access in a span (a block's execution between two barriers). `run`: the execution of a piece of code
+    that makes the access; `step`: index of the run in the span (-1: before the span). `flight`: the asynchronous copy
+    that makes the access at any time until its wait, or None.
     """
 
     step: int

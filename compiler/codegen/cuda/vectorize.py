@@ -106,8 +106,8 @@ class _Vectors:
             self.find_loads(operand, written)
 
     def neighbours(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether the iterations of the loop access adjacent elements of `buffer`, of which the first is at a multiple
-        of the number of iterations, and the hardware has accesses of this size.
+        """Whether one vector instruction can access `buffer` for all iterations of the loop: they access adjacent
+        elements, the first is at a multiple of the number of iterations, and the GPU has vectors of this size.
         """
         storage = self.values.storages.get(buffer.name)
         # Buffers of the body itself belong to the thread.

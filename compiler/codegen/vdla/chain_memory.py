@@ -74,8 +74,8 @@ def _pad(
     position: Rows,
     at: tuple[int, int],
 ) -> None:
-    """Adds the stores of several `runs` of pad vectors (from `margin_runs` for `place`), after the store at `position`
-    in program order. `at`: accumulator and parameter entry that the stores read.
+    """Emits stores that write pads around the tensor at `place`, after the store at `position` in program order.
+    `runs`: the pad vectors to write, from `margin_runs`. `at`: (accumulator, parameter entry) that the pad stores read.
     """
     config, element = emitter.config, emitter.config.out_bytes
     accumulator, entry = at

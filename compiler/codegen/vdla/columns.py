@@ -171,7 +171,7 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """One row for each kernel, instead of each iteration: values of the kernel loop's variable, and of no other."""
+        """The kernel loop's variable alone, with one value for each kernel instead of one for each iteration."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 

@@ -63,7 +63,7 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Reserves the next instruction to load the first page (part) of micro-ops; `group`: number of the layer."""
+        """Reserves the next instruction, which loads the first page of micro-ops; `group`: number of its layer."""
         self.load_page(group, self.count)
         self.count += 1
 
@@ -116,8 +116,8 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """For each row of `around`, all iterations of the chain's loops. Loops in `folded` become loop counts of
-        instructions: their variables stay at 0.
+        """Repeats each iteration in `around` for all iterations of the chain's loops. Loops in `folded` are not
+        repeated, because they become loop counts of instructions: their variables stay at 0.
         """
         inner = around
         for (name, extent), positions in zip(self.loops, self.positions, strict=True):
@@ -248,7 +248,7 @@ class LayerEmitter:
         self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
     ) -> Access:
         """The addresses of an operand `region` in this layer's scratchpad slots, DRAM or chain memory (on-chip memory
-        between layers). The last `element_dimensions` dimensions are one element; for `least` see `Access`.
+        between layers). The last `element_dimensions` dimensions are one element. `least`: `Access.least`.
         """
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes

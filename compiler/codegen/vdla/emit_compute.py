@@ -69,8 +69,8 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the matrix intrinsic `leaf` in the loops of `chain`, for all iterations `around` them: at most two
-    instructions for each iteration of the repeated loops (loops that instructions neither count nor unroll).
+    """Emits the matrix intrinsic `leaf` inside the loops of `chain`, for all iterations `around` of the loops outside.
+    Each iteration of the repeated loops (which instructions neither count nor unroll) gets at most two instructions.
     """
     first = {name: item(value, 0) for name, value in around.values.items()}
     plan = _plan(emitter, chain, leaf, first, around)

@@ -148,7 +148,7 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """Dimensions of box `row` except those of size 1; None if it is empty. `to`, `origin`: strides of dimensions."""
+    """Dimensions of copy `row` of `box` longer than 1; None if it is empty. `to`, `origin`: strides of both buffers."""
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None

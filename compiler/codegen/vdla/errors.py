@@ -1,4 +1,4 @@
-"""The error of emission."""
+"""The error that code generation for the accelerator raises."""
 
 
 class EmissionError(Exception):

@@ -75,8 +75,9 @@ class FoldedWeights:
 
     @staticmethod
     def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
-        """The folding (extension `fold`) of a kernel's GEMM weights `constant` that has the fewest used parts. None for
-        other constants, and on machines whose tiles have one part.
+        """Chooses the folding of a kernel's weights: the shape of parts (pieces of a weight tile) for which the fewest
+        parts contain weights. None if `constant` is not the weights of a GEMM, and on machines whose tiles have one
+        part.
         """
         if constant is None or config.tile_parts == 1 or constant.form not in _OF_PRODUCTS:
             return None
@@ -104,8 +105,9 @@ class FoldedWeights:
 def _fewest_parts(
     config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
 ) -> FoldedWeights:
-    """The folding with the fewest used parts for weights of shape `weights` that `form` packs, whatever their values:
-    weights of value 0 count as used, padding of tiles does not. `more`: further arguments of `form`, as nested tuples.
+    """Packs weights of shape `weights` by `form`, and chooses the folding for which the fewest parts of tiles contain
+    weights. Weights of value 0 count and padding of tiles does not, so the choice does not depend on the weights'
+    values. `more`: the other arguments of `form`, as nested tuples.
     """
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
@@ -173,12 +175,12 @@ class PartsOfTiles:
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """Converts micro-ops for whole tiles, with `indices` (dst, src, tile), into micro-ops for the used parts of the
-        tiles.
+        """Converts micro-ops that multiply whole tiles into micro-ops that multiply only the used parts of the tiles.
+        `indices`: the given micro-ops as three arrays (dst, src, tile).
 
-        `starting`: whether each given micro-op belongs to the instruction that overwrites sums (with its first part of
-        the inputs; the instruction adds the other parts). Returns the new indices, and the same property of each new
-        micro-op.
+        `starting`: for each given micro-op, whether its instruction overwrites sums (with the products of the first
+        part of the inputs, to which it adds those of the other parts). Returns the new micro-ops as three arrays, and
+        their `starting`.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices
@@ -189,8 +191,9 @@ class PartsOfTiles:
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Selects the parts of each operation's tile that the operation multiplies: bool [n, parts].
 
-        An operation in `starting` begins sums, and must begin the sums of all lanes. Therefore it also uses the first
-        part of the inputs for each group of lanes with weights in any tile of the block of filters.
+        An operation in `starting` must overwrite the sums of all lanes, even of lanes without weights in its tile. So
+        it also multiplies the first part of the inputs for every group of lanes that has weights in any tile of the
+        same block of filters.
         """
         count = len(starting)
         if self._used is None:
@@ -208,10 +211,10 @@ class PartsOfTiles:
 
 
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
-    """The index, in a kernel's weights, of the tile that the copy `load` brings to `region` of a scratchpad, as one
-    expression for each dimension.
+    """Index expressions, one for each leading dimension of a kernel's weights, of the tile that the copy `load` stores
+    in `region` of a scratchpad.
 
-    None if the index depends on loops that are not in `around`, for example if parts are loaded one after the other.
+    None if the tile depends on loops that are not in `around`, for example on loops that load the weights in pieces.
     """
     found: list[Expr] = []
     leading = len(load.source.starts) - 2

@@ -103,8 +103,8 @@ class Scratchpads:
 
     @staticmethod
     def _rotate(depth: int, sizes: list[int], first: int) -> list[int]:
-        """Disjoint starts for blocks of `sizes` in a memory of `depth` elements: the first at `first` or later, the
-        next ones after it, continuing at 0 once the end is reached.
+        """Places blocks of `sizes` elements without overlap in a memory of `depth` elements; returns their first
+        elements. The first block is at `first` or later, the others follow, continuing at 0 once the end is reached.
         """
         starts: list[int] = []
         position, wrapped = first, False

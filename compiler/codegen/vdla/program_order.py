@@ -147,8 +147,8 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """Places the micro-op sequences of a layer into pages. Returns the positions in program order at which new pages
-    begin and, for every position, the index within the page of the first micro-op that the instruction there runs.
+    """Places a layer's micro-op sequences into pages (loaded as a whole). Returns the positions in program order at
+    which new pages begin, and for each position the index in its page of its instruction's first micro-op.
     """
     users = [
         (mine, draft.sequence)
@@ -202,7 +202,7 @@ class Drafts:
 
 
 class EmissionCache:
-    """LRU cache of at most `most` draft instructions. Key: kernel, operand addresses, machine fields kernels read."""
+    """LRU cache of at most `most` draft instructions. Key: kernel, operand addresses, configuration fields in use."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most

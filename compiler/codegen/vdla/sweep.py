@@ -1,6 +1,6 @@
-"""Emission of depthwise products in sweeps. A sweep is an order of TAPS micro-ops down the rows of the input: each
-operation multiplies the row that it reads and the preceding rows, which the array still holds, by a group of rows of
-weights. So weights are addressed by rows here.
+"""Emission of depthwise products in sweeps. A sweep is an order of TAPS micro-ops down the rows of the input. Each
+operation reads one row; the array still holds the preceding rows, and multiplies all of them by a group of rows of
+weights. Weights are therefore addressed by rows, not by tiles.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ PAD = -1
 
 
 class PartedRows:
-    """Addresses of depthwise weights for sweeps (TAPS operations that also multiply input rows read before), counted in
-    rows of weights. The address of an operation's weights is the first row of the group that it multiplies, plus the
-    number of the part of an input vector in which `data` starts. (A vector wider than block_out lanes has parts.)
+    """Addresses of depthwise weights, as numbers of rows, for sweeps (TAPS operations that also multiply input rows
+    read before). An operation multiplies one group of rows. Its address is the number of the group's first row, plus
+    the number of the part of the input vector at which `data` starts (a vector of more than block_out lanes has several
+    parts).
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -67,9 +68,10 @@ class PartedRows:
 
 
 def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -> frozenset[str]:
-    """The loops among `names`, except the `reducing` ones (over which sums run), that move down the rows of `data`.
+    """The loops among `names` that move the region `data` down its rows, without the loops in `reducing`, over which
+    sums run.
 
-    Rows are the first dimension along which a reducing loop moves.
+    The rows are counted by the first dimension of `data` along which a loop in `reducing` moves.
     """
     for start in data.starts:
         variables = free_vars(start)
@@ -122,16 +124,17 @@ class PaddedRows:
 def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
-    """Converts TAPS micro-ops, each for one row of a window, into micro-ops of sweeps with the same results: in a sweep
-    an operation also multiplies the input rows that preceding operations read. Returns the new micro-ops, and for each
-    whether it starts a sum.
+    """Converts TAPS micro-ops, each of which multiplies one row of a window, into sweeps with the same results. In a
+    sweep one operation multiplies the input row that it reads and the rows that the operations before it read. Returns
+    the new micro-ops, and for each of them whether it starts a sum.
 
-    `indices` (dst, src, wgt) are the given micro-ops: accumulator, input row, group of rows of weights. A new micro-op
-    starts a sum if `starting` is true for any given micro-op with the same group of weights. The operation of a sum
-    reads the window's last input row; the array must hold the other rows of the window, in order. Additional operations
-    without a sum first read the rows that the array does not hold. `pads`: which of the given micro-ops read a row of
-    padding (all pad rows are equal). Sweeps begin and end with a row of padding in the array: if the last sweep ends on
-    another row (possible with dilations), an additional operation reads a row of padding.
+    `indices`: the given micro-ops as three arrays (accumulator, input row, group of rows of weights); the result has
+    the same form. `starting`: whether each given micro-op starts a sum; if one does, all new micro-ops with its group
+    of weights do. The operation that computes a sum reads the window's last input row, while the array holds the
+    window's other rows, in order. Additional operations, which compute no sum, first read the rows that the array does
+    not hold. `pads`: whether each given micro-op reads a row of padding (all pad rows are equal). Sweeps begin and end
+    with a row of padding in the array: if the last sweep ends on another row (possible with dilations), an additional
+    operation reads a row of padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))

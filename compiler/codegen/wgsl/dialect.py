@@ -66,7 +66,7 @@ class WgslDialect(Dialect):
         return call(self.type_of(dtype), value)
 
     def as_unsigned(self, value: Text, *, wide: bool) -> Text:
-        """The integer itself: sums and products of i32 wrap."""
+        """Returns `value` unchanged, because sums and products of signed integers wrap in WGSL."""
         return value
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
@@ -123,7 +123,7 @@ class WgslDialect(Dialect):
     # Memory
 
     def element(self, storage: Storage, at: str) -> Text:
-        """The element with index `at` of a buffer, to read it."""
+        """The expression that reads the element with index `at` of a buffer."""
         dtype = storage.buffer.dtype
         if storage.scalar:
             return Text(storage.name)
@@ -240,8 +240,8 @@ def _inside(storage: Storage, at: str) -> str:
 
 
 def _at(storage: Storage, at: str, dtype: DType) -> str:
-    """The index, in the array that stores a buffer, of the element with index `at`, or of the word that contains the
-    element.
+    """For the element with index `at` of a buffer: its index in the array that stores the buffer, or the index of the
+    word that contains the element.
     """
     plain = at if _PLAIN.fullmatch(at) else f"({at})"
     if _packed(storage):
@@ -259,8 +259,8 @@ def _at(storage: Storage, at: str, dtype: DType) -> str:
 
 
 def _first(name: str) -> str:
-    """The name of the constant that gives the word of its binding at which array `name` begins. No name of a program
-    ends with "_at_".
+    """The name of the constant that holds the word of a binding (bound buffer) at which array `name` begins. No name of
+    a program ends with "_at_".
     """
     return f"{name}_at_"
 

@@ -72,8 +72,8 @@ class Table:
         return None if place is None else Table(self.data, place + self.read("<I", place), name)
 
     def vector(self, number: int, size: int) -> tuple[int, int]:
-        """The place of the vector in field `number`, whose elements have `size` bytes: (first byte, number of
-        elements); (0, 0) if the field is left out.
+        """Returns (first byte, number of elements) of the vector in field `number`, whose elements have `size` bytes;
+        (0, 0) if the field is left out.
         """
         place = self.field(number)
         if place is None:

@@ -94,7 +94,7 @@ def hard_swish(step: Step) -> None:
         return node("Floor", node("Add", value, 0.5))
 
     def signed(sign: str, size: str) -> str:
-        """Name of the values `size` with the signs of `sign`."""
+        """Adds nodes that give the values `size` the signs of the values `sign`; returns the result's name."""
         return writer.node("Mul", [writer.node("Sign", [sign], f"{sign}/sign"), size], f"{size}/signed")
 
     scale = HIGH * source.scale[0]

@@ -209,8 +209,8 @@ def fully_connected(step: Step) -> None:
 
 
 def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """Reshapes the value `data` to rows of `length` elements: (name of the result, order of the weights' columns that
-    matches a row's elements). The order is None if the columns match already.
+    """Reshapes the value `data` to rows of `length` elements. Returns (name of the result, order). Columns of the
+    weights must be put in this order to match a row's elements; None if they match already.
     """
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)

@@ -36,8 +36,8 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. `reals`: names of the float tensors by (TFLite tensor's index, whether the
-    layout is planes, (N, C, H, W)); `integers`: the same for the integers of quantized tensors.
+    """The ONNX model under construction. `reals`: names of the float tensors, by the TFLite tensor's index and whether
+    the layout is (N, C, H, W). `integers`: likewise, the names of the tensors of quantized integers.
     """
 
     network: Network

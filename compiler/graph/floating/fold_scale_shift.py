@@ -133,8 +133,8 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
-    """Writes an expression as scale * x + shift, where x is its only operand that is not constant: (scale, shift).
-    Scale is None if the expression is constant. None for any other expression. `known`: constants by name.
+    """Returns (scale, shift) of an expression that equals scale * x + shift, where x is its only operand that is not
+    constant; scale is None if the expression is constant. None for any other expression. `known`: constants by name.
     """
     match body:
         case Const(value=value):

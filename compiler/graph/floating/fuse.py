@@ -103,8 +103,8 @@ def _joined_producer(
     producers: Mapping[str, Node],
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
-    """Fuses an element-wise node with the producer of one of its arguments: (fused node, producer). None if no producer
-    can be fused.
+    """Fuses an element-wise node with the producer of one of its arguments. Returns (fused node, producer), or None if
+    no producer can be fused.
     """
     if not isinstance(node.operator, Elementwise):
         return None
@@ -144,8 +144,8 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """Fuses a node with the element-wise producer of an input that no other node reads: (fused node, producer). None if
-    there is no such producer.
+    """Fuses a node with the element-wise producer of an input that no other node reads. Returns (fused node, producer),
+    or None if there is no such producer.
     """
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)

@@ -23,7 +23,7 @@ from ..graph import Graph, Node, Shape, Tensor, unused
 from ..operators import DotProductAttention, Elementwise, MatrixProduct, Permute, Remap, Reshape, Softmax
 
 FLOATS = (DType.FLOAT32, *HALVES)
-"""Types of Q, K and V of which an attention may become one node."""
+"""Element types of Q, K and V with which an attention may become one node."""
 Fits: TypeAlias = Callable[[Attention], bool]
 """A function that tells whether a target has a kernel for an attention."""
 
@@ -43,8 +43,8 @@ def fuse_attention(graph: Graph, fits: Fits) -> Graph:
 
 
 def _of_halves(graph: Graph, output: str, fits: Fits) -> Graph:
-    """The graph with one node in place of the nodes of an attention of 16-bit floats, whose last product computes the
-    tensor `output`. The graph is unchanged if these nodes are no attention, or one that `fits` refuses.
+    """Fuses an attention of 16-bit floats, whose last matrix product computes `output`, into one node. Returns the
+    graph unchanged if this product is not part of an attention, or if `fits` is false for the attention's sizes.
     """
     from .half_softmax import with_whole_softmax
 
@@ -89,7 +89,9 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The tensor that holds the matrices of Q, K or V; `axes` and `repeats` as in `te.ops.attention_sizes.Stored`."""
+    """The tensor with the matrices of Q, K or V: dimension d of (batch ..., rows, columns) is its axis `axes`[d].
+    `repeats`: number of neighbouring heads that use the same matrix.
+    """
 
     tensor: str
     axes: tuple[int, ...]
@@ -294,8 +296,8 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _with_causal_mask(graph: Graph, found: _Found) -> tuple[_Found, int | None]:
-    """(attention, `ahead` of `DotProductAttention`). If the attention's only operand is a constant causal mask, its
-    scores compare the indices of row and key instead of reading the mask.
+    """If a constant causal mask is the only operand of the scores, makes the scores compare the indices of row and key
+    instead. Returns (attention, field `ahead` of `DotProductAttention`; None without a causal mask).
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:
@@ -333,8 +335,8 @@ def _with_result(graph: Graph, second: Node, output: str) -> Node:
 
 
 def _consistent(sizes: Attention) -> bool:
-    """Whether the batch dimensions of Q, K, V broadcast to the result's, and the operands of the scores to the
-    scores.
+    """Whether the batch dimensions of Q, K and V broadcast to those of the result, and the operands of the score
+    expression broadcast to the shape of the scores.
     """
 
     def lead(of: Stored) -> Shape:

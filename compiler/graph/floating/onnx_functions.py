@@ -157,8 +157,9 @@ def _renamed(
     caller_attributes: Mapping[str, onnx.AttributeProto],
     number: int,
 ) -> onnx.NodeProto:
-    """The node `inner` of a function body with the names of the caller's tensors (`names`) and the caller's attributes
-    (`caller_attributes`); attributes that the caller omits stay omitted.
+    """Copies the node `inner`, number `number` of a function body, into the caller's graph: with the names of the
+    caller's tensors (`names`), `prefix` before all other names, and the caller's attributes (`caller_attributes`);
+    attributes that the caller omits stay omitted.
     """
 
     def renamed(name: str) -> str:

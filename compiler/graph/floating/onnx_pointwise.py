@@ -30,8 +30,8 @@ _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Round": partial(scalars.whole, "round_even"),
     }
 )
-"""Functions that make the expression of a unary operator, by operator. Operators whose function in `scalars` has the
-same name (`hard_swish` for HardSwish) are not listed.
+"""Maps unary operators to the functions that build their expressions. Missing operators have a function in `te.scalars`
+of the same name in snake case: `hard_swish` for HardSwish.
 """
 _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = MappingProxyType(
     {

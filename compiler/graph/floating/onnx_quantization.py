@@ -95,10 +95,11 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """Prepares a node whose inputs may hold integers: (node to import, integer dtype of its float32 result or "").
+    """Prepares a node for import if float32 tensors that hold integers are among its inputs. Returns (node to import,
+    integer dtype of its float32 result or "").
 
     A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
-    other node is returned with "", and with integer tensors as inputs in place of float32 tensors that hold integers.
+    other node is returned with "", and reads integer tensors in place of the float32 tensors that hold integers.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -153,8 +154,8 @@ def _grid(
 def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """The operands of the element-wise node that quantizes or dequantizes `data`: (names of its inputs, (scale, zero
-    point) as they appear in its expression). Scalars are numbers in the expression, vectors are stored as inputs.
+    """Returns, for the element-wise node that quantizes or dequantizes `data`, the names of its inputs and the pair
+    (scale, zero point) for its expression. A scalar scale is a number there; a vector is stored as a further input.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))

@@ -218,7 +218,7 @@ class _Direction:
         return listed, [self.h, self.c] if self.c else [self.h]
 
     def from_inputs(self, x: str, steps: int) -> str:
-        """Adds the inputs' part of the gates, [steps, batch, gates * hidden], in one product; returns its name."""
+        """Adds the product of the inputs `x` of all steps with W: their contribution to the gates. Returns its name."""
         s = self.s
         batch, size = s.shape(0)[0 if self.batch_first else 1], s.shape(0)[2]
         rows = s.add("Reshape", x, s.axes(1, steps * batch, size))
@@ -229,7 +229,7 @@ class _Direction:
 
     def step(self, from_input: str) -> tuple[str, str]:
         """Adds the nodes of one step; returns the names of the states h and c after it (c is "" for RNN and GRU).
-        `from_input`: the inputs' part of the gates.
+        `from_input`: the contribution of this step's input to the gates.
         """
         s = self.s
         if self.kind == "GRU":

@@ -125,8 +125,8 @@ def _input_coordinates(
 def _taps(
     context: GraphContext, node: OnnxNode, axis: ResizedAxis, places: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(indices, weights), both [outputs, weights]: an output element is the weighted sum of the input elements at these
-    indices. `places`: coordinate in the input of each output element.
+    """Returns (indices, weights), both [outputs, weights]: each output element is the sum of the input elements at its
+    indices, multiplied by its weights. `places`: coordinate in the input of each output element.
     """
     left = np.ceil(places).astype(np.int64) - 1  # The left neighbour, also of integer coordinates.
     ratio = places.astype(np.float64) - left
@@ -165,8 +165,8 @@ def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Indices of the input elements around each coordinate `left` + `ratio`, up to a distance of `reach`, and their
-    signed distances. If the axis shrinks (`scale` < 1), up to `reach` / `scale`, and distances are multiplied by
-    `scale`.
+    signed distances. If the axis shrinks (`scale` < 1), the greatest distance is `reach` / `scale`, and the returned
+    distances are multiplied by `scale`.
     """
     scale = min(scale, 1.0)
     first = floor(-reach / scale) + 1

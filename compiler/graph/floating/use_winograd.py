@@ -42,8 +42,8 @@ def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
 
 
 def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Sizes, int] | None:
-    """The node's operator, its sizes and the number of outputs along a side of a tile; None if the node does not use
-    Winograd's method.
+    """Returns (the node's operator, its sizes, the number of outputs along a side of a tile), or None if the node does
+    not use Winograd's method.
     """
     operator = node.operator
     if not isinstance(operator, Convolution) or node.data is not None:

@@ -22,7 +22,7 @@ WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 
 
 def fold(model: FloatModel) -> None:
-    """Applies all rewrites, in an order in which each enables later ones."""
+    """Applies all rewrites of this file to `model`, in an order in which each rewrite enables later ones."""
     skip_identities(model)
     fold_pads(model)
     name_means(model)

@@ -122,8 +122,8 @@ class _Matcher:
         return sub.input[0]
 
     def _gain_and_offset(self, nodes: list[onnx.NodeProto]) -> None:
-        """Appends the Mul and the Add that follow the last of `nodes`, if their constants have one number per column or
-        one for all.
+        """Appends to `nodes` the Mul (gain) and the Add (offset) that follow its last node, if their constants have one
+        number for each column or a single number.
         """
         for kind in ("Mul", "Add"):
             name = nodes[-1].output[0]

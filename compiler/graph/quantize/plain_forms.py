@@ -17,7 +17,7 @@ from ..onnx_attributes import read_node
 from .float_model import FloatModel, input_name
 
 MEAN_READS_AXES = 18
-"""The first opset in which the axes of ReduceMean are an input, as those of ReduceSum are since 13."""
+"""The first opset in which ReduceMean has its axes as an input. (ReduceSum has them as an input since opset 13.)"""
 
 
 def name_matrix_products(model: FloatModel) -> None:

@@ -54,14 +54,14 @@ SAME_SCALE = VIEWS | frozenset(
 )
 """Operators whose outputs hold values of their inputs: all of them share one scale."""
 MOVED = frozenset(["Resize", "ReduceMax", "ReduceMin", "GatherND", "GatherElements"])
-"""Operators that compute on integers only with `whole`. Their outputs hold values of the inputs, or values between
-them.
+"""Operators that compute on integers only with the option `whole` of `plan_quantization`. Their outputs hold values of
+the inputs, or values between them.
 """
 REDUCTIONS = frozenset(
     ["ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "InstanceNormalization", "PRelu", "Div"]
 )
-"""Operators that compute on integers only with `whole`. They read one tensor and constants; the result has its own
-scale.
+"""Operators that compute on integers only with the option `whole` of `plan_quantization`. They read one tensor and
+constants; the result has its own scale.
 """
 
 
@@ -102,8 +102,8 @@ class Plan:
 
 
 def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole: bool = False) -> Plan:
-    """Chooses the nodes on integers and the groups of tensors with one scale; nodes whose names are in `floats` stay
-    float.
+    """Chooses the nodes that compute on integers, and the groups of tensors that share a scale; nodes whose names are
+    in `floats` stay float. With `whole` more operators compute on integers (see the module's text).
     """
     sources = {info.name for info in model.inputs if model.is_float(info.name)}
     uses, producers = model.uses(), model.producers()

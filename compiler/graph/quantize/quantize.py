@@ -125,8 +125,9 @@ def calibrate_model(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[Calibrated, Run]:
-    """The scales of a plan's tensors for both activation types, by the recipe's method; and the `Run` that computes
-    these tensors, and the model's float outputs, in float32."""
+    """Computes the scales of a plan's tensors for both activation types, by the recipe's method. Returns the calibrated
+    model, and the `Run` that computes these tensors and the model's float outputs in float32.
+    """
     observed = [name for name in plan.scale_of if name not in model.constants]
     run = prepare_outputs(model, list(dict.fromkeys([*observed, *_float_outputs(model)])), prepare)
     grids = calibrate(

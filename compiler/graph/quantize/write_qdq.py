@@ -40,8 +40,8 @@ def write_qdq(
     *,
     per_tensor: Collection[str] = (),
 ) -> QuantizedModel:
-    """Returns the checked model; weights have one scale per output channel, or a single scale for the nodes in
-    `per_tensor`.
+    """Writes `model` in QDQ form and checks the result with ONNX's checker. Weights have one scale per output channel,
+    or a single scale for the nodes in `per_tensor`.
 
     Raises ScaleError if a product of scales is not finite in float32.
     """

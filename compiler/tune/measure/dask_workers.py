@@ -222,7 +222,7 @@ class DaskWorkers(Backend):
                 return batch.done.get(timeout=_LOOK_SECONDS)
 
     def _results(self, batch: _Batch, future: Future, indices: Sequence[int]) -> list[tuple[int, Result]]:
-        """(trial index, result) for the trials of a finished future; empty if the chunk must be measured again."""
+        """Returns (trial index, result) for each trial of a finished future; empty if the chunk is measured again."""
         from distributed import KilledWorker
 
         if future.cancelled():

@@ -41,8 +41,8 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker process and the requests that it has not answered yet, in order: trials (by index), starts and loads of
-    tasks. `since`: time since which the first of these answers is awaited.
+    """A worker process and its open requests, oldest first: trials (by index), its start, and loads of tasks. `since`:
+    time at which the wait for the answer to the oldest request began.
     """
 
     process: WorkerProcess

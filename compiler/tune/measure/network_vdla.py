@@ -40,8 +40,8 @@ class NetworkTrials:
         self.workloads, self.key = network.workloads, network.key
 
     def place(self, node: str) -> dict[str, Any]:
-        """The workload in tuning records of trials that change `node` and simulate the whole network: the node's
-        workload, extended by the node's name and the network's key (JSON object).
+        """The field `workload` in tuning records of trials that change `node` and simulate the whole network: the
+        node's workload, extended by the node's name and the network's key (JSON object).
         """
         return place_of(self.workloads[node], self.key, node)
 

@@ -53,8 +53,8 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A loop around a statement. `iterations`: executions of the loop's body in the whole program; `extent`: iterations
-    of its longest run.
+    """A loop around a statement. `iterations`: executions of the loop's body in the whole program; `extent`: largest
+    number of iterations that the loop has at a time.
     """
 
     loop: For

@@ -159,8 +159,8 @@ def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray,
 
 
 def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarray) -> Runs:
-    """The contiguous runs of the second operands that stores load, where `reads` is true; `held`: the value of register
-    OPERAND at each store.
+    """The contiguous runs of DRAM from which stores load their second operands, one entry for each store; no run where
+    `reads` is false. `fields`: fields of the stores. `held`: value of register OPERAND at each store.
     """
     delta = held << 32 >> 32
     stride = np.where(held >> 48 & 1, held >> 32 & 0xFFFF, fields["x_stride"])

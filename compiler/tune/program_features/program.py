@@ -28,7 +28,7 @@ CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
 into a memory of this size.
 """
 INNER_LEVELS = 8
-"""Number of loops around the statement with the most work that have features of their own, innermost first."""
+"""Number of innermost loops with features of their own, among the loops around the statement with the most work."""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
 
 _SUMS = ("executions", "multiplications", "additions", "other", "calls", "accessed bytes", "compulsory bytes")

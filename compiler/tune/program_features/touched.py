@@ -19,8 +19,8 @@ from ...ir.visit import free_vars, operands
 def places(
     statement: NamedStmt, extents: Mapping[str, int]
 ) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
-    """For each access of a statement: (buffer, first index, extents of the region, whether the access is a write); of
-    equal accesses only one.
+    """Lists the distinct accesses of a statement, each as (buffer, first index in each dimension, extents of the
+    region, whether the access is a write).
     """
     found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []
     match statement:

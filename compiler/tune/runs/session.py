@@ -155,8 +155,8 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """The batch that begins at trial `number`: (its points [n, axes], each a candidate; known records of these points
-    by index; number of the trial after the batch).
+    """Returns the batch that begins at trial `number`: (its points [n, axes], the known records of these points by
+    index, the number of the trial after the batch).
 
     Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
     no legal candidate.

@@ -2,9 +2,9 @@
 expected gain.
 
 The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2). The expected gain of a trial is the
-task's number of occurrences times a weighted mean of two estimates: the gain for each of the last trials, and the gain
-for each trial if as many trials again lowered the cost to its floor (a lower bound). Tasks that compute the same layer
-in different ways are rivals: only a cost below the rivals' counts as gain.
+task's number of occurrences times a weighted mean of two estimates. One is the mean gain of the last trials. The other
+is the mean gain if the cost fell to its floor (a lower bound) within as many trials as the task has already had. Tasks
+that compute the same layer in different ways are rivals: only a cost below the rivals' counts as gain.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class TaskScheduler:
     """Chooses the task for the next trials: first gives every task `warm_up` trials, then prefers the task with the
     largest expected gain.
 
-    The expected gain is a weighted mean. `experience` is the weight of the gain by the last `window` trials; the rest
-    is the weight of the gain if the cost fell to its floor (lower bound).
+    The expected gain is a weighted mean of two estimates: the mean gain of the last `window` trials, with the weight
+    `experience`, and the gain if the cost fell to its floor (lower bound).
     """
 
     warm_up: int = 16

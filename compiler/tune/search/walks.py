@@ -78,10 +78,11 @@ class Annealing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Evolution of a population, as many points as there are starts, over `generations`.
+    """Evolutionary search over `generations`; the population has as many points as there are starts.
 
-    Children cross two parents with probability `crossing`, otherwise they move one parent on one axis. Parents of
-    better rank are drawn more often. The best of parents and children, of distinct programs, survive.
+    A child is the crossover of two parents with probability `crossing`, otherwise a copy of one parent with another
+    value on one axis. Parents of better rank are drawn more often. Of parents and children, the best of different
+    programs survive.
     """
 
     generations: int = 12
