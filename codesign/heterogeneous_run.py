@@ -211,8 +211,8 @@ def _compare(
     """The verdict extended by one more launch; `as_written` and `optimized` are ONNX Runtime's tensors without and with
     its optimization.
 
-    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then does not round
-    float operators between these layers as the model specifies.
+    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator. But then it does not round
+    the float operators between these layers as the model specifies.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (

@@ -136,16 +136,17 @@ class ElementWriter(wiring.Component):
     The other members describe the write of a step, two cycles after the step (registered). `write`: the write happens
     (not for an empty load). `address`: index of the element in the scratchpad. `pad`: the whole element gets the pad
     value; otherwise part number `part` of the element gets the low `step_width` bytes of `data`. `last`: this is the
-    load's last step, so the load ends in the next cycle. `kind`, `tag`: kind and tag of the load. For kind 0 a step
-    writes all elements of a row that are in the same aligned block of `together` elements; `count` is their number.
+    load's last step, so the load ends in the next cycle. `kind`: index of the load's element size in `element_bytes`.
+    `tag`: `job_tag` of the load. For kind 0 a step writes all elements of a row that are in the same aligned block of
+    `together` elements; `count` is their number.
     """
 
     def __init__(
         self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, together: int = 1
     ) -> None:
-        """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: width of a job's tag,
-        which the writer shows with its steps. `together`: largest number of elements of kind 0 in a step, a power of
-        two.
+        """`element_bytes`: for each kind of element, its bytes in DRAM, a power of two. `tag_bits`: width of `job_tag`,
+        a number that comes with a load and that the output `tag` repeats with every write of the load. `together`:
+        largest number of elements of kind 0 that a step writes, a power of two.
         """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):
             raise ValueError(f"element_bytes = {element_bytes}: must be powers of two")

@@ -31,9 +31,9 @@ LEAST_COLUMNS = 4
 
 
 def swept(config: Config) -> int:
-    """Number of operations whose input positions (pixels) the array multiplies together in a sweep. In this mode an
-    operation of TAPS multiplies its own input positions and those of the operations before it. The number is SWEPT, or
-    less if a lane has too few multipliers.
+    """Number of operations whose input positions (pixels) the array multiplies together in a sweep: an operation of
+    TAPS then multiplies its own input positions and those of the operations before it. The number is SWEPT, or less if
+    a lane has too few multipliers.
     """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from .errors import ConfigError
 
 REFRESH_NS = 64e6 / 8192
-"""Nanoseconds between two refresh commands: 8,192 of them in 64 ms, for all parts here (JEDEC)."""
+"""Nanoseconds between two refresh commands. All parts in this file need 8,192 refreshes in 64 ms (JEDEC)."""
 
 Limit = tuple[int, float]
 """A minimum time, the longer of (DRAM clocks, nanoseconds)."""
@@ -195,7 +195,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
 """Parts by name."""
 
 _UNLIMITED = -1
-"""Value of a time in `Controller` that the part does not limit."""
+"""Value of a time in `Controller` if the data sheet of the part sets no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,9 @@ def part_of(name: str) -> Part:
 
 
 def word_bytes(kind: str, width: int) -> int:
-    """Bytes of a bus word: all that `width` data lines of the generation `kind` transfer in one controller clock."""
+    """Bytes of a bus word: the data that `width` data lines of a DRAM of generation `kind` transfer in one controller
+    clock.
+    """
     return width * KINDS[kind].phases * KINDS[kind].transfers // 8
 
 

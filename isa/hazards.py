@@ -81,8 +81,8 @@ def start_access(config: Config, memory_size: int) -> LastAccess:
 
 
 def conflicts(last: LastAccess, unit: Unit, touched: tuple[Access, ...]) -> Iterator[Conflict]:
-    """For each access in `touched`, of an instruction of `unit`: the last conflicting instruction of each
-    other unit.
+    """Yields the conflicts of an instruction of `unit` that makes the accesses `touched`. A conflict names the last
+    earlier instruction of another unit that accessed the same elements, if one of the two accesses is a write.
     """
     for item in touched:
         writer = WRITERS[item.resource]

@@ -296,9 +296,10 @@ def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
 
 @compiled()
 def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
-    """Updates `swept`, the inputs of the last operations, which later operations of a sweep multiply again: drops the
-    oldest operation's and appends the current one's (consecutive pixels), minus `inp_zero`. `s`: (index of the current
-    operation's first input vector, part of an input vector that the lanes multiply).
+    """Updates `swept`, the input positions (pixels) of the last operations of a sweep, which later operations multiply
+    again: removes the positions of the oldest operation and appends the positions of the current one, minus `inp_zero`.
+    `s` is a pair: the index of the current operation's first input vector, and the number of the part of each vector
+    that the lanes multiply.
     """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])

@@ -269,8 +269,8 @@ _ALL = 15
 
 @timing_code
 def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-def]
-    """Runs the timing of a program; returns (OK, DEADLOCK or LIMIT, the cycle of that outcome). The arguments are the
-    state arrays of `sim/arrays.py`, which `run_timing` makes.
+    """Runs the timing of a program. Returns a pair: the outcome (OK, DEADLOCK or LIMIT), and the cycle in which it
+    occurred. The arguments are the state arrays of `sim/arrays.py`, which `run_timing` makes.
     """
     M, C, R, Q, W = bus
     work = _ALL

@@ -166,8 +166,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """The weights int8 (block_in,) by which DEPTHWISE multiplies an input vector: row `number` of `tile` (in rows of
-    `narrow` weights) in part `part` of the vector (in parts of `narrow` elements), zeros elsewhere.
+    """The weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. Row `number` of `tile`, which is
+    read as rows of `narrow` weights, is at part `part` of the result, whose parts have `narrow` elements; all other
+    elements are zero.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)

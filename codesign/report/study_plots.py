@@ -56,8 +56,8 @@ _OTHERS = {
     "random": ("random", PURPLE, "<"),
     "grid": ("grid", MUTED, "x"),
 }
-"""Searches without a learned model, or with other first candidates than the tuner's own search: (label, colour, marker)
-by strategy.
+"""Maps the name of a strategy to its (label, colour, marker). These searches have no learned model, or they begin with
+other candidates than the tuner's own search.
 """
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE
@@ -228,10 +228,12 @@ def shares_png(
     columns: int = 2,
     over: str = "best known",
 ) -> bytes:
-    """One panel for each layer, with the cumulative distribution of cost over the layer's random legal points
-    (candidate schedules). The axis is cost / cost in `known`; `over` is the name of the cost in `known`.
+    """A PNG with one panel for each layer: the cumulative distribution of cost over the layer's random legal points
+    (candidate schedules), divided by the layer's cost in `known`. `over` is the text that names this divisor on the
+    axis.
 
-    `costs` are float64 [points] by layer, inf for failed points; `marks` name, by layer, costs that get lines.
+    `costs`: for each layer, float64 [points], inf for failed points. `marks`: for each layer, named costs that are
+    drawn as vertical lines. `columns`: number of panels side by side.
     """
     columns = max(1, min(columns, len(costs)))
     figure, panels = _grid(len(costs), columns, height=2.6)

@@ -47,8 +47,8 @@ class Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitEnergy:
-    """Energy of a unit in picojoules: of switching its nets, inside its cells, and at the clock pins of its flip-flops;
-    and its leakage in nanowatts.
+    """Energy of a unit in picojoules: `switching` of its nets, `internal` energy of its cells, and `clock`, the energy
+    at the clock pins of its flip-flops. `leakage_nw` is its leakage in nanowatts.
     """
 
     switching: float

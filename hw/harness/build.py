@@ -163,10 +163,9 @@ def include_flags(root: Path) -> list[str]:
 
 
 def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
-    """Path of the object file of Verilator's runtime, whose sources are in the folder `root`. It is compiled once for
-    all libraries: this takes a third of the time of a small library's compilation.
-
-    It is compiled for speed, since libraries of both goals ("build" and "run") share it.
+    """Compiles Verilator's runtime, whose sources are in the folder `root`, and returns the path of the object file.
+    All libraries share the file, because compiling it takes a third of the time of a small library's compilation. It is
+    optimized for speed, since libraries of both goals ("build" and "run") use it.
     """
     flags = (*COMPILE, "-O1")
     digest = hashlib.sha256("\0".join((version, *flags, *_RUNTIME)).encode()).hexdigest()

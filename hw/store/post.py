@@ -117,8 +117,8 @@ class PostPipeline(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: the lanes, [batch][block_out], and the number of passes of a vector through the lanes of
-        requantization and the operation after it.
+        """`config` determines the number of lanes (elements of a vector, [batch][block_out]) and the number of passes
+        in which a vector goes through the lanes.
         """
         self._config, self._parts = config, StoreParts.of(config)
         self._passes = config.post_passes

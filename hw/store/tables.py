@@ -35,7 +35,7 @@ class TableLane(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: number of tables, and bytes of the bus; the tables are written in bus words."""
+        """`config` determines the number of tables and the width of a bus word, in which the tables are written."""
         self._config = config
         super().__init__(
             {

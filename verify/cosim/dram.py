@@ -85,8 +85,9 @@ def dram_machines() -> tuple[Config, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDram:
-    """Co-simulation of `programs` random programs on one `machine`: their `cycles` in all, each case on which simulator
-    and RTL differ with its first difference, and the lines of LiteDRAM's checker of timings about broken rules.
+    """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total. `differences`: for
+    each case on which simulator and RTL differ, the case and its first difference. `broken`: lines in which LiteDRAM's
+    timing checker reports a broken rule.
     """
 
     machine: Config
