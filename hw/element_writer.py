@@ -17,9 +17,9 @@ from .wide_walk import WideWalk
 
 
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
-    """Layout of a job, which is one load. It has the sizes of the instruction. `kind`: index of the writer's element
-    sizes. `offset`: byte position of the first row in a bus word. `pitch`: distance of rows in bytes modulo the bus
-    word. `one_run`: the rows form one run of adjacent bytes.
+    """Layout of a job, which is one load. It has the size and pad fields of the load instruction. `kind`: index of the
+    element size in the writer's `element_bytes`. `offset`: byte position of the first row in a bus word. `pitch`:
+    distance of rows in bytes modulo the bus word. `one_run`: the rows form one run of adjacent bytes.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(

@@ -32,7 +32,7 @@ class FetchUnit(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: sizes of buffer, queues and bus."""
+        """`config` determines the sizes of the fetch buffer, of the command queues and of a bus word."""
         self._config = config
         super().__init__(
             {

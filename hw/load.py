@@ -33,7 +33,7 @@ class LoadUnit(wiring.Component):
     """The load unit: executes LOAD.INP, LOAD.WGT, LOAD.PATCH and CONFIG. Ports: `interfaces.load_members`."""
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: sizes of scratchpads, bus and FIFO, and extensions."""
+        """`config` determines the sizes of scratchpads, bus and FIFO, and the extensions."""
         self._config, self._patches = config, config.has("patch")
         super().__init__(load_members(config))
 

@@ -18,7 +18,7 @@ class TokenCounter(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: depth of the queue."""
+        """`config` determines the depth of the token queue."""
         self._config = config
         super().__init__({"push": In(token_push(config)), "pop": In(token_pop())})
 

@@ -65,7 +65,7 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """Indices in TOKEN_QUEUES, int64 (3, 2), of each unit's flags pop_prev, pop_next; and of push_prev, push_next."""
+    """Two arrays of indices in TOKEN_QUEUES, int64 (3, 2), a row for each unit: of its pop flags, of its push flags."""
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number

@@ -181,7 +181,7 @@ def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
     """First cycle in which instruction `i`, the next of unit `u`, is at the head of its queue, has its tokens and has
     room for its pushes; BLOCKED if not known yet. P, U, X: state arrays (`sim/arrays.py`).
 
-    Does the pops whose cycle is known, one by one, even if the instruction then waits for another condition.
+    Pops each token whose pop has a known cycle, even if the instruction then waits for another condition.
     """
     T, pushed, popped, pop_queue, push_queue = tokens
     head = max(X[i, X_DISPATCH] + 1, U[u, U_PREVIOUS_BEGIN] + 1)

@@ -14,7 +14,7 @@ from vdla.isa.dram_streams import S_EARLIEST, S_GAP, S_WORD, S_WORDS, S_WRITE, T
 from vdla.sim.dram_streams import run_streams
 
 LONGEST = 128
-"""Most words of a burst here; AXI allows 256."""
+"""Largest number of words of a burst in the random streams; AXI allows 256."""
 _ADDRESSES = 1 << 32
 
 

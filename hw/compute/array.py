@@ -303,11 +303,12 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """The input elements of array row `o`, for the whole batch. For GEMM they are the elements of `vector`, the
-        registered value of `own_vector`. In DEPTHWISE and TAPS, elements of the positions `vectors` replace those at
-        the multipliers of the row's lanes. In a sweep (a TAPS operation that also multiplies the input positions of
-        earlier operations), elements of earlier positions replace more of them. `modes`: the signals that are 1 for
-        TAPS, for DEPTHWISE or TAPS, and for a sweep.
+        """The input elements that the multipliers of array row `o` get, for the whole batch.
+
+        In a GEMM they are the elements of `vector`, the registered value of `own_vector`. In DEPTHWISE and TAPS, some
+        multipliers get an element of a position in `vectors` instead (`_lane_of`). In a sweep (a TAPS operation that
+        also multiplies the input positions of earlier operations), further multipliers get elements of earlier
+        positions. `modes`: the signals that are 1 for TAPS, for DEPTHWISE or TAPS, and for a sweep.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -355,9 +356,9 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`, with replacements while `sweep` is 1 (a TAPS operation that also
-        multiplies the input positions, or pixels, of earlier operations). Then the multipliers of the row's lanes get
-        weights from a group of weight rows in `tile`, which `row` selects; each position of the sweep has its own row.
+        """The weights `own` of array row `o`; while `sweep` is 1, some are replaced. In this mode a TAPS operation also
+        multiplies the input positions (pixels) of earlier operations. `row` selects a group of weight rows in `tile`,
+        one row for each position, from which the multipliers of the row's lanes get their weights.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]

@@ -63,7 +63,9 @@ def add_signed(x: Value, y: Value, subtract: Value) -> Value:
 
 
 def leading_zeros(m: Module, bits: Value, step: int, name: str) -> Value:
-    """How often (0 to 3, in 2 bits) `bits` can be shifted left by `step` places without shifting out a 1 bit."""
+    """The number of times (0 to 3, in 2 bits) that `bits` can be shifted left by `step` without shifting out a 1
+    bit.
+    """
     width = len(bits)
     twice, once = Signal(name=f"{name}_twice"), Signal(name=f"{name}_once")
     high, low = bits[width - step :].any(), bits[width - 3 * step : width - 2 * step].any()

@@ -114,7 +114,7 @@ class Jobs(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: widths of the fields of a store."""
+        """`config` determines the widths of the fields of a store."""
         self._layout = job_layout(config)
         super().__init__(
             {

@@ -339,8 +339,9 @@ class PostPipeline(wiring.Component):
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
 
     def _in_passes(self, m: Module, values: list[Value], load: Value, name: str) -> list[Signal]:
-        """Builds shift registers that give `values` to the lanes of one pass, the next pass in each cycle: `load` loads
-        `values`, and the first pass is valid one cycle later. Returns the registers of the lanes.
+        """Builds shift registers that give the lanes the elements of `values` pass by pass, one pass in each cycle.
+        `load` loads `values`; the elements of the first pass are valid one cycle later. Returns the registers of the
+        lanes.
         """
         late: list[Signal] = []
         for lane in reversed(range(len(values))):
@@ -352,8 +353,8 @@ class PostPipeline(wiring.Component):
         return late[: -self._lanes - 1 : -1]
 
     def _scales(self, m: Module, scales: Value, load: Value, name: str) -> Value:
-        """The part of `scales` (or biases) for the lanes of one pass: one pass a cycle from the second cycle after
-        `load` on.
+        """The elements of `scales` (or biases) for the lanes of the current pass. Passes follow each other in every
+        cycle; the first one is in the second cycle after `load`.
 
         If passes are whole rows of [batch][block_out], all passes use the same scales.
         """

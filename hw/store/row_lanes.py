@@ -56,7 +56,7 @@ class RowLane(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: bytes of the bus; the table is written in bus words."""
+        """`config` determines the bytes of a bus word; the table is written in bus words."""
         self._bus = config.memory.bus_bytes
         self._words = TABLE_BYTES // self._bus
         super().__init__(
