@@ -389,8 +389,9 @@ def account_division(
 
 
 def _refusals(division: Division) -> dict[str, str]:
-    """For each operator of which the accelerator refuses a node, the reason of the first refusal, in the order of
-    regions (parts of the network). A region's refusals of inputs are left out if it has others, which are their cause.
+    """Maps each operator of which the accelerator refuses a node to the reason of the first refusal, in the order of
+    regions (parts of the network). A node may be refused only because of its inputs; such reasons are left out if the
+    region has another one, which is their cause.
     """
     reasons = dict[str, str]()
     for region in division.network.regions:

@@ -241,8 +241,8 @@ class ElementWriter(wiring.Component):
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
     def _room(self, offset: Value, many: Value) -> Value:
-        """Number of elements of kind 0 that a step at byte `offset` of a bus word may write: to the end of the aligned
-        block of `together` elements; 1 if `many` is 0.
+        """Number of elements of kind 0 that a step may write, if it begins at byte `offset` of a bus word: the elements
+        from there to the end of the aligned block of `together` elements, or 1 if `many` is 0.
         """
         low = self._sizes[0].bit_length() - 1
         inside = offset[low : low + self._together.bit_length() - 1]

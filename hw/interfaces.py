@@ -39,8 +39,9 @@ def instruction_bits(config: Config) -> int:
 
 
 def commands(config: Config) -> Signature:
-    """The head of a command queue. `valid`: an instruction is visible. The unit sets `ready` only in the cycle in which
-    this instruction begins. The payload has the bits of the instruction (fields: `layouts.instruction_layout`).
+    """The head of a command queue, as fetch and a unit see it. `valid`: the payload is an instruction. The unit sets
+    `ready` only in the cycle in which this instruction begins. The payload has the bits of the instruction (fields:
+    `layouts.instruction_layout`).
     """
     return stream.Signature(instruction_bits(config))
 

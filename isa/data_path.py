@@ -28,8 +28,9 @@ whole bytes.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of the data path, such as the GEMM array or an extension: number of lanes, number of multipliers,
-    descriptions of a multiplier and of the memory ports, and bytes of storage.
+    """A block of the data path, such as the GEMM array or an extension. `lanes`, `multipliers`: their numbers.
+    `multiplier`, `ports`: texts that describe one multiplier and the ports of the memories. `storage_bytes`: bytes of
+    storage.
     """
 
     name: str

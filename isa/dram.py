@@ -93,8 +93,9 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A DRAM chip: generation; numbers of banks, of rows in a bank and of columns in a row (powers of two); number of
-    data lines `width`; times by speed grade (megatransfers per second; "" for a chip without grades).
+    """A DRAM chip. `kind`: its generation. `banks`, `rows` (of a bank), `columns` (of a row): numbers, all powers of
+    two. `width`: number of data lines. `times`: times by speed grade in megatransfers per second ("" for a chip without
+    grades).
     """
 
     kind: str

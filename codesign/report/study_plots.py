@@ -46,7 +46,7 @@ class Series:
 
 
 _LEARNED = {"evolution": (BLUE, "o"), "model": (SKY, "v"), "thompson": (PURPLE, "P")}
-"""Maps the name of a strategy to its (colour, marker). These searches use a learned model."""
+"""Maps the strategy of each search that uses a learned model to its (colour, marker)."""
 _OTHERS = {
     "estimate": ("estimate only", VERMILLION, "d"),
     "model-first": ("model, other first points", SKY, "v"),
@@ -56,8 +56,8 @@ _OTHERS = {
     "random": ("random", PURPLE, "<"),
     "grid": ("grid", MUTED, "x"),
 }
-"""Maps the name of a strategy to its (label, colour, marker). These searches have no learned model, or they begin with
-other candidates than the tuner's own search.
+"""Maps the strategy of each search that has no learned model, or that begins with other candidates than the tuner's own
+search, to its (label, colour, marker).
 """
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE

@@ -26,8 +26,9 @@ def windows_layout() -> data.StructLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """A loop of the reader. `ends`: this is the loop's last iteration; `all_end`: this and every inner loop are in
-    their last iterations; `at_start`, `after_read`: the next values of `all_end` at a start and after a read.
+    """Signals of one of the reader's nested loops. `ends`: this is the loop's last iteration. `all_end`: this loop and
+    all inner loops are in their last iterations. `at_start`, `after_read`: the values that `all_end` gets when the
+    loops start, and after a read.
     """
 
     ends: Signal

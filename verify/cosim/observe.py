@@ -274,8 +274,8 @@ def _fetches(config: Config, program: Program) -> Iterator[Bin]:
 def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
-    """The runs of consecutive DRAM bytes that the instruction of format `name` with the fields `values` reads or
-    writes: (kind of element, first byte, length in bytes, number of adjacent rows that form the run). `registers`:
+    """Yields each run of consecutive DRAM bytes that an instruction (format `name`, fields `values`) reads or writes,
+    as (kind of element, first byte, length in bytes, number of adjacent rows that form the run). `registers`:
     configuration registers at the instruction.
     """
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:

@@ -56,9 +56,9 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Result of a co-simulation of a design: the networks run on its RTL, the number of cycles, the number of
-    differences from the simulator (`mismatches`: cycles, counters, bytes, layers) and the text of the `first`
-    difference; `seconds` include building the RTL.
+    """Result of co-simulating a design. `networks`: the networks that ran on its RTL; `cycles`: their cycles.
+    `mismatches`: number of differences from the simulator (in cycles, counters, bytes and layers); `first`: text of the
+    first one. `seconds` include building the RTL.
     """
 
     networks: tuple[str, ...]
