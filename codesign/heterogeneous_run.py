@@ -66,8 +66,8 @@ from .verdict import (
 
 
 def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Arrays:
-    """Seeded inputs for one launch. A shipped model gets its sample inputs. Of another model, inputs that the
-    accelerator reads are uniform over their quantized range; all other inputs are made by `sample_port`.
+    """Seeded inputs for one launch. A shipped model gets its sample inputs. For any other model, inputs that the
+    accelerator reads are uniform over their quantized range, and `sample_port` makes all other inputs.
 
     `limits`: result of `samples.index_limits`.
     """

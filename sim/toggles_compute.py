@@ -199,8 +199,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
     configuration registers; `shown`: the accumulator bank at the store unit's port. Updated: `state` (last register
     contents), `sample`, and `totals` (counters of toggled bits).
 
-    In the array, TAPS counts like a DEPTHWISE for each of its input positions. So does a sweep (TAPS with register
-    SWEEP on), for its own positions and those of earlier operations, but the positions of earlier operations toggle no
+    In the array, a TAPS operation counts like one DEPTHWISE for each of its input positions. In a sweep (TAPS with
+    register SWEEP on) it also counts like one for each position of the earlier operations, except that these toggle no
     bits of input vectors. Bits inside the array are counted as if the zero points (register ZERO) were 0.
     """
     share, seed, counts = sample.share, sample.seed, sample.counts

@@ -94,8 +94,8 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """The decisions with which the search starts, by name: they are equal for all layers. Of several with equal
-        effect only the first is included.
+        """The decisions with which the search starts, by name: they are equal for all layers. If several of them have
+        the same effect, only the first is included.
         """
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():

@@ -106,7 +106,9 @@ def _scratchpads(header: str) -> str:
 
 
 def _counters(header: str) -> str:
-    """C++ code that lists the registers of the performance counters, then that of CYCLES, all found in `header`."""
+    """C++ code that lists the registers of the performance counters, then the register CYCLES, all found in
+    `header`.
+    """
     found = re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}counters__DOT__count_(\d+));", header)
     names = [name for name, _ in sorted(found, key=lambda item: int(item[1]))]
     names += re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}control__DOT__cycles);", header)

@@ -48,8 +48,8 @@ def _in_parts(config: Config) -> bool:
 
 
 def flags_layout(config: Config) -> data.StructLayout:
-    """Flags of STORE.POST, plus `sum` of register WINDOW (sum, else maximum); `table` only on machines with look-up
-    tables.
+    """Layout of the flags of STORE.POST and of the flag `sum` of register WINDOW (1: sum, 0: maximum). The flag `table`
+    exists only on machines with look-up tables.
     """
     names = ("combine", "operand", "multiply", "swap", "unsigned", "sum")
     return data.StructLayout(dict.fromkeys((*names, *(("table",) if StoreParts.of(config).table else ())), 1))

@@ -348,9 +348,10 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """Indices of the two designs that the page shows first. "a": among the front's designs whose layers were computed,
-    the design with the least product of the objectives (a maximized objective is inverted). "b": the base
-    configuration. If there is no such design, another design takes its place. None if no design ran.
+    """Indices of the two designs that the page shows first. "a": the design with the least product of the objectives (a
+    maximized objective is inverted), among the front's designs whose layers were computed; without these, among the
+    front or all designs. "b": the base configuration or, if the page does not have it, another design. None if no
+    design ran.
 
     The product is used since it ranks a design of three times the latency and nine tenths of the area low; a distance
     within the front's range would rank it high.
