@@ -187,8 +187,8 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with the tensors `names` as outputs. Some of them may exist only in the partitioned model (dequantized
-    or quantized tensors): then integer operators are first written as float operators between DequantizeLinear and
+    """The model with the tensors `names` as outputs. If a tensor exists only in the partitioned model (a dequantized or
+    quantized tensor), the integer operators are first rewritten as float operators between DequantizeLinear and
     QuantizeLinear.
     """
     content = read_model(model).whole()

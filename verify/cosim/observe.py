@@ -158,8 +158,9 @@ def zero_points(zero: Values) -> str:
 
 
 def post_mode(values: Values) -> str:
-    """The bin for the operation that a STORE.POST does in stage B, after requantization: "rescale", "add" or "multiply"
-    (the last two also with " swapped" operands); "requantize" if there is none.
+    """The bin for the operation that a STORE.POST does in stage B, after requantization: "rescale", "add" or
+    "multiply", or "requantize" if there is none. If the operands of an add or multiply are swapped, " swapped" is
+    appended.
     """
     if not values["combine"]:
         return "requantize"
