@@ -129,8 +129,8 @@ class LoadUnit(wiring.Component):
         requests: ReadRequests,
     ) -> tuple[Value, Value]:
         """Decodes a LOAD.PATCH, whose start waits until a multiplier has computed the length of its rows; until then,
-        registers hold its fields. Returns (whether the load starts in this cycle; whether no instruction may begin).
-        `bits`: register PATCH. `job` and the runs of `requests` are driven here.
+        registers hold its fields. Drives `job` and the runs of `requests`. Returns (whether the load starts in this
+        cycle; whether no instruction may begin). `bits`: register PATCH.
         """
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs

@@ -153,8 +153,8 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """Keys, begins and ends of the pieces of DRAM [start, start + length). Consecutive pieces with the same key are
-    merged if the second begins where the first ends.
+    """Returns (keys, begins, ends) of the pieces of DRAM [start, start + length). Consecutive pieces with the same key
+    are merged if the second begins where the first ends.
     """
     end = start + length
     first = np.ones(len(key), bool)
