@@ -110,9 +110,9 @@ def run_cpu_alone(
 def divide_time(
     profile: Sequence[KernelTime], regions: Sequence[Region], seconds: float
 ) -> Mapping[str, float]:
-    """`seconds` divided among regions by name, in proportion to the times of their kernels in `profile`.
+    """Divides `seconds` among regions, by name, in proportion to the times of their kernels in `profile`.
 
-    A kernel belongs to the region of its first product (`PRODUCTS`), or without a product to the region of its first
+    A kernel belongs to the region of its first product (`PRODUCTS`) or, if it has none, to the region of its first
     node. A kernel that computes no node of a region, such as a change of layout, belongs to the region of the kernel
     before it.
     """

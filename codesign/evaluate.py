@@ -224,8 +224,8 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
 
 
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
-    """The name of the reference with which outputs of `model` are compared, and, if auto takes the interpreter, the
-    reason (else None).
+    """Returns (name of the reference with which outputs of `model` are compared, reason). The reason is None unless
+    `wanted` is auto and the interpreter is used.
 
     `wanted` is auto, onnxruntime or interpreter. Raises CheckError if ONNX Runtime is demanded and not installed.
     """
@@ -362,11 +362,11 @@ def _steps(ours: NDArray[Any], theirs: NDArray[Any]) -> int:
 def _stored(
     tensor: Tensor, values: NDArray[Any], view: NDArray[Any] | None, others: NDArray[np.int8] | None
 ) -> NDArray[np.int8]:
-    """ONNX Runtime's values of a tensor in the form in which the accelerator stores the tensor: int8; float values are
+    """Converts ONNX Runtime's values of a tensor to the form in which the accelerator stores it: int8; float values are
     quantized first.
 
-    `view`: for each element of the model's tensor, its index in the stored tensor (`Graph.views`), which may be larger;
-    the stored tensor's other elements are taken from `others`.
+    The stored tensor may have more elements than the model's tensor. `view`: for each element of the model's tensor,
+    its index in the stored tensor (`Graph.views`). `others`: values of the remaining elements.
     """
     if values.dtype.kind == "f":
         grid = tensor.grid

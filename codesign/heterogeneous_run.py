@@ -66,8 +66,8 @@ from .verdict import (
 
 
 def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Arrays:
-    """Seeded inputs for one launch. A shipped model gets its sample inputs. Of another model, inputs that the
-    accelerator reads are uniform over their quantized range; all other inputs are made by `sample_port`.
+    """Seeded inputs for one launch. A shipped model gets its sample inputs. For any other model, inputs that the
+    accelerator reads are uniform over their quantized range, and `sample_port` makes all other inputs.
 
     `limits`: result of `samples.index_limits`.
     """
@@ -187,8 +187,8 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with the tensors `names` as outputs. Some of them may exist only in the partitioned model (dequantized
-    or quantized tensors): then integer operators are first written as float operators between DequantizeLinear and
+    """The model with the tensors `names` as outputs. If a tensor exists only in the partitioned model (a dequantized or
+    quantized tensor), the integer operators are first rewritten as float operators between DequantizeLinear and
     QuantizeLinear.
     """
     content = read_model(model).whole()
@@ -211,8 +211,8 @@ def _compare(
     """The verdict extended by one more launch; `as_written` and `optimized` are ONNX Runtime's tensors without and with
     its optimization.
 
-    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then does not round
-    float operators between these layers as the model specifies.
+    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator. But then it does not round
+    the float operators between these layers as the model specifies.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (
@@ -389,8 +389,9 @@ def account_division(
 
 
 def _refusals(division: Division) -> dict[str, str]:
-    """For each operator of which the accelerator refuses a node, the reason of the first refusal, in the order of
-    regions (parts of the network). A region's refusals of inputs are left out if it has others, which are their cause.
+    """Maps each operator of which the accelerator refuses a node to the reason of the first refusal, in the order of
+    regions (parts of the network). A node may be refused only because of its inputs; such reasons are left out if the
+    region has another one, which is their cause.
     """
     reasons = dict[str, str]()
     for region in division.network.regions:

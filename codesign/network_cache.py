@@ -60,8 +60,8 @@ def cached_network(
     records: RecordBook | None = None,
     told: Progress | None = None,
 ) -> CacheEntry:
-    """The cached archive of `model` (path or bytes of a file). If the cache does not have it, `compiler` compiles it
-    with knobs of `records`; `told` is passed to `compiler.save`.
+    """The cached archive of `model` (path or bytes of a file). If it is not in the cache, `compiler` compiles the model
+    with knobs of `records`; `told` gets the progress of compiling.
 
     Raises UserError for a model that cannot be read or compiled, and CacheError if the cache cannot be used.
     """

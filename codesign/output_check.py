@@ -130,11 +130,11 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """Differences of each layer of our integer interpreter from ONNX Runtime, both with ONNX Runtime's integers as the
-    layer's inputs: over a whole network one rounding can grow to many quantization steps.
+    """Compares each layer of our integer interpreter with ONNX Runtime. Both compute the layer from ONNX Runtime's
+    integers, because over a whole network one rounding can grow to many quantization steps.
 
-    None if `outputs` differ from the interpreter's, so that a check of the interpreter would not check them, or if some
-    layers are not quantized.
+    None if some layers are not quantized, or if `outputs` are not the interpreter's own: the comparison would then say
+    nothing about them.
     """
     try:
         graph = import_model(model, abilities=EVERYTHING)

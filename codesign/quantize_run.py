@@ -96,8 +96,8 @@ def parse_choices(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def split_samples(model: FloatModel, arrays: Mapping[str, np.ndarray], where: str) -> list[Arrays]:
-    """The arrays in memory as one dict for each run of the model, checked as `load_calibration` checks a file's;
-    `where` names the arrays in messages.
+    """Splits the arrays in memory into one dict for each run of the model, after the checks that `load_calibration`
+    makes for a file. `where` names the arrays in messages.
     """
     return _checked(split_launches(_inputs_with_samples(model), arrays, where), where)
 

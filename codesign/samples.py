@@ -21,8 +21,8 @@ VIEWS = frozenset(
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """Upper limits of the indices in inputs, by input name: if a Gather reads an input as indices, the size of the axis
-    that they index; for several Gathers the least size.
+    """Maps each input that a Gather reads as indices to the size of the axis that they index; if several Gathers read
+    the input, to the least of the sizes.
 
     Inputs that are no indices, and indices into tables of unknown size, are left out. Raises ModelError like
     `read_model`.

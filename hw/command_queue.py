@@ -20,7 +20,9 @@ class CommandQueue(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: width of instructions, and number of instructions in the queue, the head included."""
+        """`config` determines the width of an instruction and the number of instructions in the queue, the head
+        included.
+        """
         self._depth, self._bits = config.command_queue_depth, instruction_bits(config)
         super().__init__(
             {

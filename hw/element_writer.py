@@ -17,9 +17,9 @@ from .wide_walk import WideWalk
 
 
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
-    """Layout of a job, which is one load. It has the sizes of the instruction. `kind`: index of the writer's element
-    sizes. `offset`: byte position of the first row in a bus word. `pitch`: distance of rows in bytes modulo the bus
-    word. `one_run`: the rows form one run of adjacent bytes.
+    """Layout of a job, which is one load. It has the size and pad fields of the load instruction. `kind`: index of the
+    element size in the writer's `element_bytes`. `offset`: byte position of the first row in a bus word. `pitch`:
+    distance of rows in bytes modulo the bus word. `one_run`: the rows form one run of adjacent bytes.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(
@@ -136,16 +136,17 @@ class ElementWriter(wiring.Component):
     The other members describe the write of a step, two cycles after the step (registered). `write`: the write happens
     (not for an empty load). `address`: index of the element in the scratchpad. `pad`: the whole element gets the pad
     value; otherwise part number `part` of the element gets the low `step_width` bytes of `data`. `last`: this is the
-    load's last step, so the load ends in the next cycle. `kind`, `tag`: kind and tag of the load. For kind 0 a step
-    writes all elements of a row that are in the same aligned block of `together` elements; `count` is their number.
+    load's last step, so the load ends in the next cycle. `kind`: index of the load's element size in `element_bytes`.
+    `tag`: `job_tag` of the load. For kind 0 a step writes all elements of a row that are in the same aligned block of
+    `together` elements; `count` is their number.
     """
 
     def __init__(
         self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, together: int = 1
     ) -> None:
-        """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: width of a job's tag,
-        which the writer shows with its steps. `together`: largest number of elements of kind 0 in a step, a power of
-        two.
+        """`element_bytes`: for each kind of element, its bytes in DRAM, a power of two. `tag_bits`: width of `job_tag`,
+        a number that comes with a load and that the output `tag` repeats with every write of the load. `together`:
+        largest number of elements of kind 0 that a step writes, a power of two.
         """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):
             raise ValueError(f"element_bytes = {element_bytes}: must be powers of two")
@@ -240,8 +241,8 @@ class ElementWriter(wiring.Component):
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
     def _room(self, offset: Value, many: Value) -> Value:
-        """Number of elements of kind 0 that a step at byte `offset` of a bus word may write: to the end of the aligned
-        block of `together` elements; 1 if `many` is 0.
+        """Number of elements of kind 0 that a step may write, if it begins at byte `offset` of a bus word: the elements
+        from there to the end of the aligned block of `together` elements, or 1 if `many` is 0.
         """
         low = self._sizes[0].bit_length() - 1
         inside = offset[low : low + self._together.bit_length() - 1]

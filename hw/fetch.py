@@ -32,7 +32,7 @@ class FetchUnit(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: sizes of buffer, queues and bus."""
+        """`config` determines the sizes of the fetch buffer, of the command queues and of a bus word."""
         self._config = config
         super().__init__(
             {
@@ -204,8 +204,8 @@ class FetchUnit(wiring.Component):
         For each unit, `to` is 1 if the head register holds an instruction for the unit and no FINISH was dispatched
         before (`ended`); `goes` is 1 if the unit's queue also has room. Both are registers that are computed a cycle
         ahead, so that the outputs are early in the cycle. `oldest`, `route`, `arrived`: the buffer's oldest
-        instruction, its route, and whether there is one. Driven here: `loads` (the head register takes this
-        instruction), `moved` (an instruction left the head register).
+        instruction, its route, and whether there is one. This method drives `loads` (the head register takes this
+        instruction) and `moved` (an instruction left the head register).
         """
         # `takes`: there is no head, or it leaves. `takes` drives the bits of the head; its complement `keeps` drives
         # the decisions.

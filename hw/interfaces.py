@@ -2,17 +2,18 @@
 
 Conventions that hold for every wire here:
 
-- One clock domain, `sync`. In the launch cycle (cycle 0) every unit is held in reset; cycle 1 is the first in
-  which its registers show their initial values. So no unit has an input "running" or "start".
+- One clock domain, `sync`. In the launch cycle (cycle 0) every unit is held in reset; cycle 1 is the first in which its
+  registers show their initial values. So no unit has an input "running" or "start".
 - "Registered" means: a function of registers alone, not of inputs in the same cycle. Outputs of a unit are registered
   unless their comment says that they depend on an input of the same cycle. Only two inputs may have an effect within
   their cycle: `ready` of a request (from the arbiter) and `grant` of the accumulator's read port.
 - A pulse in cycle t (`push`, `pop`, `reserve`, a beat) has its effect on the other side in cycle t + 1.
 - Directions are those of the unit (or the client); the top module flips them.
 
-Who owns what: fetch owns the three command queues; `tokens.py` the token counters; a unit's read client its FIFO and
-its room; the compute unit the accumulator banks and the micro-op memory; the store unit the parameter
-table, the operand FIFO and the store FIFO; the top (scratchpads.py) the input and weight memories.
+Queues, FIFOs and memories are in these components: the three command queues in fetch; the token counters in
+`tokens.py`; each FIFO in the read client that it serves; the accumulator banks and the micro-op memory in the compute
+unit; the parameter table, the operand FIFO and the store FIFO in the store unit; the input and weight memories in the
+top module (scratchpads.py).
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def instruction_bits(config: Config) -> int:
 
 
 def commands(config: Config) -> Signature:
-    """The head of a command queue. `valid`: an instruction is visible. The unit sets `ready` only in the cycle in which
-    this instruction begins. The payload has the bits of the instruction (fields: `layouts.instruction_layout`).
+    """The head of a command queue, as fetch and a unit see it. `valid`: the payload is an instruction. The unit sets
+    `ready` only in the cycle in which this instruction begins. The payload has the bits of the instruction (fields:
+    `layouts.instruction_layout`).
     """
     return stream.Signature(instruction_bits(config))
 

@@ -33,7 +33,7 @@ class LoadUnit(wiring.Component):
     """The load unit: executes LOAD.INP, LOAD.WGT, LOAD.PATCH and CONFIG. Ports: `interfaces.load_members`."""
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: sizes of scratchpads, bus and FIFO, and extensions."""
+        """`config` determines the sizes of scratchpads, bus and FIFO, and the extensions."""
         self._config, self._patches = config, config.has("patch")
         super().__init__(load_members(config))
 
@@ -129,8 +129,8 @@ class LoadUnit(wiring.Component):
         requests: ReadRequests,
     ) -> tuple[Value, Value]:
         """Decodes a LOAD.PATCH, whose start waits until a multiplier has computed the length of its rows; until then,
-        registers hold its fields. Returns (whether the load starts in this cycle; whether no instruction may begin).
-        `bits`: register PATCH. `job` and the runs of `requests` are driven here.
+        registers hold its fields. Drives `job` and the runs of `requests`. Returns (whether the load starts in this
+        cycle; whether no instruction may begin). `bits`: register PATCH.
         """
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs

@@ -27,7 +27,7 @@ class MemoryPort(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: width of the bus and limits of outstanding bursts."""
+        """`config` determines the width of the bus and the limits of outstanding bursts."""
         self._config = config
         super().__init__(
             {

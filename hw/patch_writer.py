@@ -56,7 +56,7 @@ class PatchWriter(wiring.Component):
     """
 
     def __init__(self, *, config: Config, tag_bits: int = 0) -> None:
-        """`config`: block_in and width of the bus. `tag_bits`: width of a job's tag."""
+        """`config` determines block_in and the width of the bus. `tag_bits`: width of a job's tag."""
         self._config = config
         block = config.block_in
         job = data.StructLayout({"sizes": job_layout(config, 2), "patch": patch_layout(config)})
@@ -157,9 +157,9 @@ class PatchWriter(wiring.Component):
         return m
 
     def _vector_layout(self) -> data.StructLayout:
-        """Layout of a vector: its step; its lanes; the lanes that come from DRAM; the byte position of lane 0 in the
-        row. `missing`: number of the vector's bus words that are not in the window yet; `short`: it is above 0;
-        `one_short`: it is 1.
+        """Layout of a vector in the pipeline: its `step`, its `lanes`, the lanes that come from DRAM, and `begin`, the
+        byte position of lane 0 in the row. `missing`: number of the vector's bus words that are not in the window yet.
+        `short` is 1 if `missing` is above 0, `one_short` if it is 1.
         """
         block = self._config.block_in
         return data.StructLayout(

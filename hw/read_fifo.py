@@ -26,7 +26,9 @@ class ReadFifo(wiring.Component):
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
-        """`fifo_bytes`: size of the FIFO; the client's ReadRequests gets the same and never lets the FIFO overflow."""
+        """`fifo_bytes`: size of the FIFO. The client's ReadRequests must be given the same size, since it prevents
+        overflow.
+        """
         self._config = config
         self._words = fifo_bytes // config.memory.bus_bytes
         super().__init__(

@@ -66,11 +66,10 @@ class BankedScratchpad(wiring.Component):
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """`depth`, `width`: number of the write port's words, and their bits. `lanes`: parts of a word that are written
-        separately. `repeats`: how often a word of data is repeated to fill a word. `parts`: number of the write port's
-        words in a word of a bank, a power of two that divides `depth`. `neighbours`: largest number of words that a
-        cycle writes; any `neighbours` consecutive words must be within one word of each bank. Each bank has at least
-        two words.
+        """The write port writes `depth` words of `width` bits; `lanes` parts of such a word are written separately. The
+        port's data are repeated `repeats` times to fill a word. A word of a bank consists of `parts` words of the write
+        port; `parts` is a power of two that divides `depth`. A cycle writes at most `neighbours` consecutive words,
+        which must be within one word of each bank. Each bank has at least two words.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         self._parts, self._neighbours = parts, neighbours

@@ -18,7 +18,7 @@ class TokenCounter(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: depth of the queue."""
+        """`config` determines the depth of the token queue."""
         self._config = config
         super().__init__({"push": In(token_push(config)), "pop": In(token_pop())})
 
@@ -26,8 +26,8 @@ class TokenCounter(wiring.Component):
         """Builds two counters: `tokens`, the number of tokens that can be popped, and `taken`, which also counts places
         reserved for later pushes.
 
-        The outputs to the units are registers; their next values are computed for each combination of the late signals
-        pop and reserve, which only select one.
+        The outputs to the units are registers. Their next values are computed for each combination of the signals pop
+        and reserve; these signals are late in the cycle and only select one of the values.
         """
         m = Module()
         bits = token_bits(self._config)

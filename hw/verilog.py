@@ -112,7 +112,7 @@ ZERO_LOOP = re.compile(r"^  initial begin : zeros_\d+\n.*?^  end\n", re.MULTILIN
 
 
 def _with_zeros(module: str) -> str:
-    """`module` with a loop of zeros for each memory without initial values."""
+    """Adds to the Verilog text `module`, for each memory without initial values, a loop that sets its words to zero."""
     initialized = set(_INITIALIZED.findall(module))
     loops = 0
 

@@ -1,5 +1,5 @@
-"""A variant of `element_writer.Walk` (counter over pads, data elements and pads of a row) whose steps may take several
-data elements: all elements of the row in one aligned block of DRAM.
+"""A variant of `element_writer.Walk` (a counter over the pads and data elements of a row) that can pass several data
+elements in one step: all elements of the row that are in the same aligned block of DRAM.
 """
 
 from __future__ import annotations

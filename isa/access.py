@@ -291,8 +291,8 @@ def _steps(count: int, stride: int) -> Indices:
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
     """The distinct indices that operand `name` (dst, src or wgt) has in all operations of an instruction. `column`:
-    number of the operand's field in a micro-op. `base`: value of the operand's base register. Raises AccessError for an
-    index of `limit` or more; the message calls an element `of`.
+    number of the operand's field in a micro-op. `base`: value of the operand's base register. `of`: the word for an
+    element in error messages, such as "accumulator". Raises AccessError for an index of `limit` or more.
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]

@@ -22,8 +22,8 @@ multiplies. It is also the number of banks of the memories of input vectors.
 """
 
 SWEPT = 4
-"""Largest number of operations whose input positions (pixels) are multiplied together in a sweep. In this mode an
-operation of TAPS multiplies its own input positions and those of the operations before it.
+"""Largest number of operations whose input positions (pixels) are multiplied together in a sweep, in which an operation
+of TAPS multiplies its own input positions and those of the operations before it.
 """
 
 LEAST_COLUMNS = 4
@@ -31,9 +31,9 @@ LEAST_COLUMNS = 4
 
 
 def swept(config: Config) -> int:
-    """Number of operations whose input positions (pixels) the array multiplies together in a sweep. In this mode an
-    operation of TAPS multiplies its own input positions and those of the operations before it. The number is SWEPT, or
-    less if a lane has too few multipliers.
+    """Number of operations whose input positions (pixels) the array multiplies together in a sweep: an operation of
+    TAPS then multiplies its own input positions and those of the operations before it. The number is SWEPT, or less if
+    a lane has too few multipliers.
     """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
@@ -106,8 +106,8 @@ class ArrayMode:
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
-        """Number of weight indices in a group. A group has the rows of weights that an operation may multiply: other
-        rows for each part of an input vector. It begins at a multiple of this number.
+        """Number of weight indices in a group. A group has the rows of weights that an operation may multiply, separate
+        rows for each part of an input vector. Groups begin at multiples of this number.
 
         In a mode that `holds` (keeps the input positions, or pixels, of earlier operations), an index in the upper half
         of a group means that the operation only stores its positions for later operations and multiplies nothing.

@@ -16,8 +16,8 @@ class ArrayShape:
 
     `by_lane`: the array can multiply lane by lane. `positions`: largest number of neighbouring input positions (pixels)
     that an operation reads. `holds`: the array has registers that keep input positions for later operations.
-    `zero_points`: factors are differences of int8 values, of 9 bits. `fold_levels`: number of last levels of the adder
-    tree at which the sums of groups of array rows may stay separate.
+    `zero_points`: a zero point is subtracted from each factor, which then has 9 bits. `fold_levels`: number of levels
+    at the end of the adder tree that can be bypassed, so that each group of array rows gives a sum of its own.
     """
 
     by_lane: bool

@@ -28,8 +28,9 @@ whole bytes.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of the data path, such as the GEMM array or an extension: number of lanes, number of multipliers,
-    descriptions of a multiplier and of the memory ports, and bytes of storage.
+    """A block of the data path, such as the GEMM array or an extension. `lanes`, `multipliers`: their numbers.
+    `multiplier`, `ports`: texts that describe one multiplier and the ports of the memories. `storage_bytes`: bytes of
+    storage.
     """
 
     name: str
@@ -167,9 +168,9 @@ def _table_storage(config: Config) -> dict[str, int]:
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `taps` adds, in bytes by name: registers for the additional input vectors (those after
-    the first position, or pixel) that the banks deliver, and registers in each array row for the elements that it takes
-    from them.
+    """Storage that the extension `taps` adds, in bytes by name: registers for the input vectors of all positions
+    (pixels) but the first, which the banks deliver, and registers in the array rows for the elements of these vectors
+    that a row multiplies.
     """
     position, lanes = config.inp_bytes * config.position_inputs, _lanes(config)
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
@@ -177,8 +178,8 @@ def _taps_storage(config: Config) -> dict[str, int]:
 
 
 def _sweep_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `sweep` adds, in bytes by name: registers for the input vectors of an operation that
-    later operations multiply again, and copies of these registers at the multipliers.
+    """Storage that the extension `sweep` adds, in bytes by name: registers that keep an operation's input vectors,
+    because later operations multiply them again, and copies of these registers at the multipliers.
     """
     return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * _lanes(config)}
 

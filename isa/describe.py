@@ -202,7 +202,7 @@ def _format_section(group: list[Format]) -> list[str]:
 
 
 def _sentences(config: Config) -> dict[str, str]:
-    """A sentence about the memories of each optional part, an extension or CHAIN."""
+    """For each optional part with memories (an extension, or CHAIN), by name, a sentence about these memories."""
     last = config.chain_base + config.chain_depth - 1
     return {
         CHAIN: f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "

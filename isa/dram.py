@@ -9,7 +9,7 @@ from .dram_parts import KINDS, PARTS, Limit, Part
 from .errors import ConfigError
 
 _UNLIMITED = -1
-"""Value of a time in `Controller` that the part does not limit."""
+"""Value of a time in `Controller` if the data sheet of the part sets no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,9 @@ def part_of(name: str) -> Part:
 
 
 def word_bytes(kind: str, width: int) -> int:
-    """Bytes of a bus word: all that `width` data lines of the generation `kind` transfer in one controller clock."""
+    """Bytes of a bus word: the data that `width` data lines of a DRAM of generation `kind` transfer in one controller
+    clock.
+    """
     return width * KINDS[kind].phases * KINDS[kind].transfers // 8
 
 

@@ -155,8 +155,8 @@ def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[
 
 
 def with_part(config: Config) -> Memory:
-    """The memory of a machine with a DRAM, with the latencies that compiler and FIFO sizes count on: of a read and of a
-    write whose row must be opened first. Raises ConfigError if the part does not have the machine's bus width.
+    """The memory of a machine with a DRAM, with the latencies that compiler and FIFO sizes assume: those of a read and
+    of a write that must open their row first. Raises ConfigError if the part does not have the machine's bus width.
     """
     numbers, memory = controller_of(config), config.memory
     if memory.bus_bytes != numbers.word_bytes:

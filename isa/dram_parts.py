@@ -45,8 +45,8 @@ class Kind:
 
 
 def _rates(rows: Mapping[float, tuple[int, int]]) -> tuple[tuple[float, int, int], ...]:
-    """`Kind.latencies` from {megatransfers per second: (CAS latency, CAS write latency)}, for two transfers in a DRAM
-    clock: a rate of 800 is a clock period of 2.5 ns.
+    """Converts {megatransfers per second: (CAS latency, CAS write latency)} to `Kind.latencies`. There are two
+    transfers in a DRAM clock: a rate of 800 is a clock period of 2.5 ns.
     """
     return tuple((2e3 / rate, cas, write) for rate, (cas, write) in rows.items())
 
@@ -102,7 +102,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Times of a part: nanoseconds, or the longer of clocks and nanoseconds; None where the data sheet has no limit.
+    """Times of a part. A `float` is a number of nanoseconds, a `Limit` the longer of clocks and nanoseconds; None: the
+    data sheet has no limit.
 
     Names are JEDEC's: precharge `rp`, activate to column command `rcd`, end of write data to precharge `wr`, refresh
     `rfc`, window of four activates `faw`, activate to precharge `ras`, write to read `wtr`, column command to column

@@ -206,7 +206,7 @@ def suited(config: Config) -> ByShape:
 
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
-    """`extensions`, in the same order, without each extension that needs another one which is missing."""
+    """Removes every extension whose required extension is missing or removed; the others keep their order."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 

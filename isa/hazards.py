@@ -53,8 +53,9 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastAccess:
-    """The last accesses to each element of the shared memories, as int32 arrays by memory: index of the last
-    instruction that wrote the element and of the last instruction of each other unit that read it; -1 if there is none.
+    """The last accesses to each element of the shared memories. An array, int32, has an entry for each element: the
+    index of the last instruction with such an access, or -1. `writes`: an array for each memory. `reads`: an array for
+    each pair of a memory and a unit that reads it.
     """
 
     writes: dict[Resource, NDArray[np.int32]]
@@ -81,8 +82,8 @@ def start_access(config: Config, memory_size: int) -> LastAccess:
 
 
 def conflicts(last: LastAccess, unit: Unit, touched: tuple[Access, ...]) -> Iterator[Conflict]:
-    """For each access in `touched`, of an instruction of `unit`: the last conflicting instruction of each
-    other unit.
+    """Yields the conflicts of an instruction of `unit` that makes the accesses `touched`. A conflict names the last
+    earlier instruction of another unit that accessed the same elements, if one of the two accesses is a write.
     """
     for item in touched:
         writer = WRITERS[item.resource]

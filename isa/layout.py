@@ -174,7 +174,7 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 @lru_cache(maxsize=64)
 def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
-    """Fields that must be 0 because `config` lacks their extension, by format name; only formats with such fields."""
+    """Fields that must be 0 since `config` lacks their extension, by format name; other formats are left out."""
     found = {name: absent(config, layout.fields) for name, layout in formats(config).items()}
     return {name: fields for name, fields in found.items() if fields}
 

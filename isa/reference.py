@@ -320,8 +320,9 @@ def _dot_products(machine: _Machine, mode: ArrayMode, s: int, w: int) -> NDArray
 
 
 def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
-    """How an operation with tile `w` divides the array: (number of groups of the array's rows, rows in a group, part of
-    the input vector that all groups multiply); (1, block_in, 0) without the extension `fold`.
+    """Divides the array for an operation with weight tile `w`: returns (number of groups of the array's rows, rows in a
+    group, number of the part of the input vector that all groups multiply). The result is (1, block_in, 0) without the
+    extension `fold`.
     """
     config, shape = machine.config, machine.registers["FOLD"]["shape"]
     groups = 1 << machine.check("register FOLD.shape", shape, config.tile_parts.bit_length(), "shape")

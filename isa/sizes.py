@@ -73,7 +73,7 @@ class Sizes:
 
     @property
     def tile_parts(self) -> int:
-        """Number of weight tiles in a whole tile, [block_out][block_in]: `folds` with the extension `fold`, else 1."""
+        """Number of weight tiles in [block_out][block_in] weights: `folds` with the extension `fold`, else 1."""
         return self.folds if self.has("fold") else 1
 
     @property
@@ -83,7 +83,7 @@ class Sizes:
 
     @property
     def whole_tile_rows(self) -> int:
-        """Rows of min(block_in, block_out) weights (for DEPTHWISE and TAPS) in a whole tile, [block_out][block_in]."""
+        """Number of weight rows (min(block_in, block_out) weights each, for DEPTHWISE and TAPS) in a whole tile."""
         return self.tile_parts * self.tile_rows
 
     @property
@@ -107,7 +107,7 @@ class Sizes:
 
     @property
     def position_outputs(self) -> int:
-        """Parts of an input vector, each as long as an output vector (DEPTHWISE, TAPS): block_in / block_out, or 1."""
+        """Length of an input vector in output vectors (DEPTHWISE, TAPS): block_in / block_out, at least 1."""
         return max(1, self.block_in // self.block_out)
 
     @property

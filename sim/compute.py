@@ -101,9 +101,10 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
-    """Whether all source vectors of the decoded instruction `row` exist. A source vector and the `more` vectors after
-    it must be in one memory: the input scratchpad (indices below `own`) or the chain memory (on-chip buffer between
-    layers, indices chain_base to depth - 1). Its index is `base` plus the loops' offset plus an entry of `indices`.
+    """Whether all source vectors of the decoded instruction `row` exist. The index of a source vector is `base` plus
+    the loops' offset plus an entry of `indices`. The vector and the `more` vectors after it must be in one memory: the
+    input scratchpad (indices below `own`) or the chain memory (on-chip buffer between layers, indices chain_base to
+    depth - 1).
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
@@ -296,9 +297,10 @@ def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
 
 @compiled()
 def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
-    """Updates `swept`, the inputs of the last operations, which later operations of a sweep multiply again: drops the
-    oldest operation's and appends the current one's (consecutive pixels), minus `inp_zero`. `s`: (index of the current
-    operation's first input vector, part of an input vector that the lanes multiply).
+    """Updates `swept`, the input positions (pixels) of the last operations of a sweep, which later operations multiply
+    again: removes the positions of the oldest operation and appends the positions of the current one, minus `inp_zero`.
+    `s` is a pair: the index of the current operation's first input vector, and the number of the part of each vector
+    that the lanes multiply.
     """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])

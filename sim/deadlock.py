@@ -19,7 +19,8 @@ def describe(
     units: NDArray[np.int64],
     tokens: NDArray[np.int64],
 ) -> str:
-    """The message: for each unit a clause with its instruction and the token, queue or data it waits for, then fetch.
+    """The error message: a clause for each unit, with its instruction and the token, queue or data that it waits for;
+    then a clause for fetch.
 
     `count`: number of instructions in the program. `units`, `tokens`: the arrays U and T when the run stopped.
     """

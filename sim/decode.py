@@ -120,8 +120,8 @@ class Decoded:
 def _tables(
     config: Config,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Three tables for `_decode`: index of the instruction format by the low 10 bits of a word, -1 if there is none;
-    (kind of instruction, unit) of each format; fields of each format.
+    """Returns three tables for `_decode`: the index of the instruction format by the low 10 bits of a word, -1 if there
+    is none; for each format, (kind of instruction, unit); for each format, its fields.
 
     A field is (column, word, shift, width, signed); the list of a format's fields ends with column -1. The unit of
     CONFIG is -1: a field of the instruction gives it.

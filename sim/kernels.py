@@ -1,4 +1,4 @@
-"""Arithmetic of the array and of the store pipeline, compiled by numba; `isa.arithmetic` defines the store pipeline's.
+"""Arithmetic of the array and of the store pipeline, compiled by numba; `isa.arithmetic` defines that of the pipeline.
 
 `multiply_tile` is one operation of the array on 16 output lanes, as portable vector IR: sums of products of int16 pairs
 in int32. LLVM selects one instruction for it if the processor has one (pmaddwd, or VNNI).

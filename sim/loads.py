@@ -40,8 +40,8 @@ def _set(run, first, count, source):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _copy(target, to, source, start, count):  # type: ignore[no-untyped-def]
-    """target[to:][:count] = source[start:][:count], element by element. Numba would take 2 s longer to compile an
-    assignment of array slices, because that needs an error message for different shapes.
+    """Copies `count` elements from index `start` of `source` to index `to` of `target`, element by element. Numba would
+    take 2 s longer to compile an assignment of array slices, because it needs an error message for different shapes.
     """
     for k in range(count):
         target[to + k] = source[start + k]

@@ -65,7 +65,7 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """Indices in TOKEN_QUEUES, int64 (3, 2), of each unit's flags pop_prev, pop_next; and of push_prev, push_next."""
+    """Two arrays of indices in TOKEN_QUEUES, int64 (3, 2), a row for each unit: of its pop flags, of its push flags."""
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number
@@ -269,8 +269,8 @@ _ALL = 15
 
 @timing_code
 def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-def]
-    """Runs the timing of a program; returns (OK, DEADLOCK or LIMIT, the cycle of that outcome). The arguments are the
-    state arrays of `sim/arrays.py`, which `run_timing` makes.
+    """Runs the timing of a program. Returns a pair: the outcome (OK, DEADLOCK or LIMIT), and the cycle in which it
+    occurred. The arguments are the state arrays of `sim/arrays.py`, which `run_timing` makes.
     """
     M, C, R, Q, W = bus
     work = _ALL

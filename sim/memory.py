@@ -209,8 +209,9 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 
 @timing_code
 def _cut(P, M, burst):  # type: ignore[no-untyped-def]
-    """(cycle from which the runs of the store of `burst`, a row of array W, are cut into bursts; cycles to compute the
-    length of the runs). P, M: state arrays (`sim/arrays.py`).
+    """Returns a pair of cycle numbers for the store of `burst`, a row of array W: the cycle from which its runs are cut
+    into bursts, and the number of cycles that computing the length of a run takes. P, M: state arrays
+    (`sim/arrays.py`).
     """
     cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
     if burst[W_BEGIN] != NEVER:
@@ -222,8 +223,8 @@ def _cut(P, M, burst):  # type: ignore[no-untyped-def]
 
 @timing_code
 def first_show(P, M, W):  # type: ignore[no-untyped-def]
-    """First cycle in which the next write address may be on the bus, as far as the store unit and the write before it
-    determine. P, M, W: state arrays (`sim/arrays.py`).
+    """First cycle in which the next write address can be on the bus, if only the store unit and the previous write
+    delay it. P, M, W: state arrays (`sim/arrays.py`).
     """
     burst = W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)]
     cut, product = _cut(P, M, burst)
@@ -232,8 +233,8 @@ def first_show(P, M, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def note_write(P, M, W, first, cycle):  # type: ignore[no-untyped-def]
-    """Notes that the memory accepts the next write address, which was on the bus from cycle `first` on, in `cycle`. P,
-    M, W: state arrays (`sim/arrays.py`).
+    """Records that the memory accepts the next write address in `cycle`; the address was on the bus from cycle `first`
+    on. P, M, W: state arrays (`sim/arrays.py`).
     """
     M[M_CUT_FROM], M[M_CUT_PRODUCT] = _cut(P, M, W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)])
     M[M_LAST_WRITE_ACCEPT] = cycle

@@ -117,8 +117,8 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
 
 @timing_code
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
-    """When the compute unit does not read accumulator bank `bank`: (first such cycle from `cycle` on, last cycle up to
-    which the unit certainly does not read the bank).
+    """Finds cycles in which the compute unit does not read accumulator bank `bank`. Returns a pair: the first such
+    cycle from `cycle` on, and the last cycle of the free interval that is known to begin there.
 
     Takes the instructions that have begun into account, and cycles up to `horizon`. P, U, V, X: state arrays of the run
     (`sim/arrays.py`).

@@ -124,8 +124,8 @@ SAMPLED = ("weights", "digits", "partial_products", "carries", "products", "sums
 
 
 class _Program(NamedTuple):
-    """A program: decoded `rows`, the `registers` that instructions see, the bytes of its instruction `words`, and the
-    `immediates` (`_immediates`).
+    """A program: decoded instructions `rows`, the configuration `registers` that they see, their encoded bytes `words`,
+    and for each instruction the value `immediates` that reaches the ALU's lanes (`_immediates`).
     """
 
     rows: NDArray[np.int64]

@@ -166,8 +166,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """The weights int8 (block_in,) by which DEPTHWISE multiplies an input vector: row `number` of `tile` (in rows of
-    `narrow` weights) in part `part` of the vector (in parts of `narrow` elements), zeros elsewhere.
+    """The weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. Row `number` of `tile`, which is
+    read as rows of `narrow` weights, is at part `part` of the result, whose parts have `narrow` elements; all other
+    elements are zero.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
@@ -198,8 +199,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
     configuration registers; `shown`: the accumulator bank at the store unit's port. Updated: `state` (last register
     contents), `sample`, and `totals` (counters of toggled bits).
 
-    In the array, TAPS counts like a DEPTHWISE for each of its input positions. So does a sweep (TAPS with register
-    SWEEP on), for its own positions and those of earlier operations, but the positions of earlier operations toggle no
+    In the array, a TAPS operation counts like one DEPTHWISE for each of its input positions. In a sweep (TAPS with
+    register SWEEP on) it also counts like one for each position of the earlier operations, except that these toggle no
     bits of input vectors. Bits inside the array are counted as if the zero points (register ZERO) were 0.
     """
     share, seed, counts = sample.share, sample.seed, sample.counts

@@ -181,7 +181,7 @@ def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
     """First cycle in which instruction `i`, the next of unit `u`, is at the head of its queue, has its tokens and has
     room for its pushes; BLOCKED if not known yet. P, U, X: state arrays (`sim/arrays.py`).
 
-    Does the pops whose cycle is known, one by one, even if the instruction then waits for another condition.
+    Pops each token whose pop has a known cycle, even if the instruction then waits for another condition.
     """
     T, pushed, popped, pop_queue, push_queue = tokens
     head = max(X[i, X_DISPATCH] + 1, U[u, U_PREVIOUS_BEGIN] + 1)
@@ -220,9 +220,9 @@ def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
-    """Does the token pops of unit `u`'s head instruction as far as their cycles are known, even while the unit is busy.
-    Returns whether any pop was done, or the cycle became known in which the instruction is ready. P, U, X: state arrays
-    (`sim/arrays.py`).
+    """Pops the tokens that unit `u`'s next instruction needs, as far as the cycles of the pops are known, even while
+    the unit is busy. Returns whether a token was popped or the cycle in which the instruction is ready became known. P,
+    U, X: state arrays (`sim/arrays.py`).
     """
     if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
         return False

@@ -32,10 +32,10 @@ _NUMBERS: Mapping[type, tuple[type, ...]] = {
 
 
 class _Late:
-    """A class that an annotation of `function` names, but that `function`'s module imports only under TYPE_CHECKING.
+    """A class in an annotation of `function` that its module imports only under TYPE_CHECKING.
 
-    `path`: the dotted name of the class, for example ("onnx", "ModelProto"). The class is imported when a value is
-    checked, if its own class or one of its bases has the same last name.
+    `path`: the dotted name of the class, for example ("onnx", "ModelProto"). The class is imported only to check a
+    value that has no class or base class of the same last name.
     """
 
     def __init__(self, function: Callable[..., Any], path: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
 
 
 def end(processes: Mapping[int, int]) -> None:
-    """Kills the processes of a result of `descendants` that still run."""
+    """Kills every process in `processes`, a result of `descendants`, that still runs."""
     for number, start in processes.items():
         found = _parent_and_start(number)
         if found is not None and found[1] == start:

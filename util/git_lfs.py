@@ -14,7 +14,7 @@ def is_pointer(data: bytes | bytearray | memoryview) -> bool:
 
 
 def pointer_problem(description: str) -> str:
-    """The error message for a pointer found in place of the file that `description` describes, without its subject: the
-    caller names the file before it.
+    """An error message without its subject: the caller writes the path before it. It says that the file is a pointer of
+    Git LFS instead of the expected content, which `description` names (such as "the model").
     """
     return f"is a pointer of Git LFS, not {description} itself; fetch the file with `git lfs pull`, or download it"

@@ -101,8 +101,8 @@ def _check_owner(place: Path, found: os.stat_result) -> None:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Whether users other than the owner and root may write, by the mode for others or for a group that is not
-    private (`_is_private`).
+    """Whether the mode `found` lets a user other than the owner and root write. Counts the permissions for others, and
+    for a group that is not private (`_is_private`).
     """
     if found.st_mode & stat.S_IWOTH:
         return True

@@ -93,7 +93,7 @@ _HOMES = {
 }
 """The public names of each module, separated by blanks."""
 _PACKAGES = {"nn": "vdla.compiler.frontends.nn"}
-"""Names that are packages."""
+"""Public names that are packages, with the packages' full names."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = sorted((*_HOME_OF, *_PACKAGES))  # pyright: ignore[reportUnsupportedDunderAll]

@@ -14,7 +14,7 @@ from vdla.isa.dram_streams import S_EARLIEST, S_GAP, S_WORD, S_WORDS, S_WRITE, T
 from vdla.sim.dram_streams import run_streams
 
 LONGEST = 128
-"""Most words of a burst here; AXI allows 256."""
+"""Largest number of words of a burst in the random streams; AXI allows 256."""
 _ADDRESSES = 1 << 32
 
 
@@ -39,8 +39,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of comparing model and RTL: the number of `streams`, the `cycles` of all streams together, the first
-    difference of each stream that differs, and the lines that LiteDRAM's checker of timings printed for broken rules.
+    """Result of comparing model and RTL on a number of `streams`. `cycles`: the cycles of all streams together.
+    `differences`: the first difference of each stream that differs. `violations`: lines in which LiteDRAM's timing
+    checker reports a broken rule.
     """
 
     streams: int

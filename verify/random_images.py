@@ -37,8 +37,8 @@ WORST = TABLE - 1
 """Index of the parameter entry whose totals are the hardest to round (`worst_roundings`)."""
 
 NEAR = 4
-"""Programs use the first NEAR accumulators and input vectors more often than the others; some instructions use twice as
-many.
+"""Programs use the first NEAR accumulators and input vectors more often than the others; some instructions use the
+first 2 x NEAR.
 """
 
 EVEN = 32

@@ -58,8 +58,8 @@ which needs more than ten bits.
 """
 
 _SEQUENCE = 8
-"""Largest number of instructions for which a random sequence counts in the length of a program, however long it is, so
-that there is room for other instructions.
+"""A random sequence of more instructions than this counts only as this many towards the length of a program, so that
+the program also has other instructions.
 """
 
 _MOST_TOKENS = 64

@@ -22,8 +22,8 @@ from .outcome import FAILURES, Outcome, call, judge
 PRESETS = ("tiny", "tiny", "tiny", "edge8", "vta", "osdi18")
 _FIELD = re.compile(r"^(\w+) = (.+)$", re.MULTILINE)
 _OTHERS = (*(name for kind in (Config, Memory) for name, _, _ in declared(kind)), "extensions", "memory")
-"""Names of all configuration fields, fields of the memory included. A damaged file gets some of them as extra lines at
-its top level, where fields of the memory are invalid.
+"""Names of all fields of a configuration and of its memory. Some of them are added to a configuration file as lines at
+its top level, where a field of the memory is invalid.
 """
 
 

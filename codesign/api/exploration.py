@@ -290,8 +290,8 @@ def compare(
     technology: str | Path | None = None,
 ) -> Comparison:
     """Compare two machines (presets, TOML files or configurations) on quantized networks: compares all metrics, cycles
-    and energy of each network and layer, area and energy of each unit. `technology` is that of `explore`. Raises
-    UserError if a machine cannot run a network.
+    and energy of each network and layer, area and energy of each unit. `technology` is the same as for `explore`.
+    Raises UserError if a machine cannot run a network.
     """
     loaded = load_networks([(model_source(model).source, 1.0) for model in _several(networks)])
     if not loaded:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def quantize_by_search(
     model: Path, calibration: Path, output: Path, *, json: bool, budget: int, **options: Any
 ) -> None:
-    """Runs the search; prints a report. Writes the model with the chosen set of decisions (member of the front) to
-    `output`, or all results if `output` is a folder.
+    """Runs the search for quantization decisions and prints a report. Writes the model with the chosen set of decisions
+    (member of the front) to `output`, or all results if `output` is a folder.
 
     `options` are passed to `api.quantization.quantize`.
     """

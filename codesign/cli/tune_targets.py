@@ -25,8 +25,8 @@ def tunable_of(
     workers: int | None,
     scheduler: str | None,
 ) -> Tunable[Any]:
-    """The target that --target, --device and --config name, as the tuner needs it. Raises UserError, also for options
-    that belong to other targets.
+    """Makes the tuner's description of the target that --target, --device and --config name. Raises UserError, also for
+    options that belong to other targets.
     """
     targets = parse_targets(target)
     if device is not None and not targets.gpu:

@@ -1,9 +1,9 @@
 """Changes of a machine that would make a network faster, each with exact cycles, the latency at the changed machine's
 clock, and the area that the change adds.
 
-The changes are each extension that the machine lacks (with the extensions that it needs), each scratchpad, the chain
-memory (on-chip memory that keeps a layer's output for the next layer) and the bus at twice their size. The network is
-compiled and simulated on every changed machine, so the cycles are those of the changed machine's own run.
+A change adds an extension that the machine lacks (with the extensions that it needs), or doubles the size of a
+scratchpad, of the chain memory (on-chip memory that keeps a layer's output for the next layer) or of the bus. The
+network is compiled and simulated on every changed machine, so the cycles are those of the changed machine's own run.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def _row(kind: str, name: str, unit: str, values: Sequence[float]) -> Row:
 
 
 def _known(value: Any) -> Any:
-    """A field's value as the page of the comparison shows it. None becomes "left out": the size then follows from other
-    fields.
+    """Converts a field's value to the value that the page of the comparison shows. None becomes "left out": then the
+    machine derives the field from its other fields.
     """
     return "left out" if value is None else shown(value)

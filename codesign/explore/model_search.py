@@ -151,9 +151,9 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """The `count` points with the least excess over a limit, for spaces in which every machine breaks a constraint
-        that is known without evaluation (such as a limit of area). The report states this excess. An empty list if a
-        point was proposed before.
+        """The `count` points that exceed a limit the least, if every machine of the space breaks a constraint that is
+        known without evaluation (such as a limit of area). The report then states by how much the limit is exceeded.
+        Empty if the search has already proposed a point.
         """
         if self._named:
             return []
@@ -328,7 +328,7 @@ class ModelSearch:
 
 
 def _logarithm(minimized: Floats, metric: Metric) -> Floats:
-    """Base-2 logarithms of a metric's values, negated if the metric is maximized, so that smaller is better.
-    `minimized`: the values, also negated if the metric is maximized.
+    """Base-2 logarithms of values of a metric. If the metric is maximized, the caller passes the negated values as
+    `minimized`, and the logarithms are negated, too: the smallest is always the best.
     """
     return metric.sign * np.log2(np.maximum(np.abs(minimized), _FLOOR))

@@ -107,8 +107,8 @@ class OptunaSearch:
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
-        """At most `count` points to evaluate, none twice. If the sampler proposes a known point again, it gets the
-        known result, and the point is not returned.
+        """At most `count` points to evaluate, none twice. If the sampler proposes a known point again, the sampler gets
+        the known result, and the point is not returned.
         """
         found: list[Point] = []
         tries = 0

@@ -100,7 +100,7 @@ class Study:
 
     @property
     def tunes_front(self) -> bool:
-        """Whether designs of the Pareto front get more schedule trials than the others."""
+        """Whether designs of the Pareto front get more schedule trials than other designs."""
         return self.front_effort.trials > self.effort.trials
 
     @cached_property

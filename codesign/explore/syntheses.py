@@ -157,7 +157,7 @@ def measured_figures(figures: Figures, synthesis: Synthesis) -> Figures:
 
 
 def _leaking(energy: Mapping[str, float], longer: float) -> dict[str, float]:
-    """`energy` (microjoules of a launch, by unit) after the duration of the launch has grown by the factor `longer`:
-    the leakage is multiplied by `longer`, the energy of the other units stays the same.
+    """A copy of `energy` (microjoules of a launch, by unit) for a launch that lasts longer by the factor `longer`: the
+    leakage is multiplied by this factor, all other entries stay the same.
     """
     return {unit: value * longer if unit == "leakage" else value for unit, value in energy.items()}

@@ -52,9 +52,9 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """Up to `most` designs of the Pareto front to be synthesized: first the designs that are synthesized already. Half
-    of the others are spread over the front and include the best design for each objective; the rest are the designs
-    with the widest interval of area.
+    """Up to `most` designs of the Pareto front to be synthesized, chosen in three steps: designs that are synthesized
+    already; for half of the remaining number, designs spread over the front, with the best one for each objective; then
+    the designs with the widest interval of area.
     """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]

@@ -155,9 +155,10 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether decisions of `kind` can improve cost or error. The evaluated starts (sets of decisions equal for all
-        layers) are compared in pairs that differ only in this kind: in one pair, more symmetric types ("type"), or more
-        tensors with a single scale (other kinds), must have reduced the cost or the error.
+        """Whether more decisions of `kind` can improve the cost or the error: more layers with symmetric types
+        ("type"), or more tensors with a single scale (other kinds). Compares the evaluated starts (sets of decisions
+        equal for all layers) in pairs that differ only in this kind; in at least one pair, more such decisions must
+        give less cost or less error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:

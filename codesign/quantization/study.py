@@ -94,8 +94,8 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """The decisions with which the search starts, by name: they are equal for all layers. Of several with equal
-        effect only the first is included.
+        """The decisions with which the search starts, by name: they are equal for all layers. If several of them have
+        the same effect, only the first is included.
         """
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
@@ -113,8 +113,8 @@ class Study:
         return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """All moves of the search: changes of one decision of one layer or tensor group. The estimated cost of moving a
-        layer to the processor is the layer's cost on the stated processor.
+        """All moves of the search: changes of one decision of one layer or tensor group. A move of a layer to the
+        processor is estimated to cost as much as the layer takes on the target's processor.
         """
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:

@@ -81,8 +81,9 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
-    """The bytes in DRAM of the elements of a node's first input that no window (of a convolution or pool) reads. Their
-    `mask` is empty if the input is in the chain memory (on-chip memory that keeps a layer's output for the next layer).
+    """Marks the bytes in DRAM of a node's first input that no window of its convolution or pool reads. The `mask` is
+    empty if all bytes are read, or if the input is in the chain memory (on-chip memory that keeps a layer's output for
+    the next layer).
     """
     name = node.inputs[0]
     if name in compiled.chained:

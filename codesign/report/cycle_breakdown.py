@@ -15,14 +15,14 @@ from ..verdict import NOTHING, Compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerAccount:
-    """Cycles and bytes of one layer, a fused group of nodes. Times are in cycles, traffic in bytes.
+    """Cycles and bytes of one layer (a group of fused nodes). Times are in cycles, traffic in bytes.
 
-    The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged; its first
-    instruction began at `started`, before `begin` if it overlapped the previous layer. `gemm_cycles` plus the values of
-    `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram` splits the traffic by
-    kind; `compulsory_bytes` (without tensors between the members of the group, which never move) plus the values of
-    `excess` is exactly `dram_bytes`. `bound` is "compute" or "memory", whichever determines `roofline_cycles` (of the
-    convolution or matrix product alone, without fused operators).
+    The layer's first instruction begins at `started`. The layer's own time is from `begin`, the end of the previous
+    layer, to `end`, the cycle in which its last output byte is acknowledged. It is exactly the sum of `gemm_cycles` and
+    the values of `stalls` (cycles by cause; hw/README.md section 9 has the causes). `dram` has the traffic by kind.
+    `dram_bytes` is exactly the sum of `compulsory_bytes` (without tensors inside the group, which never move) and the
+    values of `excess`. `bound` is "compute" or "memory": the one that determines `roofline_cycles`, which counts the
+    convolution or matrix product without its fused operators.
     """
 
     name: str

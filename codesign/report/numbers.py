@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """An integer with all digits; any other number with `digits` significant digits, or more if its integer part has
-    more.
+    """Formats `value` as text. An integer gets all its digits. Any other number gets `digits` significant digits, or
+    all digits of its integer part if these are more.
     """
     if float(value).is_integer():
         return f"{value:,.0f}"

@@ -46,7 +46,7 @@ class Series:
 
 
 _LEARNED = {"evolution": (BLUE, "o"), "model": (SKY, "v"), "thompson": (PURPLE, "P")}
-"""Searches that use a learned model: (colour, marker) by strategy."""
+"""Maps the strategy of each search that uses a learned model to its (colour, marker)."""
 _OTHERS = {
     "estimate": ("estimate only", VERMILLION, "d"),
     "model-first": ("model, other first points", SKY, "v"),
@@ -56,8 +56,8 @@ _OTHERS = {
     "random": ("random", PURPLE, "<"),
     "grid": ("grid", MUTED, "x"),
 }
-"""Searches without a learned model, or with other first candidates than the tuner's own search: (label, colour, marker)
-by strategy.
+"""Maps the strategy of each search that has no learned model, or that begins with other candidates than the tuner's own
+search, to its (label, colour, marker).
 """
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE
@@ -112,8 +112,8 @@ def curves_png(
     columns: int = 4,
     trials: int | None = None,
 ) -> bytes:
-    """One panel for each layer: the least cost so far divided by the best known cost, against trials; the median over
-    runs, and the range from least to largest.
+    """A PNG with one panel for each layer: the least cost so far divided by the best known cost, against trials. A
+    curve is the median over a search's runs, in a band from the least to the largest value.
 
     The first of `series` is drawn on top. `floors` are lower bounds of the cost by layer. At most `trials` trials are
     shown.
@@ -144,9 +144,9 @@ def curves_png(
 
 
 def speeds_png(study: Study, series: Sequence[Series], share: float = 0.85) -> bytes:
-    """One panel for each layer: the fastest speed so far in GFLOP/s against trials; lines mark the speed of another
-    library (`peer_seconds`) and `share` of that. The study needs `peer_seconds` and `flops` of its layers, and costs in
-    seconds.
+    """A PNG with one panel for each layer: the fastest speed so far in GFLOP/s against trials. Two lines mark the speed
+    of another library (`peer_seconds`) and the fraction `share` of that speed. The study needs `peer_seconds` and
+    `flops` of its layers, and costs in seconds.
     """
     columns = max(1, min(3, len(study.layers)))
     figure, panels = _grid(len(study.layers), columns, height=2.9)
@@ -167,10 +167,10 @@ def speeds_png(study: Study, series: Sequence[Series], share: float = 0.85) -> b
 
 
 def needed_png(study: Study, series: Sequence[Series]) -> bytes:
-    """One row for each layer: each run's number of trials until its cost is at most `study.near` times the best known
-    cost; large marks are means.
+    """A PNG with one row for each layer. A mark shows the number of trials that a run needed until its cost was at most
+    `study.near` times the best known cost; large marks are means.
 
-    A run that never gets there counts with all its trials, and its mark, at its last trial, is hollow.
+    A run that never gets there counts with all its trials; its mark, at its last trial, is hollow.
     """
     layers = study.layers
     figure = new_figure(10, 1.3 + max(0.42, 0.11 * len(series)) * len(layers), DPI)
@@ -228,10 +228,12 @@ def shares_png(
     columns: int = 2,
     over: str = "best known",
 ) -> bytes:
-    """One panel for each layer, with the cumulative distribution of cost over the layer's random legal points
-    (candidate schedules). The axis is cost / cost in `known`; `over` is the name of the cost in `known`.
+    """A PNG with one panel for each layer: the cumulative distribution of cost over the layer's random legal points
+    (candidate schedules), divided by the layer's cost in `known`. `over` is the text that names this divisor on the
+    axis.
 
-    `costs` are float64 [points] by layer, inf for failed points; `marks` name, by layer, costs that get lines.
+    `costs`: for each layer, float64 [points], inf for failed points. `marks`: for each layer, named costs that are
+    drawn as vertical lines. `columns`: number of panels side by side.
     """
     columns = max(1, min(columns, len(costs)))
     figure, panels = _grid(len(costs), columns, height=2.6)
@@ -257,8 +259,8 @@ def shares_png(
 
 
 def gained_png(default: RunAccount, tuned: RunAccount) -> bytes:
-    """Two panels with a bar for each layer. Left: cycles above the layer's roofline, before and after. Right: cycles
-    gained.
+    """A PNG of two panels with a bar for each layer. Left: cycles above the layer's roofline, before and after tuning.
+    Right: cycles gained by tuning.
 
     Both runs are of the same network on the same configuration. A layer ends with its last output byte, when its
     successor may already have begun; so a layer may be below its roofline, or lose cycles that a neighbour gains. Sums

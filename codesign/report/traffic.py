@@ -144,8 +144,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """Marks the bytes of those elements of a tensor that no window (of a convolution or pool) reads: `mask` is bool
-    (bytes,), one for each byte of the tensor, which begins at byte address `start`.
+    """Marks the bytes of a tensor whose elements are not read by any window of a convolution or pool. `mask`: bool
+    (bytes,), true for these bytes. `start`: byte address of the tensor.
     """
 
     start: int
@@ -153,8 +153,8 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """Keys, begins and ends of the pieces of DRAM [start, start + length). Consecutive pieces with the same key are
-    merged if the second begins where the first ends.
+    """Returns (keys, begins, ends) of the pieces of DRAM [start, start + length). Consecutive pieces with the same key
+    are merged if the second begins where the first ends.
     """
     end = start + length
     first = np.ones(len(key), bool)

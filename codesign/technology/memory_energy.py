@@ -32,7 +32,7 @@ UNITS: Mapping[str, str] = {
     "store.tables.table_lane": "look-up tables",
     "store.pipeline.row_lane": "look-up tables",
 }
-"""The unit to which the energy of a module's memories is attributed; for all other modules it is QUEUES."""
+"""Maps a module to the unit that gets the energy of its memories; for all other modules this is QUEUES."""
 QUEUES = "FIFOs and queues"
 
 

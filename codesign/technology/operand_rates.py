@@ -23,10 +23,10 @@ from .events import Events
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OperandRates:
-    """Rates from which the numbers of changing operand bits are estimated: changed bits per event of the counter's base
-    count (`bases_of`), for each counter of `MEASURED`, measured with `network` on `machine`. `spread`: relative root
-    mean square error of the energy of data with these rates, compared with using the operands, over other networks and
-    machines.
+    """Rates that estimate the numbers of changing operand bits without operands. A rate is the number of changed bits
+    that a counter of `MEASURED` counts for each event of its base count (`bases_of`); the rates were measured with
+    `network` on `machine`. `spread`: relative root mean square error of the energy of data if rates replace operands,
+    over other networks and machines.
     """
 
     network: str

@@ -22,9 +22,11 @@ this size.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Energy of a program in microjoules, in the library's node: of changing `data` bits, of `clock` pins (never gated)
-    and of `leakage`, each by part (`event_features.GROUPS`); and of `memories` by unit (`memory_energy.UNITS`). `low`
-    and `high`: the 90% interval of the sum. DRAM, wires, glitches, the clock tree and pads are left out.
+    """Energy of a program in microjoules, at the technology node of the cell library.
+
+    `data` (changing data bits), `clock` (clock pins, never gated) and `leakage` have the energy of each part of
+    `event_features.GROUPS`; `memories` has it by unit (`memory_energy.UNITS`). `low` and `high` are the ends of the 90%
+    interval of the sum. DRAM, wires, glitches, the clock tree and pads are left out.
     """
 
     cycles: int

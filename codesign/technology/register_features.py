@@ -48,7 +48,9 @@ registers are predicted by the features of their area are not listed.
 
 
 def names_of(module: str) -> tuple[str, ...]:
-    """Names of the features that predict the number of a module's flip-flops, without the bits of its memories."""
+    """Names of the features that predict a module's number of flip-flops. Features that count bits of memories are left
+    out.
+    """
     names = REGISTERS.get(module, MODULES[module][1])
     return tuple(name for name in names if name not in MEMORY_BITS)
 

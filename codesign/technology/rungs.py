@@ -13,7 +13,7 @@ TABLE = "assumed: table of components"
 
 
 def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
-    """The source of each figure (clock, latency, area, energy, edp) by name: the models; or the table of components and
+    """Maps each figure (clock, latency, area, energy, edp) to its source: the models, or the table of components and
     the configuration's own clock.
     """
     if not components.modelled:

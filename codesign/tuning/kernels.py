@@ -137,10 +137,10 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         return Outcome(default=default, best=best, knobs=knobs, right=None if knobs is None else not wrong)
 
     def compare(self, path: Path, run: Run) -> Mapping[str, Any] | None:
-        """Milliseconds of one inference of a network, with the templates' own choices and with the records, and a
-        comparison of the outputs.
+        """Measures a network with its templates' own choices and with the tuned records: milliseconds of one inference
+        each, and the difference of the outputs.
 
-        None, with a remark, if the network cannot be measured; its records are valid all the same.
+        Returns None, after a remark to the user, if the network cannot be measured; its records are valid nevertheless.
         """
         knobs = knobs_from(book_of(run.records), self.templates, self.target)
         try:

@@ -63,11 +63,13 @@ class MemoryBlock:
 class Netlist:
     """A flat netlist of `nets` nets; nets 0 and 1 are the constants, every other net has one driver.
 
-    Cells: `kinds` are names of library cells; `kind` (n,) indexes `kinds` and `unit` (n,) indexes `units`; `pins` (n,
-    most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin. Gates in order of
-    evaluation: truth tables `tables` (m,), nets `inputs` (m, 6) and `outputs` (m,); a row whose first input is -1 - k
-    stands for a memory's read port, number k of those without clock. Flip-flops: truth table `state_tables` and nets
-    `state_inputs` of the next state, net `states` of the state. Ports: nets by name, lowest bit first.
+    - Cells: `kinds` has the names of library cells; `kind` (n,) indexes `kinds` and `unit` (n,) indexes `units`. `pins`
+      (n, most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin.
+    - Gates, in order of evaluation: `tables` (m,) has truth tables, `inputs` (m, 6) and `outputs` (m,) have nets. A row
+      whose first input is -1 - k is no gate but read port k, of the memories' ports without clock.
+    - Flip-flops: `state_tables` and `state_inputs` have the truth table and the nets of the next state, `states` the
+      net of the state.
+    - Ports: nets by name, lowest bit first.
     """
 
     nets: int

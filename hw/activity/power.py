@@ -35,8 +35,9 @@ class Electrical:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Energy:
-    """Energy of a run in picojoules. For each cell: of the nets that it drives (`switching`), inside it (`internal`),
-    and at its `clock` pins. For each memory: of the nets that it drives (`memory_outputs`).
+    """Energy of a run in picojoules. For each cell: `switching` of the nets that it drives, `internal` energy of the
+    cell, and `clock`, the energy at its clock pins. For each memory: `memory_outputs`, the energy of the nets that it
+    drives.
     """
 
     switching: NDArray[np.float64]
@@ -47,8 +48,8 @@ class Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitEnergy:
-    """Energy of a unit in picojoules: of switching its nets, inside its cells, and at the clock pins of its flip-flops;
-    and its leakage in nanowatts.
+    """Energy of a unit in picojoules: `switching` of its nets, `internal` energy of its cells, and `clock`, the energy
+    at the clock pins of its flip-flops. `leakage_nw` is its leakage in nanowatts.
     """
 
     switching: float
@@ -63,7 +64,7 @@ class UnitEnergy:
 
 
 def groups_of(netlist: Netlist) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    """For each kind of library cell in the netlist: (its name, indices of the cells of this kind)."""
+    """Yields a pair for each kind of library cell in the netlist: the kind's name, and the indices of its cells."""
     for k, kind in enumerate(netlist.kinds):
         yield kind, np.flatnonzero(netlist.kind == k)
 

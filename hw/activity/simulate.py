@@ -121,7 +121,7 @@ class _Queue(NamedTuple):
     """Queue of the gates and flip-flops (numbered after the gates) to evaluate, by `level`.
 
     The readers of net n are `readers[first[n] : first[n + 1]]`. `waiting` marks the gates and flip-flops that are in
-    the queue. The entries of a level are `places[starts[level]]` and the following, `used[level]` in number.
+    the queue. Those of level k are the `used[k]` entries of `places` from index `starts[k]` on.
     """
 
     readers: NDArray[np.int32]

@@ -39,8 +39,9 @@ class ToolPower:
 
 
 def part_of(netlist: Netlist, cells: NDArray[np.intp], library: Library) -> tuple[Netlist, NDArray[np.bool_]]:
-    """Cuts `cells` out of `netlist`. Returns a netlist of these cells and of added flip-flops, which drive the nets
-    that the cells leave open, and a mask of the new netlist's cells, bool (n,), false for the added ones.
+    """Cuts `cells` out of `netlist`. Returns a pair: the netlist of these cells, in which added flip-flops drive all
+    nets that the cells read but do not drive; and a mask of its cells, bool (n,), false for the flip-flops that were
+    added.
 
     Nets keep their numbers. Memories and ports are left out.
     """

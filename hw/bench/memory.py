@@ -56,7 +56,10 @@ class MemoryModel:
     def __init__(
         self, dut: Any, *, timing: Memory, size: int, prefix: str = "axi", stalls: Stalls | None = None
     ) -> None:
-        """`timing`: width of the bus, latencies, and limits of outstanding bursts. `dut` also has `clk` and `rst`."""
+        """`dut`: the simulated design, with signals `clk` and `rst`. `timing`: width of the bus, latencies, and limits
+        of outstanding bursts. `size`: bytes of memory. `prefix`: first part of the names of the AXI ports. `stalls`:
+        random pauses, none by default.
+        """
         self.data = bytearray(size)
         self.reads = self.writes = 0
         """`reads`, `writes`: numbers of read bursts and of write bursts accepted since `restart`."""

@@ -21,7 +21,7 @@ class AxiMonitor:
     """
 
     def __init__(self, dut: Any, *, timing: Memory, prefix: str = "axi") -> None:
-        """`timing`: width of the bus and limits of outstanding bursts. Must be created before the reset."""
+        """`timing`: width of the bus and limits of outstanding bursts. The monitor must be created before the reset."""
         self.bursts: list[tuple[str, Address]] = []
         self.partial_beats = 0
         self._dut, self._timing = dut, timing

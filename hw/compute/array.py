@@ -241,8 +241,8 @@ class MultiplyArray(wiring.Component):
         return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
 
     def _folded(self, m: Module, vector: Value) -> Value:
-        """The input of the array's rows with the extension `fold`. For GEMM: the part of `vector` that each group of
-        a row's multipliers multiplies, repeated for each group; for other operations: `vector` unchanged.
+        """The input of the array's rows with the extension `fold`. In a GEMM, the multipliers of a row work in groups:
+        each group gets the part of `vector` that it multiplies. For other operations the input is `vector` unchanged.
         """
         config, levels = self.config, self.fold_levels
         width = self.built.factor_bits * config.columns
@@ -303,11 +303,12 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """The input elements of array row `o`, for the whole batch. For GEMM they are the elements of `vector`, the
-        registered value of `own_vector`. In DEPTHWISE and TAPS, elements of the positions `vectors` replace those at
-        the multipliers of the row's lanes. In a sweep (a TAPS operation that also multiplies the input positions of
-        earlier operations), elements of earlier positions replace more of them. `modes`: the signals that are 1 for
-        TAPS, for DEPTHWISE or TAPS, and for a sweep.
+        """The input elements that the multipliers of array row `o` get, for the whole batch.
+
+        In a GEMM they are the elements of `vector`, the registered value of `own_vector`. In DEPTHWISE and TAPS, some
+        multipliers get an element of a position in `vectors` instead (`_lane_of`). In a sweep (a TAPS operation that
+        also multiplies the input positions of earlier operations), further multipliers get elements of earlier
+        positions. `modes`: the signals that are 1 for TAPS, for DEPTHWISE or TAPS, and for a sweep.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -355,9 +356,9 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`, with replacements while `sweep` is 1 (a TAPS operation that also
-        multiplies the input positions, or pixels, of earlier operations). Then the multipliers of the row's lanes get
-        weights from a group of weight rows in `tile`, which `row` selects; each position of the sweep has its own row.
+        """The weights `own` of array row `o`; while `sweep` is 1, some are replaced. In this mode a TAPS operation also
+        multiplies the input positions (pixels) of earlier operations. `row` selects a group of weight rows in `tile`,
+        one row for each position, from which the multipliers of the row's lanes get their weights.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
@@ -377,9 +378,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`, with replacements while `taps` is 1. Then some multipliers multiply input
-        position (pixel) t > 0 (`_own_vectors`); such a multiplier gets the weight of its lane from `groups[t]`, the
-        rows of weights for position t.
+        """The weights `own` of array row `o`; while `taps` is 1, some are replaced. In this mode each lane also has a
+        multiplier for each input position (pixel) t > 0 (`_own_vectors`), and that multiplier gets the lane's weight
+        from `groups[t]`, the rows of weights for position t.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -390,9 +391,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`, with replacements while `alone` is 1 (DEPTHWISE and TAPS). Then each lane
-        of the row multiplies the first input position (pixel) in one multiplier, which gets the lane's weight from the
-        rows `chosen`.
+        """The weights `own` of array row `o`; while `alone` is 1 (DEPTHWISE and TAPS), some are replaced. In these
+        modes each lane of the row uses one multiplier for the first input position (pixel), and that multiplier gets
+        the lane's weight from `chosen`, the rows of weights for this position.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):

@@ -1,5 +1,5 @@
-"""LOAD.UOP, LOAD.ACC and LOAD.ACC8: from a read client's FIFO to the micro-op scratchpad and the accumulators
-(hw/README.md section 6).
+"""Executes LOAD.UOP, LOAD.ACC and LOAD.ACC8: moves data from the FIFO of a read client to the micro-op scratchpad or
+the accumulators (hw/README.md section 6).
 """
 
 from __future__ import annotations

@@ -106,7 +106,9 @@ def _scratchpads(header: str) -> str:
 
 
 def _counters(header: str) -> str:
-    """C++ code that lists the registers of the performance counters, then that of CYCLES, all found in `header`."""
+    """C++ code that lists the registers of the performance counters, then the register CYCLES, all found in
+    `header`.
+    """
     found = re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}counters__DOT__count_(\d+));", header)
     names = [name for name, _ in sorted(found, key=lambda item: int(item[1]))]
     names += re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}control__DOT__cycles);", header)
@@ -163,10 +165,9 @@ def include_flags(root: Path) -> list[str]:
 
 
 def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
-    """Path of the object file of Verilator's runtime, whose sources are in the folder `root`. It is compiled once for
-    all libraries: this takes a third of the time of a small library's compilation.
-
-    It is compiled for speed, since libraries of both goals ("build" and "run") share it.
+    """Compiles Verilator's runtime, whose sources are in the folder `root`, and returns the path of the object file.
+    All libraries share the file, because compiling it takes a third of the time of a small library's compilation. It is
+    optimized for speed, since libraries of both goals ("build" and "run") use it.
     """
     flags = (*COMPILE, "-O1")
     digest = hashlib.sha256("\0".join((version, *flags, *_RUNTIME)).encode()).hexdigest()

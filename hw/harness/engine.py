@@ -433,7 +433,9 @@ class Machine:
         return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
 
     def _moving(self) -> dict[Unit, str]:
-        """For each unit, the name of its counter that counts now: its activity or cause of stall."""
+        """The activity or cause of stall of each unit at present, by name: of the unit's counters, the one that grows
+        most between two readings.
+        """
         names = {unit: stall_counters(unit) for unit in Unit}
         before = {name: self._read_counter(name) for unit in Unit for name in names[unit]}
         return {

@@ -19,12 +19,12 @@ PLACES = 16
 
 
 class Parameters(ctypes.Structure):
-    """Parameters of a run, the C struct `Parameters` of harness.cpp. `failing`: byte address at which memory fails; -1:
-    none.
+    """Parameters of a run, the C struct `Parameters` of harness.cpp. `failing`: byte address at which memory fails; -1
+    if it does not fail.
 
     `manners`: seed of random pauses and byte-wise accesses on the control bus; 0 for neither. The bytes of memory
     appear at `base` (register BASE) plus each of the first `places` elements of `origins`. `dram`: the functions of a
-    DRAM (dram/port.h), or None; `dram_cycles`: its cycles before the run.
+    DRAM (dram/port.h), or None; `dram_cycles`: number of cycles that the DRAM runs before the program.
     """
 
     _fields_ = [

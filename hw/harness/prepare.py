@@ -1,4 +1,4 @@
-"""Converts Verilog for the harness: it starts with random bits, is evaluated once a cycle, and compiles quickly."""
+"""Converts Verilog for the harness: the result starts with random bits, is evaluated once a cycle, compiles quickly."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def describe(
     end: NDArray[np.int64],
     moving: Mapping[Unit, str],
 ) -> str:
-    """The message: one clause for each unit, then whether the program lacks a FINISH.
+    """The error message: one clause for each unit, then whether the program lacks a FINISH.
 
     `begin`, `end` int64 (n,): first and last cycle of each instruction, -1 for an event that did not happen. `moving`:
     for each unit the name of the counter that still counts, from which its cause of stall follows.

@@ -171,8 +171,8 @@ class Combine(wiring.Component):
         )
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
-        """Rounds `normal_8` to float32. Returns (mantissa, combinational in stage 13; exponent plus that of the ratio,
-        in stage 14).
+        """Rounds `normal_8` to float32 and adds the exponent of the ratio. Returns the mantissa, a combinational value
+        in stage 13, and the sum of both exponents, in stage 14.
         """
         # A step's shift distance drives many multiplexers, so it is a register, computed in parallel with the number.
         count = register(m, floats.leading_zeros(m, normal_8, 16, "zeros_by_16"), "count_9")

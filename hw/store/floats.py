@@ -49,7 +49,7 @@ def absolute(m: Module, number: Value, bits: int, name: str) -> Signal:
 
 
 def add_with_carry(x: Value, y: Value, carry: Value) -> Value:
-    """x + y + carry in one carry chain, signed; one bit wider than the wider operand's width as a signed value."""
+    """The signed sum x + y + carry, computed in one carry chain; one bit wider than Amaranth's x + y."""
     bits = len(x + y) + 1
     # The carry enters the chain through an additional lowest bit.
     left, right = (Cat(carry, (value + Const(0, signed(bits)))[:bits]) for value in (x, y))
@@ -57,15 +57,15 @@ def add_with_carry(x: Value, y: Value, carry: Value) -> Value:
 
 
 def add_signed(x: Value, y: Value, subtract: Value) -> Value:
-    """x - y if `subtract`, else x + y, in one carry chain, signed; two bits wider than the wider operand's width as a
-    signed value.
-    """
+    """The signed value x - y if `subtract`, else x + y, computed in one carry chain; wide enough for every result."""
     number = y + Const(0, signed(2))
     return add_with_carry(x, (number[:] ^ subtract.replicate(len(number))).as_signed(), subtract)
 
 
 def leading_zeros(m: Module, bits: Value, step: int, name: str) -> Value:
-    """How often (0 to 3, in 2 bits) `bits` can be shifted left by `step` places without shifting out a 1 bit."""
+    """The number of times (0 to 3, in 2 bits) that `bits` can be shifted left by `step` without shifting out a 1
+    bit.
+    """
     width = len(bits)
     twice, once = Signal(name=f"{name}_twice"), Signal(name=f"{name}_once")
     high, low = bits[width - step :].any(), bits[width - 3 * step : width - 2 * step].any()

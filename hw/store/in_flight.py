@@ -107,14 +107,14 @@ def job_layout(config: Config) -> data.StructLayout:
 
 
 class Jobs(wiring.Component):
-    """A queue of stores that have begun, for the writer of their vectors; a store passes an empty queue without
-    latency.
+    """A queue of stores that have begun; the writer of their vectors takes them from it. If the queue is empty, a store
+    passes it in the same cycle.
 
     Members: `put`: a store that begins in this cycle, always accepted; `job`: the oldest store that is not written yet.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: widths of the fields of a store."""
+        """`config` determines the widths of the fields of a store."""
         self._layout = job_layout(config)
         super().__init__(
             {

@@ -25,7 +25,7 @@ class OperandFifo(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: bytes of bus, vector and FIFO, all powers of two."""
+        """`config` determines the bytes of a bus word, of an output vector and of the FIFO, all powers of two."""
         self._config = config
         bus, out = config.memory.bus_bytes, config.out_bytes
         self._words = config.fifo_bytes("operand") // bus

@@ -25,8 +25,9 @@ from .tables import Tables
 
 
 class Parameters:
-    """Adds the memories of `pipeline` to a module. `words`: the head instruction; `running`: the store whose
-    accumulators `reader` reads.
+    """Builds the memories from which the `pipeline` of STORE.POST gets its parameters: biases and scales, look-up
+    tables, and statistics of rows. Each method adds one of them to a module. `words`: the head instruction. `running`:
+    the store whose accumulators `reader` reads.
     """
 
     def __init__(

@@ -48,8 +48,8 @@ def _in_parts(config: Config) -> bool:
 
 
 def flags_layout(config: Config) -> data.StructLayout:
-    """Flags of STORE.POST, plus `sum` of register WINDOW (sum, else maximum); `table` only on machines with look-up
-    tables.
+    """Layout of the flags of STORE.POST and of the flag `sum` of register WINDOW (1: sum, 0: maximum). The flag `table`
+    exists only on machines with look-up tables.
     """
     names = ("combine", "operand", "multiply", "swap", "unsigned", "sum")
     return data.StructLayout(dict.fromkeys((*names, *(("table",) if StoreParts.of(config).table else ())), 1))
@@ -117,8 +117,8 @@ class PostPipeline(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: the lanes, [batch][block_out], and the number of passes of a vector through the lanes of
-        requantization and the operation after it.
+        """`config` determines the number of lanes (elements of a vector, [batch][block_out]) and the number of passes
+        in which a vector goes through the lanes.
         """
         self._config, self._parts = config, StoreParts.of(config)
         self._passes = config.post_passes
@@ -339,8 +339,9 @@ class PostPipeline(wiring.Component):
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
 
     def _in_passes(self, m: Module, values: list[Value], load: Value, name: str) -> list[Signal]:
-        """Builds shift registers that give `values` to the lanes of one pass, the next pass in each cycle: `load` loads
-        `values`, and the first pass is valid one cycle later. Returns the registers of the lanes.
+        """Builds shift registers that give the lanes the elements of `values` pass by pass, one pass in each cycle.
+        `load` loads `values`; the elements of the first pass are valid one cycle later. Returns the registers of the
+        lanes.
         """
         late: list[Signal] = []
         for lane in reversed(range(len(values))):
@@ -352,8 +353,8 @@ class PostPipeline(wiring.Component):
         return late[: -self._lanes - 1 : -1]
 
     def _scales(self, m: Module, scales: Value, load: Value, name: str) -> Value:
-        """The part of `scales` (or biases) for the lanes of one pass: one pass a cycle from the second cycle after
-        `load` on.
+        """The elements of `scales` (or biases) for the lanes of the current pass. Passes follow each other in every
+        cycle; the first one is in the second cycle after `load`.
 
         If passes are whole rows of [batch][block_out], all passes use the same scales.
         """

@@ -26,8 +26,9 @@ def windows_layout() -> data.StructLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """A loop of the reader. `ends`: this is the loop's last iteration; `all_end`: this and every inner loop are in
-    their last iterations; `at_start`, `after_read`: the next values of `all_end` at a start and after a read.
+    """Signals of one of the reader's nested loops. `ends`: this is the loop's last iteration. `all_end`: this loop and
+    all inner loops are in their last iterations. `at_start`, `after_read`: the values that `all_end` gets when the
+    loops start, and after a read.
     """
 
     ends: Signal
@@ -47,7 +48,9 @@ class Reader(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: depth of the accumulators, at which addresses wrap, and the passes of STORE.POST."""
+        """`config` determines the depth of the accumulators, at which addresses wrap around, and the number of passes
+        of a vector through STORE.POST's arithmetic.
+        """
         self._config = config
         super().__init__(
             {
@@ -132,11 +135,11 @@ class Reader(wiring.Component):
         return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
-        """Whether the next vector may begin: the previous vector has had a cycle for each of its passes through
-        STORE.POST's arithmetic. Only paced stores wait for this. `given`: the store that starts is paced; `paced`: the
-        current store is.
+        """Whether the next vector may begin: a vector of a paced store begins only when the previous vector has had a
+        cycle for each of its passes through STORE.POST's arithmetic. The cycles of the previous vector's reads count;
+        if they are fewer than its passes, idle cycles follow.
 
-        A read of the vector counts as such a cycle; after a vector of fewer reads than passes, idle cycles follow.
+        `given`: the store that starts is paced. `paced`: the current store is paced.
         """
         passes = self._config.post_passes
         if passes == 1:

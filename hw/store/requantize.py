@@ -67,7 +67,9 @@ class Requantize(wiring.Component):
         return m
 
     def _number(self, m: Module) -> tuple[Value, Value, Value, Value]:
-        """Converts `total` to float32: (mantissa, exponent, increment of the exponent, sign), five cycles later."""
+        """Converts `total` to float32. Returns (mantissa, exponent, increment of exponent, sign), valid five cycles
+        later.
+        """
         magnitude_1 = register(m, floats.absolute(m, self.total, 32, "magnitude"), "magnitude_1")
         sign_4 = delay(m, self.total[31], 4, "sign_4")
         shifted, eights = floats.normalize_step(m, magnitude_1, 8, "normal_8")

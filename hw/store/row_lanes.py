@@ -1,5 +1,5 @@
-"""One lane of the extension `rows` (softmax and normalizations). It computes from an accumulator a term of the row's
-sum or, in a later instruction, the final value, scaled by the row's factor (`vdla.isa.rows`).
+"""One lane of the extension `rows` (softmax and normalizations). A first instruction computes from each accumulator a
+term of its row's sum; a later instruction computes the final value, scaled by the row's factor (`vdla.isa.rows`).
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ _HALF = FACTOR_BITS // 2
 class RowLane(wiring.Component):
     """One lane of the extension `rows` (softmax and normalizations); accepts a new `value` every cycle.
 
-    Members, for a value of cycle t; inputs without a stated cycle are stable while values are in the pipeline:
+    Members, with their cycles for a value that enters in cycle t; inputs without a cycle are stable while values are in
+    the pipeline:
 
-    - `value` (int32), `subtrahend`: in t; `difference`: value - subtrahend, in t + 1.
-    - `off`: in t: the lane has no element of the row; its difference is then the least number (with `maximum`) or 0,
-      and its element 0.
-    - `element`: in t + ROW_VALUE_CYCLES: with `look_up` the entry of the table for ROWS, with `squares` the square of
-      the difference, otherwise the difference times `length`; minus `offset` (given in t + OFFSET_STAGE).
-    - `result`: in t + ROW_CYCLES - 1: with `shares` (scaling by the row's factor) the element times `factor` (given in
-      t + FACTOR_STAGE) and 2^-`shift` (given in t + SHIFT_STAGE), otherwise `value` itself.
-    - `write`, a bit for each plane of the table: writes `data` to word `at` of the plane.
+    - `value` (int32) and `subtrahend` enter in t; `difference`, value - subtrahend, is valid in t + 1.
+    - `off`, in t: the lane has no element of the row. Then the difference is the least number (with `maximum`) or 0,
+      and the element is 0.
+    - `element` is valid in t + ROW_VALUE_CYCLES. It is the entry of the table for ROWS (with `look_up`), the square of
+      the difference (with `squares`), or the difference times `length`; `offset`, read in t + OFFSET_STAGE, is
+      subtracted.
+    - `result` is valid in t + ROW_CYCLES - 1. With `shares` it is the element times `factor` (read in t + FACTOR_STAGE)
+      times 2^-`shift` (read in t + SHIFT_STAGE), otherwise `value` itself.
+    - `write` has a bit for each plane of the table and writes `data` to word `at` of that plane.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: bytes of the bus; the table is written in bus words."""
+        """`config` determines the bytes of a bus word; the table is written in bus words."""
         self._bus = config.memory.bus_bytes
         self._words = TABLE_BYTES // self._bus
         super().__init__(

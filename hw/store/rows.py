@@ -50,7 +50,7 @@ class Rows(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: number of entries, and number of lanes in a pass."""
+        """`config` determines the number of entries and the number of lanes in a pass."""
         self._config = config
         self._lanes = config.block_out // config.post_passes
         # The next instruction waits until the pipeline is empty; by then the last factor is written.

@@ -35,7 +35,7 @@ class TableLane(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: number of tables, and bytes of the bus; the tables are written in bus words."""
+        """`config` determines the number of tables and the width of a bus word, in which the tables are written."""
         self._config = config
         super().__init__(
             {
@@ -83,7 +83,9 @@ class Tables(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: number of lanes in a pass of STORE.POST, number of tables, and bytes of the bus."""
+        """`config` determines the number of lanes in a pass of STORE.POST, the number of tables, and the bytes of a bus
+        word.
+        """
         self._config = config
         self._lanes = config.out_bytes // config.post_passes
         super().__init__(

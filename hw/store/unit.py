@@ -38,7 +38,9 @@ class StoreUnit(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: lanes, parameter table, FIFOs, bus and extensions."""
+        """`config` determines the number of lanes, the parameter table, the FIFOs, the width of the bus and the
+        extensions.
+        """
         self._config, self._parts = config, StoreParts.of(config)
         super().__init__(store_members(config))
 

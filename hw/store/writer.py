@@ -32,7 +32,7 @@ class Writer(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: bytes of bus, vector and FIFO, and the limit of outstanding writes."""
+        """`config` determines the bytes of bus word, vector and FIFO, and the limit of outstanding writes."""
         self._config = config
         super().__init__(
             {

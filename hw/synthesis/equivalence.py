@@ -36,7 +36,9 @@ class Outcome(StrEnum):
     PROVEN = "proven"
     """The part and its mutated copy have equal outputs in all cycles from the initial state on, for all inputs."""
     DIFFERS = "differs"
-    """Some inputs make the part and its mutated copy differ; the design may never produce these inputs."""
+    """For some inputs the part and its mutated copy differ. This is no proof: the design may never produce these
+    inputs.
+    """
     UNDECIDED = "undecided"
 
 

@@ -40,10 +40,10 @@ def module_lines(verilog: str) -> list[tuple[int, str]]:
 def instance_paths(cells: Mapping[str, Any], lines: list[tuple[int, str]], file: str) -> dict[str, str]:
     """For each cell of a flattened module, the plain path of the instance from which it came.
 
-    Registers, multipliers and carry chains have the number of their line in `file` as attribute (`lines`: result of
-    `module_lines`), memories their name. Look-up tables have lost their origin in optimization: each is attributed to
-    the instance of the first register, multiplier or carry chain that it drives, else of the memory, else to the top
-    ("").
+    A register, multiplier or carry chain has an attribute with the number of its line in `file` (`lines`: result of
+    `module_lines`). A memory's name contains its path. Look-up tables have lost their origin in optimization: each is
+    attributed to the instance of the first register, multiplier or carry chain that it drives, else of the memory that
+    it drives, else to the top ("").
     """
     scopes = frozenset(name for name, cell in cells.items() if cell["type"] == "$scopeinfo")
     starts = [line for line, _ in lines]

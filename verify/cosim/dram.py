@@ -85,8 +85,9 @@ def dram_machines() -> tuple[Config, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDram:
-    """Co-simulation of `programs` random programs on one `machine`: their `cycles` in all, each case on which simulator
-    and RTL differ with its first difference, and the lines of LiteDRAM's checker of timings about broken rules.
+    """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total. `differences`: for
+    each case on which simulator and RTL differ, the case and its first difference. `broken`: lines in which LiteDRAM's
+    timing checker reports a broken rule.
     """
 
     machine: Config
@@ -121,7 +122,8 @@ def run_on_dram(machine: Config, programs: int, campaign: int = 0) -> OnDram:
 def run_machines(
     machines: Sequence[Config], programs: Sequence[int], campaign: int, *, jobs: int
 ) -> Iterator[OnDram]:
-    """`run_on_dram` on each machine, with its number of programs, in `jobs` processes; yields results as they come.
+    """Runs `run_on_dram` on each machine, with its number of programs, in `jobs` processes; yields results as they
+    come.
 
     Each machine has a process of its own, since the RTL of a large part takes a gigabyte of memory until its process
     ends.

@@ -70,9 +70,9 @@ def touched(
     words: NDArray[np.unsignedinteger],
     accumulators: NDArray[np.int64],
 ) -> Touched:
-    """The lanes that each operation of a matrix instruction `name` writes, and whether the operation adds.
-    `accumulators` int64 (n,): accumulator of each operation. `words`: micro-ops of the instruction. `values`: fields of
-    the instruction.
+    """Finds, for each operation of the matrix instruction `name`, the lanes that it writes, and whether it adds its
+    result to the old value of its accumulator. `accumulators` int64 (n,): accumulator of each operation. `words`:
+    micro-ops of the instruction. `values`: fields of the instruction.
     """
     count = len(accumulators)
     lanes = np.full(count, (1 << config.tile_parts) - 1, np.int64)

@@ -1,11 +1,14 @@
 """The machines on which co-simulation runs programs by default.
 
-The list is fixed, so that libraries are built once. Together the machines have blocks from 4 to 128, square and not,
-batch 1 to 8, instructions of 128 and 256 bits, micro-ops of 32 and 64 bits, memories of any depth, buses from 64 to 512
-bits, every combination of the default extensions, each other extension in some machine and not in another, STORE.POST
-in one to four passes, chain memories with input vectors as wide as, wider and narrower than output vectors, one to
-eight look-up tables, row reductions, arrays of 1/2 and 1/4 of the lanes (extension `fold`), one to eight accumulator
-banks, and queues and FIFOs from the smallest that a configuration allows (so that they fill) to those of the presets.
+The list is fixed, so that libraries are built once. Together the machines have
+
+- blocks from 4 to 128, square and not; batch 1 to 8; arrays of 1/2 and 1/4 of the lanes (extension `fold`);
+- instructions of 128 and 256 bits, and micro-ops of 32 and 64 bits;
+- buses from 64 to 512 bits, memories of any depth, and one to eight accumulator banks;
+- every combination of the default extensions; each other extension in some machine and not in another;
+- STORE.POST in one to four passes, row reductions, and one to eight look-up tables;
+- chain memories with input vectors as wide as, wider and narrower than output vectors;
+- queues and FIFOs from the smallest that a configuration allows (so that they fill) to those of the presets.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from vdla.isa.dram_memory import DRAM
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
-"""Kinds of memory timing; in each, latencies are 1 cycle, as configured, or four times as long."""
+"""Names of the memory timings of a run. Latencies are drawn once for a run: 1 cycle, the configured ones, or four times
+as long. With random latency they also vary from burst to burst.
+"""
 
 _LONG = 4
 _JITTER = (7, 50)
@@ -19,7 +21,9 @@ _STALL = (1, 5)
 
 
 def with_timing(config: Config, timing: int, seed: int) -> Config:
-    """The machine with memory timing TIMINGS[timing]; `seed` determines latencies and noise. A DRAM keeps its own."""
+    """A copy of `config` with the memory timing TIMINGS[timing]; `seed` determines the random latencies and stalls. A
+    machine with a DRAM is returned unchanged.
+    """
     if config.memory.kind == DRAM:
         return config
     rng = np.random.default_rng((seed, 4))

@@ -158,8 +158,9 @@ def zero_points(zero: Values) -> str:
 
 
 def post_mode(values: Values) -> str:
-    """The bin for the operation that a STORE.POST does in stage B, after requantization: "rescale", "add" or "multiply"
-    (the last two also with " swapped" operands); "requantize" if there is none.
+    """The bin for the operation that a STORE.POST does in stage B, after requantization: "rescale", "add" or
+    "multiply", or "requantize" if there is none. If the operands of an add or multiply are swapped, " swapped" is
+    appended.
     """
     if not values["combine"]:
         return "requantize"
@@ -274,8 +275,8 @@ def _fetches(config: Config, program: Program) -> Iterator[Bin]:
 def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
-    """The runs of consecutive DRAM bytes that the instruction of format `name` with the fields `values` reads or
-    writes: (kind of element, first byte, length in bytes, number of adjacent rows that form the run). `registers`:
+    """Yields each run of consecutive DRAM bytes that an instruction (format `name`, fields `values`) reads or writes,
+    as (kind of element, first byte, length in bytes, number of adjacent rows that form the run). `registers`:
     configuration registers at the instruction.
     """
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:

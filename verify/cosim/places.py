@@ -22,7 +22,9 @@ from vdla.isa.timing import AXI_BOUNDARY
 
 _KINDS = ("uop", "wgt", "inp", "acc", "acc8", "par", "patch", "out")
 _PRESETS = 512
-"""Largest distance of a counter's initial value below a carry; most counters advance by more than this in a run."""
+"""Largest number of increments after which a counter with a chosen initial value carries into a high bit; most counters
+grow by more in a run.
+"""
 
 
 def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.uint64], Surroundings]:

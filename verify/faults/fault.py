@@ -37,12 +37,12 @@ QUARTERS: Final = "16x16, batch 2, 4 folds, taps and sweeps"
 
 
 def rtl_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
-    """A fault in the RTL's `file`."""
+    """A `Fault` in `file` of the RTL (package hw). The arguments are the fields of `Fault`."""
     return Fault(name=name, package="hw", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine)
 
 
 def simulator_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
-    """A fault in the simulator's `file`."""
+    """A `Fault` in `file` of the simulator (package sim). The arguments are the fields of `Fault`."""
     return Fault(
         name=name, package="sim", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine
     )

@@ -60,8 +60,8 @@ ROWS, COLUMNS, DEPTH = 70, 50, 44
 pipeline.
 """
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
-"""Columns and depth of the kernel with bulk copies (one copy for a whole block of threads): its float16 rows have
-multiples of 16 bytes.
+"""Columns and depth of the matrices of the kernel with bulk copies (one copy for a whole block of threads). A bulk copy
+needs rows of float16 whose bytes are a multiple of 16.
 """
 TOLERANCE = 1e-5
 """Largest error of a result, relative to the largest product, that counts as correct: it allows float32 sums over

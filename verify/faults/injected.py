@@ -56,8 +56,8 @@ def faulty_text(fault: Fault) -> str:
 def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> FaultVerdict:
     """Co-simulates `programs` programs in a process with a copy of the sources that has `fault`.
 
-    The source tree stays unchanged. A faulty simulator runs as plain Python, since compiling it would take minutes; so
-    does the simulator if `fault` is None. A faulty RTL is built into a separate cache. Raises FaultError.
+    The source tree stays unchanged. Unless the fault is in the RTL, the simulator runs as plain Python, since compiling
+    it would take minutes. A faulty RTL is built into a separate cache. Raises FaultError.
     """
     with tempfile.TemporaryDirectory(prefix="vdla-fault-") as directory:
         work = Path(directory)

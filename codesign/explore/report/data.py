@@ -56,9 +56,9 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Result of a co-simulation of a design: the networks run on its RTL, the number of cycles, the number of
-    differences from the simulator (`mismatches`: cycles, counters, bytes, layers) and the text of the `first`
-    difference; `seconds` include building the RTL.
+    """Result of co-simulating a design. `networks`: the networks that ran on its RTL; `cycles`: their cycles.
+    `mismatches`: number of differences from the simulator (in cycles, counters, bytes and layers); `first`: text of the
+    first one. `seconds` include building the RTL.
     """
 
     networks: tuple[str, ...]
@@ -348,9 +348,10 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """Indices of the two designs that the page shows first. "a": among the front's designs whose layers were computed,
-    the design with the least product of the objectives (a maximized objective is inverted). "b": the base
-    configuration. If there is no such design, another design takes its place. None if no design ran.
+    """Indices of the two designs that the page shows first. "a": the design with the least product of the objectives (a
+    maximized objective is inverted), among the front's designs whose layers were computed; without these, among the
+    front or all designs. "b": the base configuration or, if the page does not have it, another design. None if no
+    design ran.
 
     The product is used since it ranks a design of three times the latency and nine tenths of the area low; a distance
     within the front's range would rank it high.

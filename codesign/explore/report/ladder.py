@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A kind of source of a figure. `word` occurs in the `Metric.rung` of every figure of this kind."""
+    """A kind of source of figures, such as synthesis or a fitted model. A figure has this kind if the text
+    `Metric.rung` of its metric contains `word`; `meaning` explains the kind in the report.
+    """
 
     name: str
     word: str

@@ -48,8 +48,8 @@ class Graph:
     # Sizes.
 
     def channels(self, count: int, multiple: int = 8) -> int:
-        """Number of channels of a layer that has `count` channels in the original. With `width` other than 1 it is
-        scaled and rounded to a multiple of `multiple`, at least `multiple`.
+        """Number of channels of a layer that has `count` channels in the original. With `width` other than 1 the number
+        is scaled and rounded to a multiple of `multiple`, at least `multiple`.
         """
         if self.width == 1:
             return count

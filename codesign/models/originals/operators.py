@@ -143,8 +143,8 @@ def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
 
 
 def batch_norm(g: Graph, x: Value, name: str) -> Value:
-    """Adds a BatchNorm2d node to the graph, for a normalization that does not follow a convolution (others are folded);
-    its stored statistics are close to those of its input.
+    """Adds a BatchNorm2d node to the graph, with stored statistics close to those of its input `x`. A normalization
+    after a convolution has no node of its own: it is folded into the convolution.
     """
     with g.scope(name):
         count = (x.channels,)

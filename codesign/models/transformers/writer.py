@@ -89,8 +89,9 @@ class Writer:
         return "tokens"
 
     def first(self, name: str, data: str, count: str, axes: Sequence[int]) -> str:
-        """Adds a Slice of a constant to its first `count` elements along each of `axes`; returns its name. `count` is
-        the name of an int64 [1] tensor; the constant must be at least as long as any value of `count`.
+        """Adds a Slice that takes the first `count` elements of the constant `data` along each of `axes`; returns the
+        name of the slice's output. `count` is the name of an int64 [1] tensor; the constant must be at least as long as
+        any value of `count`.
         """
         for axis in axes:
             begin, where = self.numbers([0]), self.numbers([axis])

@@ -70,7 +70,9 @@ class CanonicalModule:
         return sha256(self.text.encode()).hexdigest()
 
     def original(self, name: str) -> str:
-        """The original of the name `name` in the canonical text, with the numbers of the generated Verilog."""
+        """Translates `name`, a name in the canonical text, to the name in the generated Verilog by restoring its
+        numbers.
+        """
         return _NUMBER.sub(lambda found: f"${self.numbers[int(found[1])]}", name)
 
 

@@ -31,8 +31,8 @@ def plain_name(name: str) -> str:
 def module_text(
     module: MappedModule, design: CellDesign, *, stub: Callable[[MappedModule], str] | None = None
 ) -> str:
-    """Verilog of one module of `design`. Of several equal instances of an inner module, only the first is written as an
-    instance of that module if `stub` is given; the others become instances of the cell whose name `stub` returns.
+    """Verilog of one module of `design`. With `stub`, only the first of several equal instances of an inner module is
+    written as it is. Each further instance becomes an instance of the cell whose name `stub` returns for that module.
     """
     names = {port: written(plain_name(port)) for port in module.ports}
     if len(set(names.values())) != len(names):

@@ -1,7 +1,8 @@
-"""The technology node in nm of a library of cells, as its maker states it or, if that is not known, an estimate.
+"""The technology node of a cell library in nm, as the library's maker states it or, if that is not known, an estimate.
 
-`sram.Scale`, which scales areas, uses another number: the node to which the Nangate library must be scaled so that its
-smallest flip-flop is as large as the one of this library. For the 180 nm library this node is 207 nm.
+The estimate is the node to which the Nangate 45 nm library must be scaled so that its smallest flip-flop is as large as
+the smallest flip-flop of the library. `sram.Scale.node_nm` is this estimate for every library; for the 180 nm library
+it is 207 nm.
 """
 
 from __future__ import annotations

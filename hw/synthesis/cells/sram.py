@@ -53,8 +53,8 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroFigures:
-    """Figures of a memory: area in square micrometres; access time from address to data in ns; energy of a read and of
-    a write of a whole word in pJ; leakage in microwatts.
+    """Figures of a memory: `area` in square micrometres, access time from address to data (`access_ns`), energy of
+    reading and of writing a whole word (`read_pj`, `write_pj`), and leakage in microwatts (`leakage_uw`).
     """
 
     area: float

@@ -122,8 +122,8 @@ def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> 
 
 
 def _timed_netlist(design: CellDesign) -> tuple[str, dict[str, MappedModule]]:
-    """Verilog for the timing tool, and the modules that have stubs, by name. Of several equal instances, all but the
-    first are stubs (cells with only input capacitances).
+    """Returns the Verilog for the timing tool, and the modules that have stubs, by name. Only the first of several
+    equal instances is written in full; a stub, a cell with only input capacitances, replaces each further one.
     """
     stubs: dict[str, MappedModule] = {}
 
