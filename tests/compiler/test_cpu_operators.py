@@ -42,7 +42,7 @@ def agree(net: FloatNetwork, *, tolerance: float = 1e-5, seed: int = 0) -> None:
 
 
 def behind_convolution(channels: int = 19, opset: int = 17) -> FloatNetwork:
-    """A network of one 1x1 convolution to `channels` channels, which by default do not fill their blocks."""
+    """A network of one 1x1 convolution to `channels` channels, by default 19: no multiple of a block's channels."""
     net = FloatNetwork(2, 5, 6, 7, opset=opset)
     net.convolution(channels, (1, 1))
     return net

@@ -437,7 +437,9 @@ def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):
     [TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64, TensorProto.INT64],
 )
 def test_rows_of_any_integers_are_emulated(dtype: int):
-    """Unwritten memory of each type has a poison value."""
+    """ArgMin over rows of any integer type gives numpy's result on the emulated GPU, which fills unwritten memory of
+    each type with a poison value.
+    """
     data = np.random.default_rng(0).integers(1, 50, (4, 6)).astype(helper.tensor_dtype_to_np_dtype(dtype))
     graph = helper.make_graph(
         [helper.make_node("ArgMin", ["a"], ["y"], axis=1, keepdims=0)],

@@ -161,7 +161,9 @@ def test_a_reshaped_input_of_a_convolution_over_lines_is_not_moved() -> None:
 
 
 OPEN: dict[str, Callable[[Viewed], tuple[int, ...]]] = {}
-"""Functions that add a result that no QuantizeLinear rounds, and return its shape; by name."""
+"""Functions, by their names, that add operators whose result no QuantizeLinear rounds, and return the shape of this
+result.
+"""
 
 
 def unrounded(function: Callable[[Viewed], tuple[int, ...]]) -> Callable[[Viewed], tuple[int, ...]]:
@@ -222,7 +224,9 @@ def test_a_float_result_that_an_average_reads_has_a_grid_of_its_own() -> None:
 
 
 def test_only_a_whole_network_gets_grids_of_its_own() -> None:
-    """A float result is not rounded on a processor, nor in a network divided between processor and accelerator."""
+    """A float output keeps its precision on a processor and in a network divided between processor and accelerator;
+    only a network that runs on the accelerator as a whole may round it to a scale of its own.
+    """
     net = image()
     net.shape = OPEN["table"](net)
     with pytest.raises(ModelError, match="is float and never quantized"):

@@ -193,7 +193,7 @@ def test_an_even_number_of_neighbours() -> None:
 
 
 def test_turns_of_a_body() -> None:
-    """The network has a backward Scan with a state, whose body reads a tensor from outside the body."""
+    """A backward Scan with a state, whose body reads a tensor from outside the body, gives ONNX Runtime's outputs."""
     inner = helper.make_graph(
         [
             helper.make_node("Mul", ["step", "factor"], ["scaled"]),

@@ -71,8 +71,8 @@ def interpreted(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np
 
 @contextmanager
 def bindings_at(alignment: int) -> Iterator[list[int]]:
-    """Devices on which bindings begin at multiples of `alignment` bytes. Yields a list that gets, for each array bound,
-    the number of words ahead of the array in its binding.
+    """A context in which arrays on a device are bound at multiples of `alignment` bytes. Yields a list; each binding of
+    an array appends the number of words between the start of the binding and the array.
     """
     opened, ranged = WgslDevice.__init__, WgslDevice._range
     ahead: list[int] = []
@@ -203,7 +203,9 @@ def test_functions(name: str):
 
 @ADAPTER
 def test_numbers_that_are_none():
-    """Compilers of WGSL may take NaN for a number; comparisons and extrema must not."""
+    """NaN is handled right although compilers of WGSL may assume that no value is NaN: comparisons and maxima with NaN
+    equal IEEE 754's.
+    """
     x, y, z = buffer("X", 4), buffer("Y", 4), buffer("Z", 4, dtype=DType.BOOL)
     t = Var("t")
     unequal = Assign(name="u", buffer=z, indices=(t,), value=cast(x[t], DType.BOOL))
@@ -217,7 +219,7 @@ def test_numbers_that_are_none():
 
 @ADAPTER
 def test_signs_of_zero():
-    """Compilers of WGSL may drop a sum with 0."""
+    """x + 0, 0 + x and 0 - x are +0 if x is 0 or -0, although compilers of WGSL may drop a sum with 0."""
     x, y = buffer("X", 2), buffer("Y", 2, 3)
     t = Var("t")
     zero = Const(0.0, F32)

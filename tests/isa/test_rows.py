@@ -76,7 +76,9 @@ def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
 
 
 def padded(x: np.ndarray, valid: int) -> np.ndarray:
-    """The rows (POSITIONS, elements) of `x` (BLOCKS, POSITIONS, lanes), whose last block has only `valid` lanes."""
+    """`x` [BLOCKS, POSITIONS, lanes] as rows [POSITIONS, elements], without the unused lanes of the last block, of
+    which only `valid` are used.
+    """
     rows = x.transpose(1, 0, 2).reshape(POSITIONS, -1)
     return rows[:, : rows.shape[1] - x.shape[2] + valid]
 

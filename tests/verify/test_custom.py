@@ -20,7 +20,7 @@ from vdla.verify.custom import check_instruction
 
 
 class LateLane(XorLane):
-    """An XOR a cycle late."""
+    """A lane whose XOR result comes one cycle too late."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

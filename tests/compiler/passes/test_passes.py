@@ -20,7 +20,10 @@ TEXTS = stages.stages()
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_golden(name: str):
-    """After an intended change, rewrite the golden texts with `python tests/helpers/stages.py`."""
+    """The text of each stage of the accelerator's back end equals its golden text.
+
+    After an intended change, rewrite the golden texts with `python tests/helpers/stages.py`.
+    """
     assert TEXTS[name] == (stages.GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 

@@ -69,8 +69,8 @@ def test_guards_move_inside() -> None:
 
 
 def test_threads_take_a_loop_of_one_guarded_iteration() -> None:
-    """The loop's index is a constant: all threads would store the same element, if the guard did not stop all
-    but one.
+    """A loop of one iteration is split over threads: all of them would store the same element, but the guard lets only
+    one thread store.
     """
 
     def copied(size: int) -> Program:

@@ -181,7 +181,9 @@ PRODUCTS = ("Conv", "Gemm", "MatMul")
 
 
 def test_the_code_of_all_other_operators_runs_on_the_host() -> None:
-    """The generated CUDA C++ runs on the CPU, with threads in random order, and is compared with the interpreter."""
+    """Operators other than products of matrices: their generated CUDA C++ runs on the CPU, with threads in random
+    order, and is compared with the interpreter.
+    """
     programs: list[tuple[Program, Arrays]] = []
     expected: list[Arrays] = []
 

@@ -35,7 +35,9 @@ def test_memories_are_cactis(design):
 
 
 def test_the_timing_tool_is_given_one_of_many_alike(design, monkeypatch):
-    """Checks the files that OpenSTA would get, and the reading of its report."""
+    """Of many equal modules, OpenSTA gets only one: checks the netlist, macros and constraints passed to the timing
+    tool, and the reading of its report.
+    """
     given = {}
 
     def run(design, netlist, macros, script, report):
