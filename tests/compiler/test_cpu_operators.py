@@ -290,7 +290,9 @@ def test_gather(axis, shape, kind, seed) -> None:
     ],
 )
 def test_split(opset, axis, parts, attributes) -> None:
-    """All parts are combined by alternating operators, so that a part in the wrong place changes the result."""
+    """Split equals ONNX Runtime, along any axis and in every form of its sizes. The parts are concatenated in reversed
+    order, so that a part in the wrong place changes the result.
+    """
     net = behind_convolution(opset=opset)
     count = len(parts or attributes.get("split", ())) or attributes.get("num_outputs", 3)
     lengths = [] if parts is None else [net.constant(np.array(parts, np.int64))]

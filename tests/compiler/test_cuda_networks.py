@@ -113,7 +113,9 @@ def test_what_the_compiler_of_cubins_refuses_is_said(monkeypatch: pytest.MonkeyP
 
 
 def test_loops_of_the_host_through_their_text(texts):
-    """Each step of an LSTM is a launch, which gets the number of the step as an argument."""
+    """An LSTM's CUDA C++ gives the right outputs: each step is a launch, which gets the number of the step as an
+    argument.
+    """
     (case,) = [case for case in operator_cases() if case.name == "lstm"]
     exported = case.make(True)
     inputs = inputs_of(exported)
@@ -126,7 +128,9 @@ def test_loops_of_the_host_through_their_text(texts):
 
 
 def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
-    """A network of one product whose factors are loaded by bulk copies is saved in a file, loaded and run."""
+    """A product whose factors are loaded by bulk copies is saved in an archive, loaded with its tensor maps, and gives
+    the right result.
+    """
     target = cuda_target("sm_90a")
     program = tensor_product(Matrices(rows=40, depth=72, columns=48), DType.FLOAT16)
     schedule = gemm_wgmma.schedule(target, program)
@@ -184,7 +188,9 @@ TRANSFORMERS = {
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_attention_is_one_kernel_a_layer(name: str):
-    """Covers an added mask (BERT), a causal one (GPT-2), shared keys and values (Llama), and a step with a cache."""
+    """Attention is one kernel in each layer: with an added mask (BERT), a causal one (GPT-2), shared keys and values
+    (Llama), and in a step with a cache.
+    """
     exported = TRANSFORMERS[name]()
     data, rng = exported.SerializeToString(), np.random.default_rng(1)
     feeds: dict[str, np.ndarray] = {}

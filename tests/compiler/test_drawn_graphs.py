@@ -405,8 +405,9 @@ def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
 
 @pytest.mark.parametrize("opset", [17, 9])
 def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_know(opset: int) -> None:
-    """ONNX's shape inference (1.23) crashes with a segmentation fault for an EyeLike whose input has no shape; its
-    converter of older opsets calls the inference.
+    """A model with an EyeLike after an operator of ONNX Runtime's domain is compiled, although ONNX's shape inference
+    (1.23), which ONNX's converter of older opsets calls, crashes with a segmentation fault for an EyeLike whose input
+    has no shape.
     """
     constants = {"a": np.int8([[1, 2], [3, 4]]), "s": np.float32(0.5), "t": np.float32(0.25)}
     unknown = helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft")
@@ -421,7 +422,9 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
 
 
 def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> None:
-    """A negative axis of Flatten is valid only since opset 11; in a model of opset 10 the result has no shape."""
+    """A model of opset 10 with a negative axis of Flatten, which is valid only since opset 11, is compiled: ONNX's
+    inference gives the Flatten's result no shape, and must not crash at the EyeLike behind it.
+    """
     graph = helper.make_graph(
         [helper.make_node("Flatten", ["x"], ["f"], "flat", axis=-1), node("EyeLike", "f", dtype=1)],
         "later",

@@ -38,7 +38,9 @@ def ended(net: Viewed, *shape: int, scale: float = 0.03, zero: int = 120) -> Vie
 
 
 def test_a_mask_that_was_quantized_with_the_scores_is_added() -> None:
-    """Quantizers give the sum of scores and a mask of about -3.4e38 one scale, whose step exceeds all scores."""
+    """A causal mask hides keys although quantizers give the sum of the scores and the mask, about -3.4e38, one scale
+    whose step exceeds all scores.
+    """
     net = Viewed(1, 2, 8, 8)
     scores = net.rounded(0.02)
     scale, zero = np.float32(-LEAST / 255), np.uint8(255)
@@ -54,7 +56,9 @@ def test_a_mask_that_was_quantized_with_the_scores_is_added() -> None:
 
 @pytest.mark.parametrize("outputs", [(3, 2), (6, 5), (7, 9)], ids=str)
 def test_an_adaptive_average_gathers_windows_and_averages_them(outputs: tuple[int, int]) -> None:
-    """The form of `adaptive_avg_pool2d` where windows differ in size or overlap: GatherND, Transpose and ReduceMean."""
+    """Adaptive average pools (`adaptive_avg_pool2d`) whose windows differ in size or overlap run on the accelerator:
+    they are exported as GatherND, Transpose and ReduceMean.
+    """
     net = image()
     rows, columns = (
         np.stack([i * size // count + np.arange(-(-size // count)) for i in range(count)]).clip(max=size - 1)

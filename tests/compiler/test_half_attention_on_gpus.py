@@ -73,8 +73,9 @@ def error(found: np.ndarray, expected: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_attention_is_one_kernel_a_layer(name: str) -> None:
-    """A mask as an input (BERT), a causal one (GPT-2), heads that share keys and values (Llama), a step with a cache.
-    The result is as near to that of float32 as the result of kernels that round after every operator.
+    """Attention is one kernel in each layer: with a mask as an input (BERT), a causal one (GPT-2), heads that share
+    keys and values (Llama), and in a step with a cache. The result is as near to that of float32 as the result of
+    kernels that round after every operator.
     """
     make, dtype = TRANSFORMERS[name]
     exported = make()

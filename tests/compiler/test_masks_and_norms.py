@@ -239,7 +239,9 @@ def heads() -> Viewed:
 
 
 def test_halves_of_heads_change_places():
-    """Rotary position embedding: one half is negated and concatenated with the other half along the last axis."""
+    """Rotary position embedding on the accelerator: one half of each head is negated and concatenated with the other
+    half along the last axis.
+    """
     net = heads()
     whole = net.last
     high = net.cut(3, 4, 8)
@@ -257,7 +259,9 @@ def test_halves_of_heads_change_places():
 
 
 def test_few_heads_are_repeated_for_many():
-    """Grouped-query attention: Unsqueeze, Expand and Reshape move no data; the products read each group twice."""
+    """Grouped-query attention is right, and its Unsqueeze, Expand and Reshape move no data: the products read each
+    group of keys twice.
+    """
     net = heads()
     many, few = net.last, net.cut(1, 0, 2)
     net.then("Unsqueeze", inputs=[few, net.constant(np.array([2]))])

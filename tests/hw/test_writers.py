@@ -1,4 +1,4 @@
-"""The writers of rectangular and of patch loads: their steps and cycles, against section 6 of hw/README.md."""
+"""The RTL's writers of rectangular and of patch loads follow section 6 of hw/README.md: what they write, and when."""
 
 import dataclasses
 from random import Random

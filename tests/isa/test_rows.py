@@ -107,7 +107,9 @@ def test_softmax_of_every_position(lanes: int | None):
 
 @pytest.mark.parametrize("centre", [0, 1])
 def test_normalization_of_every_position(centre: int):
-    """LayerNormalization and RMSNormalization with a gain of any sign and an offset for each channel."""
+    """LayerNormalization (`centre`) and RMSNormalization of rows are right, with a gain of any sign and an offset for
+    each channel.
+    """
     rng = np.random.default_rng(2)
     x = rng.integers(-60, 128, (BLOCKS, POSITIONS, 4), np.int8)
     gain, offset = rng.normal(0, 20, (2, BLOCKS, 4))

@@ -1,4 +1,4 @@
-"""Statistics of changing operand bits, against counting bit by bit."""
+"""Statistics of changing operand bits equal a count bit by bit."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The DRAM's timing against LiteDRAM's RTL in Verilator."""
+"""The simulator's DRAM model has the timing of LiteDRAM's RTL, which runs in Verilator."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_sum_that_adds():
 
 
 def test_a_result_in_registers():
-    """A declaration states the memory of each operand; the result is in registers here."""
+    """An intrinsic may be declared with its result in registers: a declaration states the memory of each operand."""
     add = vdla.intrinsic("dot4", dot(), {"llvm": DOT}, adds=True, scopes={"total": "register"})
     assert [buffer.scope for buffer in add.parameters] == ["register", "dram", "dram"]
 

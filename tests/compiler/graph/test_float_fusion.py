@@ -257,8 +257,8 @@ def test_indices_are_read_under_decisions_of_lanes() -> None:
 
 
 def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
-    """The operand differs by row but not by column, while the convolution's epilogue has one loop over all
-    positions.
+    """An operand that differs by row but not by column is not fused into a convolution: the convolution's epilogue has
+    one loop over all positions.
     """
     net = FloatNetwork(1, 8, 4, 4)
     net.convolution(8, (1, 1))

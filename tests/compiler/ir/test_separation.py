@@ -1,5 +1,5 @@
-"""The proof that two accesses touch the same element only if some loop variables are equal, against all pairs of
-iterations.
+"""The proof that two accesses touch the same element only if some loop variables are equal agrees with a comparison of
+all pairs of iterations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Indices that are digits (quotients and remainders) of one number: the proof that they differ, against all
+"""Indices that are quotients and remainders ("digits") of one number: the proof that they differ agrees with all
 iterations.
 """
 

@@ -1,4 +1,4 @@
-"""Each schedule primitive against its golden text, replayed from JSON, and against the interpreter."""
+"""Each schedule primitive makes its golden text, also if replayed from JSON, and keeps the interpreter's results."""
 
 import numpy as np
 import primitives

@@ -1,4 +1,6 @@
-"""External memory (hw/README.md, sections 1 and 2): which request is accepted and which beat moves in a cycle."""
+"""External memory in the slow model (hw/README.md, sections 1 and 2): which request is accepted and which beat moves in
+a cycle.
+"""
 
 from __future__ import annotations
 

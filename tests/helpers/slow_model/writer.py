@@ -1,4 +1,6 @@
-"""The part of a unit that writes loaded data to a scratchpad (hw/README.md, section 6), at most one word in a cycle."""
+"""The part of a unit in the slow model that writes loaded data to a scratchpad (hw/README.md, section 6), at most one
+word in a cycle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The multiply array of the RTL against numpy, with changing modes and operands in every cycle."""
+"""The RTL's multiply array computes what numpy computes, with modes and operands that change in every cycle."""
 
 import dataclasses
 from typing import Any

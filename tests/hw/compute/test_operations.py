@@ -1,4 +1,4 @@
-"""The RTL's loop nest of operations against nested Python loops, cycle by cycle, with instructions back to back."""
+"""The RTL's loop nest of operations equals nested Python loops in every cycle, with instructions back to back."""
 
 import numpy as np
 import pytest

@@ -201,8 +201,8 @@ def test_allocations(scope, columns):
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_padded_copies(data):
-    """Copied boxes that extend beyond their source on any side, or lie wholly outside, with starts that depend on a
-    loop variable.
+    """Generated code of padded copies equals the interpreter: boxes extend beyond their source on any side, or lie
+    wholly outside, and start at a position that depends on a loop variable.
     """
     dtype, wide = data.draw(
         st.sampled_from([(DType.INT8, DType.INT32), (DType.FLOAT32, DType.FLOAT32)]), "dtypes"

@@ -1,4 +1,4 @@
-"""Scalar functions in generated code against float64, over their whole ranges."""
+"""Scalar functions in generated code are accurate, compared with float64 over their whole ranges."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ def test_vectors(data):
 @quickly
 @given(data=st.data())
 def test_padded_copies(data):
-    """Copies of boxes to shared memory, asynchronous or not, where the box extends beyond its source on any side or
-    lies wholly outside.
+    """CUDA C++ of padded copies equals the interpreter: boxes that extend beyond their source on any side, or lie
+    wholly outside, are copied to shared memory, asynchronously or not.
     """
     programs: list[Program] = []
     b, t, u, p, q = Var("b"), Var("t"), Var("u"), Var("p"), Var("q")

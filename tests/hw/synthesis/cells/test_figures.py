@@ -78,7 +78,9 @@ Path Type: max
 
 
 def test_longest_paths_by_their_ends(design, monkeypatch):
-    """OpenSTA reports the wrong cell for the start of a path; memory macros are recognized by their pins."""
+    """The longest path of each unit is read from OpenSTA's report, which states the wrong cell for the start of a path;
+    memory macros are recognized by their pins.
+    """
     monkeypatch.setattr(timing.cache, "load", lambda name, suffix: None)
     monkeypatch.setattr(timing.cache, "save", lambda name, suffix, data: None)
     monkeypatch.setattr(timing, "_run", lambda *given: SUMMARY)
