@@ -144,18 +144,17 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """Numbers of the random machines on which a model is fitted, for the same kind of machine as the machines with
-    numbers `draws`, on which the model is judged.
-    """
+    """Numbers of the random machines for fitting that are of the same kind as the machines `draws` for evaluation."""
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 
 
 def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
     """Overlap of the judged machines (`held`) with the training machines.
 
-    `logic_share`: share of a machine's logic in modules that a training machine has with the same area (to 0.01 square
-    micrometres); median, least and most over the judged machines. `longest_paths`: number of machines whose longest
-    path ends in the same place as a training machine's, after the same time to 0.1 ps.
+    `logic_share`: a module is known if a training machine has the same module with the same area (to 0.01 square
+    micrometres); this is the share of known modules in a machine's logic area, as median, least and most over the
+    judged machines. `longest_paths`: number of machines whose longest path ends in the same place as a path of a
+    training machine that takes the same time (to 0.1 ps).
     """
     known = {(module, _each(own)) for row in training for module, own in row.modules.items()}
     paths = {(place, ns) for row in training for place, (ns, _) in row.ends.items()}

@@ -68,7 +68,9 @@ EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
 models, count of draws for judging them.
 """
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions of random machines from number EXTENDED on: half of the machines have each, if the machine can have it."""
+"""Extensions of random machines from number EXTENDED on. Each machine has each extension with probability 1/2, if it
+can have it.
+"""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
 """Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations): number of
 the first draw, count of draws for fitting models, count of draws for judging them.

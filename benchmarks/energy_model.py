@@ -81,8 +81,9 @@ def main(options: Given) -> None:
 def gather(
     wanted: Mapping[str, Sequence[int]], prepared: Callable[[str], Replayed], path: Path | None
 ) -> tuple[Rows, dict[str, Any]]:
-    """The replayed programs (rows) on which the energy model is fitted, by machine: the `wanted` programs (seeds by
-    machine) and all other programs in the file at `path`; and facts about the machines, by name.
+    """Replays programs on machines and returns (the rows on which the energy model is fitted, facts about the machines
+    by name). `wanted`: seeds of the programs of each machine; the rows also include those programs in the file at
+    `path` whose seeds are in FITTED.
 
     Programs that the file has are read from it; others are replayed and appended to it.
     """
@@ -120,7 +121,9 @@ def gather(
 def evaluate(
     rows: Rows, facts: Mapping[str, Any], known: Mapping[str, Config], library: Library
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Figures of the model on machines left out of the fit and on reserved machines; and the coefficients."""
+    """Fits the energy model to the rows that are not reserved. Returns (figures, coefficients): the errors of
+    predictions for machines that were left out of a fit, and for the reserved machines; and the fitted model.
+    """
     fitted = [row for row in rows if not is_reserved(row)]
     judged = [row for row in rows if is_reserved(row)]
     scale = scale_of(find_library())
@@ -163,8 +166,9 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _figures(found: Sequence[fit.Judged], spread: Spread) -> dict[str, Any]:
-    """Mean errors of each part of the energy and of the total, coverage of the interval, and each part's share of the
-    total; over all machines and by machine.
+    """Errors of the predicted energy of the programs `found`: mean relative error of each part of the energy and of the
+    total, the share of programs inside the predicted interval, and each part's share of the total. All figures are for
+    all machines together; "machines" has them for each machine.
     """
 
     def errors(own: Sequence[fit.Judged], name: str) -> float:

@@ -57,7 +57,7 @@ CALIBRATIONS = 2
 LIMIT = 600
 """Time limit of one network in seconds, for compilation and simulation together."""
 LEAST_WHOLE = 32
-"""Number of the forty networks that must run whole."""
+"""Number of the forty networks that must run on the accelerator as a whole."""
 
 
 def make(folder: Path, names: Sequence[str]) -> None:
@@ -121,9 +121,10 @@ def measure(path: Path, config: str) -> dict[str, Any]:
 
 
 def placed(path: Path, config: Config) -> dict[str, Any]:
-    """Compiles one quantized network for the action `whole`; returns its row: whether the network runs whole on a
-    machine with the extensions `NEEDED`, the extensions that it needs, the operators that the processor computes, and
-    the reasons why the accelerator refuses nodes.
+    """Compiles one quantized network for the action `whole`. Returns its row: "whole" (whether one program of the
+    accelerator computes the network, on a machine with the extensions `NEEDED`), "extensions" (those that the network
+    needs), "on_processor" (operators that the processor computes) and "refused" (the reason for each operator that the
+    accelerator refuses).
     """
     label, model = prepare_model(path, least_opset=OLDEST_OPSET)
 

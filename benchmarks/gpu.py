@@ -5,13 +5,13 @@
 
 First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
 within the tolerances of `benchmarks/harness/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
-device's clock. Ours runs in a CUDA graph. The peers are ways to run torch (cuDNN, cuBLAS): in a CUDA graph, eager, and,
-for networks, compiled by torch.compile at max-autotune, also in a CUDA graph. Ours and each peer take turns; a row has
-the medians of the ratios peer's time / ours: above 1 ours is faster. A peer's outputs are compared with ours first; if
-they differ, nothing is written. Layers have equal pads on all sides, since torch would run one kernel more for unequal
-ones. Our weights are prepared ahead of the timed calls: packed, and for Winograd convolutions transformed.
-Repetitions of our graph overlap if the card supports it (programmatic dependent launch). TF32 is off on both sides,
-except in rows that say tf32.
+device's clock. Our kernels run in a CUDA graph. The peers are ways to run torch (cuDNN, cuBLAS): in a CUDA graph,
+eager, and, for networks, compiled by torch.compile at max-autotune, also in a CUDA graph. Our kernels and each peer
+take turns; a row has the medians of the ratios peer's time / our time: above 1 our kernels are faster. A peer's outputs
+are compared with ours first; if they differ, nothing is written. Layers have equal pads on all sides, since torch would
+run one kernel more for unequal ones. Our weights are prepared ahead of the timed calls: packed, and for Winograd
+convolutions transformed. Repetitions of our graph overlap if the card supports it (programmatic dependent launch). TF32
+is off on both sides, except in rows that say tf32.
 
 At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the case of ResNet-18;
 with --library-convolutions it uses only cuDNN's convolutions, and its column says so. All rows are written to

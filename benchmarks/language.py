@@ -9,10 +9,10 @@ masks and softmaxes stay float, see `left_float`) and compiled for `vta` with th
 `whole`: from the embeddings on, all nodes run on the accelerator. `elsewhere`: in the model that starts at token ids,
 the operators that run on the processor. `--run` also simulates, and compares the outputs with the interpreter and with
 ONNX Runtime, end to end and layer by layer. `no_product` is the share of cycles of layers that have no product;
-`memory_bound`, the share of the products' roofline cycles that the bus bandwidth bounds, as where each weight is used
-for one token only. `--file` takes other quantized files, which start at token ids. `--base` measures the time to
-compile the encoder of BERT-base (12 layers of width 768, a sequence of 128): the median of three, wall time and CPU
-time. With `--write` all rows go to benchmarks/results/language.json.
+`memory_bound`, the share of the products' roofline cycles that the bus bandwidth bounds, for example where each weight
+is used for one token only. `--file` measures other quantized files, whose models start at token ids. `--base` measures
+the time to compile the encoder of BERT-base (12 layers of width 768, a sequence of 128): the median of three, wall time
+and CPU time. With `--write` all rows go to benchmarks/results/language.json.
 """
 
 from __future__ import annotations

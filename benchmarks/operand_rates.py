@@ -123,8 +123,8 @@ def sampled_activity(config: Config, network: Network, share: float) -> tuple[Ev
 
 
 def held_out_machines(config: Config) -> list[Config]:
-    """Machines on which the rates are tested: `config`, on which they are measured, with another array or another
-    accumulator buffer.
+    """Machines on which the rates are tested. They are changes of `config`, on which the rates were measured: another
+    array, or another accumulator buffer.
     """
     return [
         dataclasses.replace(config, name=name, **fields)

@@ -8,7 +8,7 @@ Each network of codesign/models/originals is quantized as a new user would (`out
 cached by its content. It is compiled for `vta` with the extensions that these networks need. `--run` also simulates the
 networks that run entirely on the accelerator, and compares their outputs with the interpreter and ONNX Runtime. With
 `--write` each row goes to benchmarks/results/NAME.json as soon as it is measured; rows that the file has are measured
-again only with `--again`. A network that crashes is a row with the error.
+again only with `--again`. The row of a network that crashes has the error.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ SEEDS = range(3)
 
 @contextlib.contextmanager
 def opened(name: str, budget: int, samples: int) -> Iterator[Study]:
-    """A context with a search for the quantization of the shipped network `name`, calibrated on `samples` inputs and
-    judged on as many others; `budget`: number of evaluations.
+    """A context with a search for the quantization of the shipped network `name`. Quantization is calibrated on
+    `samples` random inputs and judged on another `samples` inputs; `budget`: number of evaluations.
     """
 
     def drawn(seed: int) -> list[dict[str, np.ndarray]]:
@@ -94,8 +94,8 @@ def measure(name: str, study: Study, samples: int) -> dict[str, object]:
 
 
 class AroundAlone(Search):
-    """A search for quantization decisions that begins with the same sets of decisions as `Search`, and then only
-    changes sets on the Pareto front.
+    """A search for quantization decisions that begins with the same assignments of decisions as `Search`, and then only
+    changes assignments on the Pareto front.
     """
 
     def ask(self) -> Asking:
@@ -105,10 +105,8 @@ class AroundAlone(Search):
 
 
 class RandomDecisions(Search):
-    """A search for quantization decisions that begins with the same sets of decisions as `Search`, and then draws
-    random sets.
-
-    The number of float layers of a set is drawn first, then all its other decisions.
+    """A search for quantization decisions that begins with the same assignments of decisions as `Search`, and then
+    draws random assignments: first the number of float layers, then all other decisions.
     """
 
     def ask(self) -> Asking:
@@ -125,8 +123,8 @@ class RandomDecisions(Search):
 
 @dataclass(kw_only=True)
 class Searches:
-    """Runs searches for the quantization of one network (`study`), each with `budget` evaluations. `known` has the
-    figures of all sets of decisions evaluated so far, so that no search evaluates them again.
+    """Runs searches for the quantization of one network (`study`), each with `budget` evaluations. `known` maps each
+    assignment of quantization decisions that was evaluated so far to its figures, so that no search evaluates it again.
     """
 
     study: Study

@@ -10,8 +10,8 @@ that is not among these, then `--in-place` trials in the whole network. The file
 With --write the records of these configurations are replaced in compiler/records/shipped/vdla.jsonl. Trials on `tiny`,
 whose array has 16 multipliers, take ten times as long as on other presets.
 
-With --measure nothing is searched: the schedules in the file are measured again, as is needed after a change of the
-compiler that alters their programs; a schedule that has become worse than the default is replaced by the default.
+With --measure nothing is searched: the schedules in the file are measured again, which is needed after a change of
+the compiler that alters their programs; a schedule that has become worse than the default is replaced by the default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sweeps of which only a part runs in `make test`: the choice of the cases."""
+"""The choice of the cases that run in `make test`, for tests that run all their cases only in campaigns."""
 
 from typing import Any
 

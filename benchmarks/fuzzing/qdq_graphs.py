@@ -60,8 +60,8 @@ def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def targets(draw: Draw) -> list[tuple[str, Config | None]]:
-    """The targets for which a case's graph is compiled: one of two small accelerators, in most cases together with the
-    processor, and the processor alone.
+    """The (target, machine) pairs for which a case's graph is compiled: the accelerator alone, on one of two small
+    machines; and either that accelerator together with the processor, or the processor alone.
     """
     machine = load_config("tiny") if draw.chance(0.6) else small_machine()
     chosen: list[tuple[str, Config | None]] = [("vdla", machine)]

@@ -1,7 +1,7 @@
 """The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and further ones.
 
-A convolution's time is marginal on both sides, (time of 11 - time of 1) / 10, so that layout conversions at the ends
-and the cost of a call are not counted. Our side and the peer (ONNX Runtime) run the same two models: 11 convolutions in
+The time of a convolution is (time of 11 - time of 1) / 10, both ours and the peer's (ONNX Runtime's), so that layout
+conversions at the ends and the cost of a call are not counted. Both run the same two models: 11 convolutions in
 a chain if the output can be the input, else 11 on one input whose outputs are added (either side may fuse these
 additions). Each convolution has its own weights, so that weights are in the same level of cache as in a network.
 """

@@ -142,7 +142,9 @@ def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[st
 
 
 def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) -> Judged:
-    """The replayed energy of the program of a row, and the energy that the coefficients `costs` predict."""
+    """The energy of a replayed program, the measured row `row`, by parts: from the replay, and as the coefficients
+    `costs` and the models in `rest` predict it.
+    """
     config, events = machines[row["machine"]], Events(**row["events"])
     flip_flops = sum(rest.cells.flip_flops_by_module(config, memories_of(config)).values())
     return Judged(

@@ -106,9 +106,7 @@ def operator_cases() -> tuple[ModelCase, ...]:
 
 
 def network_cases() -> tuple[ModelCase, ...]:
-    """The five networks at batch 1, which have no reduced form, and BERT-base's encoder, whose reduced form is one
-    narrow layer.
-    """
+    """Benchmark cases of whole networks: the five networks at batch 1 and BERT-base's encoder."""
     return (
         *(ModelCase(name=n, group="networks", make=partial(_network, n)) for n in NETWORKS),
         ModelCase(name="bert_encoder", group="networks", make=_encoder),

@@ -69,7 +69,9 @@ def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> 
 
 
 def originals_text(document: Document) -> str:
-    """A page's table of the measured networks, one row each, with mean and provenance."""
+    """A page's table of the measured networks: above it the geometric mean of all ratios of times, in it a row for each
+    network, below it the provenance.
+    """
     lines = [
         f"{document['right']} of {document['networks']} networks right; our time over the peer's: geometric mean "
         f"{document['geomean']:.2f}, at most {document['worst']:.2f}.",

@@ -223,7 +223,7 @@ def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) ->
 
 def behind_planes(make: Written, kind, after, extra=(), options="", **fields) -> Written:
     """The model `make`, which ends in a convolution, with one more operator that moves elements of the convolution's
-    result, stored as planes. `after`, `extra`: as for `moved`.
+    result; the compiler stores this result channel by channel ("planes"). `after`, `extra`: as for `moved`.
     """
     x = make.outputs[0]
     more = [make.constant(np.asarray(array)) for array in extra]

@@ -243,7 +243,9 @@ def test_a_refused_model_names_the_way_out(vdla, model: Path) -> None:
 
 
 def test_operators_on_integers_are_compared_in_steps(vdla, tmp_path: Path) -> None:
-    """In a model in QOperator form, the regions exchange tensors that the model itself does not have."""
+    """The outputs of a model in QOperator form, whose regions for accelerator and processor exchange tensors that the
+    model itself does not have, are compared with ONNX Runtime's.
+    """
     net = FloatNetwork(*SHAPE)
     net.convolution(8, (3, 3), pads=[1] * 4)
     net.add("Sigmoid")
@@ -256,8 +258,8 @@ def test_operators_on_integers_are_compared_in_steps(vdla, tmp_path: Path) -> No
 
 
 def test_layers_are_compared_as_this_machine_has_them(vdla, tmp_path: Path) -> None:
-    """On a machine without the extension `rows`, a normalization in single operators runs on the CPU, and its mean of
-    squares is a layer of the accelerator.
+    """On a machine without the extension `rows`, the CPU computes part of a normalization written as single operators,
+    while the accelerator computes the mean of squares: the outputs are compared with those of this division.
     """
     net = MixedNetwork(1, 6, 8, dtype=np.int8)
     net.pair()

@@ -19,7 +19,9 @@ VECTORS = sorted((Path(__file__).parent.parent / "isa" / "vectors").glob("*.json
 
 
 def write_vector(vector: Path, folder: Path) -> tuple[dict, Path, Path]:
-    """A VTA program and its memory image as files (formats: the README of the instruction set's vectors)."""
+    """Writes a VTA program and its memory image to files in `folder`. Returns (the test vector's values, path of the
+    program, path of the image); formats: the README of the instruction set's vectors.
+    """
     values = json.loads(vector.read_text(encoding="utf-8"))
     generator = np.random.default_rng(values["seed"] + 10**6)
     image = generator.integers(0, 256, values["size"], dtype=np.uint8)

@@ -76,8 +76,9 @@ def test_a_check_says_what_it_compared_and_with_which_tolerance(vdla, tmp_path: 
 def test_layers_alone_begin_at_the_inputs_and_end_at_the_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str, relu: bool
 ) -> None:
-    """Earlier the check compared only nodes: an error of 43 steps between the input and the first node passed, and so
-    did a model without nodes.
+    """The comparison with ONNX Runtime includes conversions at the network's inputs and outputs. Regression: it
+    compared only nodes, so that an error of 43 quantization steps before the first node passed, and so did a model
+    without nodes.
     """
     model = written(tmp_path, TensorProto.INT8, relu=relu)
     launches = [{"x": np.linspace(-9, 9, 8, dtype=np.float32)[None]}]

@@ -1,4 +1,6 @@
-"""Machines with custom instructions at the front door: extend, schedules, the command line, area, tuning workers."""
+"""Machines with custom instructions: `vdla.extend`, schedules, commands, area, exploration and tuning in other
+processes.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def summed(machine: package.Config, terms: int, dtype: str) -> package.Schedule:
 
 
 def test_a_sum_of_accumulators_is_an_alu_instruction():
-    """Vectors that are int32 in memory keep all their bits on the way to the accumulators."""
+    """A sum of int32 vectors is compiled to one ALU instruction on accumulators; the vectors are loaded with all 32
+    bits.
+    """
     x = np.random.default_rng(0).integers(-(2**31), 2**31, (1, 6, 1, 4), np.int64).astype(np.int32)
     p = np.stack([np.zeros((1, 4), np.int32), np.full((1, 4), 2.0**-25, np.float32).view(np.int32)], 1)
     kernel = package.build(summed(TINY, 6, "int32"), "vdla", TINY)
@@ -169,7 +173,9 @@ def test_workers_of_the_tuner_import_the_module(not_imported: pytest.MonkeyPatch
 
 
 def test_explorations_evaluate_them_in_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The base machine is a file that names an instruction; workers import its module."""
+    """An exploration evaluates machines with a custom instruction in worker processes: the base machine's file names
+    the instruction, and the workers import its module.
+    """
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
     machine = tmp_path / "machine.toml"
     machine.write_text((EXAMPLES / "own_instruction.toml").read_text())

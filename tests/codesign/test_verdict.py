@@ -45,8 +45,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def outputs_times(monkeypatch: pytest.MonkeyPatch, factors: dict[bool, float]) -> None:
-    """Makes ONNX Runtime's outputs wrong by a factor: `factors` are given for runs with and without graph
-    optimization.
+    """Multiplies ONNX Runtime's outputs by wrong factors: by `factors[True]` in runs with graph optimization, by
+    `factors[False]` in runs without.
     """
     true_runs = output_check.session_runs
 

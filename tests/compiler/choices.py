@@ -386,7 +386,9 @@ def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = T
 
 
 def layer_text(config: Config) -> Iterator[str]:
-    """Lines of text on each of LAYERS on a machine: default point, and the cost model's results for other points."""
+    """Yields, for each convolution of LAYERS on a machine, its name and lines of text: the default schedule, and the
+    cost model's results for this and for other schedules.
+    """
     for name in LAYERS:
         workload = accelerator_workload(name, config)
         yield name

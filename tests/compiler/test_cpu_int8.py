@@ -105,8 +105,8 @@ def all_kinds(seed: int) -> Graph:
     representatives(itertools.product((False, True), (0, 1)), 0, always=[(False, 1), (True, 0), (True, 1)]),
 )
 def test_loops_mean_what_the_graph_means(seed: int, scheduled: bool) -> None:
-    """Interprets the tensor expressions or, with `scheduled`, the scheduled programs, which use the dot-product
-    instruction.
+    """The loop-IR interpreter's results for every node equal the integer graph: of the tensor expressions or, with
+    `scheduled`, of the scheduled programs, which use the dot-product instruction.
     """
     graph = fuse(all_kinds(seed))
     assert {type(node.operator) for node in graph.nodes} == {

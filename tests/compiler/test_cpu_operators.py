@@ -42,7 +42,7 @@ def agree(net: FloatNetwork, *, tolerance: float = 1e-5, seed: int = 0) -> None:
 
 
 def behind_convolution(channels: int = 19, opset: int = 17) -> FloatNetwork:
-    """A network of one 1x1 convolution to `channels` channels, which by default do not fill their blocks."""
+    """A network of one 1x1 convolution to `channels` channels, by default 19: no multiple of a block's channels."""
     net = FloatNetwork(2, 5, 6, 7, opset=opset)
     net.convolution(channels, (1, 1))
     return net
@@ -290,7 +290,9 @@ def test_gather(axis, shape, kind, seed) -> None:
     ],
 )
 def test_split(opset, axis, parts, attributes) -> None:
-    """All parts are combined by alternating operators, so that a part in the wrong place changes the result."""
+    """Split equals ONNX Runtime, along any axis and in every form of its sizes. The parts are concatenated in reversed
+    order, so that a part in the wrong place changes the result.
+    """
     net = behind_convolution(opset=opset)
     count = len(parts or attributes.get("split", ())) or attributes.get("num_outputs", 3)
     lengths = [] if parts is None else [net.constant(np.array(parts, np.int64))]

@@ -113,7 +113,9 @@ def test_what_the_compiler_of_cubins_refuses_is_said(monkeypatch: pytest.MonkeyP
 
 
 def test_loops_of_the_host_through_their_text(texts):
-    """Each step of an LSTM is a launch, which gets the number of the step as an argument."""
+    """An LSTM's CUDA C++ gives the right outputs: each step is a launch, which gets the number of the step as an
+    argument.
+    """
     (case,) = [case for case in operator_cases() if case.name == "lstm"]
     exported = case.make(True)
     inputs = inputs_of(exported)
@@ -126,7 +128,9 @@ def test_loops_of_the_host_through_their_text(texts):
 
 
 def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
-    """A network of one product whose factors are loaded by bulk copies is saved in a file, loaded and run."""
+    """A product whose factors are loaded by bulk copies is saved in an archive, loaded with its tensor maps, and gives
+    the right result.
+    """
     target = cuda_target("sm_90a")
     program = tensor_product(Matrices(rows=40, depth=72, columns=48), DType.FLOAT16)
     schedule = gemm_wgmma.schedule(target, program)
@@ -184,7 +188,9 @@ TRANSFORMERS = {
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_attention_is_one_kernel_a_layer(name: str):
-    """Covers an added mask (BERT), a causal one (GPT-2), shared keys and values (Llama), and a step with a cache."""
+    """Attention is one kernel in each layer: with an added mask (BERT), a causal one (GPT-2), shared keys and values
+    (Llama), and in a step with a cache.
+    """
     exported = TRANSFORMERS[name]()
     data, rng = exported.SerializeToString(), np.random.default_rng(1)
     feeds: dict[str, np.ndarray] = {}
@@ -437,7 +443,9 @@ def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):
     [TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64, TensorProto.INT64],
 )
 def test_rows_of_any_integers_are_emulated(dtype: int):
-    """Unwritten memory of each type has a poison value."""
+    """ArgMin over rows of any integer type gives numpy's result on the emulated GPU, which fills unwritten memory of
+    each type with a poison value.
+    """
     data = np.random.default_rng(0).integers(1, 50, (4, 6)).astype(helper.tensor_dtype_to_np_dtype(dtype))
     graph = helper.make_graph(
         [helper.make_node("ArgMin", ["a"], ["y"], axis=1, keepdims=0)],

@@ -81,7 +81,9 @@ VARIANTS = ("", "clip", "weights of run time")
     ),
 )
 def test_a_layer_with_the_batch_first_has_its_own_states(kind: str, variant: str) -> None:
-    """Regression: the initial state of another step with the same name was used."""
+    """A recurrent layer with the attribute layout = 1, whose initial state has the batch first. Regression: two nodes
+    of the import had the same name, so that the layer took its weights for its initial state.
+    """
     gates = GATES[kind]
     feeds = {"x": floats(2, 3, 4), "h": floats(2, 1, 5)}
     weights = {"w": floats(1, gates * 5, 4), "r": floats(1, gates * 5, 5)}
@@ -223,8 +225,8 @@ def test_steps_of_constants_are_folded_in_opsets_that_write_them_otherwise() -> 
 
 
 def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
-    """After a sequence has ended, no node reads the sums of the product in a further step, so that it cannot be
-    scheduled.
+    """The GRU's sequence length, 1, is constant, and the hidden state after the last step is the result: in further
+    steps no node reads the matrix product, so that it must not be fused with its readers.
     """
     constants = {
         "x": floats(2, 1, 8),
@@ -314,7 +316,7 @@ def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: 
     ("given", "wanted"), [((3, 2, 2), (1, 1, 2, 3, 2)), ((2, 3, 5), (3, 2, 5)), ((4, 2, 3), (2, 4, 1, 3, 1))]
 )
 def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """The axes of the output combine the images and positions of the stored tensor. Regression: this raised a
+    """Reshapes that split the combined axis of images and positions of the stored tensor. Regression: they raised a
     ValueError.
     """
     nodes = [
@@ -403,8 +405,9 @@ def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
 
 @pytest.mark.parametrize("opset", [17, 9])
 def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_know(opset: int) -> None:
-    """ONNX's shape inference (1.23) crashes with a segmentation fault for an EyeLike whose input has no shape; its
-    converter of older opsets calls the inference.
+    """A model with an EyeLike after an operator of ONNX Runtime's domain is compiled, although ONNX's shape inference
+    (1.23), which ONNX's converter of older opsets calls, crashes with a segmentation fault for an EyeLike whose input
+    has no shape.
     """
     constants = {"a": np.int8([[1, 2], [3, 4]]), "s": np.float32(0.5), "t": np.float32(0.25)}
     unknown = helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft")
@@ -419,7 +422,9 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
 
 
 def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> None:
-    """A negative axis of Flatten is valid only since opset 11; in a model of opset 10 the result has no shape."""
+    """A model of opset 10 with a negative axis of Flatten, which is valid only since opset 11, is compiled: ONNX's
+    inference gives the Flatten's result no shape, and must not crash at the EyeLike behind it.
+    """
     graph = helper.make_graph(
         [helper.make_node("Flatten", ["x"], ["f"], "flat", axis=-1), node("EyeLike", "f", dtype=1)],
         "later",
@@ -524,7 +529,9 @@ def test_a_quantized_softmax_along_an_axis_that_is_not_there_is_refused() -> Non
 
 @pytest.mark.parametrize("operator", ["Split", "Flatten"])
 def test_a_view_of_a_result_that_is_one_number_is_an_output(operator: str) -> None:
-    """x to the power of 0 becomes a constant. Regression: a view of all of it as an output raised a KeyError."""
+    """A result that is one number for all elements (x to the power of 0) may be an output through a view. Regression: a
+    view of the whole result, as an output, raised a KeyError.
+    """
     feeds = {"x": np.array([[2, 3, 4]], np.float32)}
     whole = {"num_outputs": 1} if operator == "Split" else {}
     nodes = [helper.make_node("Pow", ["x", "p"], ["t"]), node(operator, "t", **whole)]

@@ -1,5 +1,6 @@
-"""Networks whose activations get their scales at run time, sums of 8-bit integers, and weights of fewer bits: on the
-processor, alone and together with the accelerator, against ONNX Runtime with one thread."""
+"""Quantized networks whose activations get their scales at run time, sums of 8-bit integers, and weights of fewer bits
+equal ONNX Runtime on one thread: on the processor alone, and together with the accelerator.
+"""
 
 from __future__ import annotations
 

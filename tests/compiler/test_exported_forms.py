@@ -38,7 +38,9 @@ def ended(net: Viewed, *shape: int, scale: float = 0.03, zero: int = 120) -> Vie
 
 
 def test_a_mask_that_was_quantized_with_the_scores_is_added() -> None:
-    """Quantizers give the sum of scores and a mask of about -3.4e38 one scale, whose step exceeds all scores."""
+    """A causal mask hides keys although quantizers give the sum of the scores and the mask, about -3.4e38, one scale
+    whose step exceeds all scores.
+    """
     net = Viewed(1, 2, 8, 8)
     scores = net.rounded(0.02)
     scale, zero = np.float32(-LEAST / 255), np.uint8(255)
@@ -54,7 +56,9 @@ def test_a_mask_that_was_quantized_with_the_scores_is_added() -> None:
 
 @pytest.mark.parametrize("outputs", [(3, 2), (6, 5), (7, 9)], ids=str)
 def test_an_adaptive_average_gathers_windows_and_averages_them(outputs: tuple[int, int]) -> None:
-    """The form of `adaptive_avg_pool2d` where windows differ in size or overlap: GatherND, Transpose and ReduceMean."""
+    """Adaptive average pools (`adaptive_avg_pool2d`) whose windows differ in size or overlap run on the accelerator:
+    they are exported as GatherND, Transpose and ReduceMean.
+    """
     net = image()
     rows, columns = (
         np.stack([i * size // count + np.arange(-(-size // count)) for i in range(count)]).clip(max=size - 1)
@@ -161,7 +165,9 @@ def test_a_reshaped_input_of_a_convolution_over_lines_is_not_moved() -> None:
 
 
 OPEN: dict[str, Callable[[Viewed], tuple[int, ...]]] = {}
-"""Functions that add a result that no QuantizeLinear rounds, and return its shape; by name."""
+"""Functions, by their names, that add operators whose result no QuantizeLinear rounds, and return the shape of this
+result.
+"""
 
 
 def unrounded(function: Callable[[Viewed], tuple[int, ...]]) -> Callable[[Viewed], tuple[int, ...]]:
@@ -222,7 +228,9 @@ def test_a_float_result_that_an_average_reads_has_a_grid_of_its_own() -> None:
 
 
 def test_only_a_whole_network_gets_grids_of_its_own() -> None:
-    """A float result is not rounded on a processor, nor in a network divided between processor and accelerator."""
+    """A float output keeps its precision on a processor and in a network divided between processor and accelerator;
+    only a network that runs on the accelerator as a whole may round it to a scale of its own.
+    """
     net = image()
     net.shape = OPEN["table"](net)
     with pytest.raises(ModelError, match="is float and never quantized"):

@@ -115,7 +115,9 @@ def test_the_array_works_in_the_shape_that_takes_fewest_operations():
 
 
 def test_blocks_of_filters_may_have_other_parts():
-    """The last of three blocks has only four filters: one operation multiplies it with all 16 inputs at once."""
+    """Blocks of filters may be multiplied in different numbers of operations: the last of three blocks has only four
+    filters, which one operation multiplies with all 16 inputs.
+    """
     assert products(QUARTER, 64, 36) == 64 * 4 * (4 + 4 + 1)
 
 
@@ -180,7 +182,9 @@ def test_kernels_alone_multiply_what_they_multiply_in_networks():
 
 @pytest.mark.parametrize(("channels", "filters"), [(9, 22), (12, 36)])
 def test_micro_ops_are_counted_as_they_are_emitted(channels, filters):
-    """Array shapes with equal numbers of operations differ in the largest number of parts of a tile."""
+    """The cost model counts as many micro-ops as are emitted, so that programs fit into small micro-op buffers. Shapes
+    of the array with equal numbers of operations differ in the largest number of parts of a tile.
+    """
     b = builder(9)
     graph = b.graph(b.convolution(b.input(1, channels, 6, 6), filters, (3, 3), (1, 1), (1, 1, 1, 1)))
     for depth in (27, 31, 36):
@@ -188,7 +192,10 @@ def test_micro_ops_are_counted_as_they_are_emitted(channels, filters):
 
 
 def test_a_pooled_first_layer_is_expected_to_take_what_it_takes():
-    """The layer has patches of 147 bytes and 64 filters; the estimate must count parts of tiles."""
+    """The cost model's estimate is near the simulated cycles for a pooled first layer on an array with the extension
+    `fold`. The layer's patches, 147 bytes, and its 64 filters do not fill all weight tiles; the estimate must count
+    parts of tiles.
+    """
     b = builder(8)
     pads = (3, 3, 3, 3)
     first = b.convolution(b.input(1, 3, 24, 24), 64, (7, 7), (2, 2), pads)

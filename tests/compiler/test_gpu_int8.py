@@ -55,7 +55,7 @@ def test_random_networks(seed: int, target: GpuTarget) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_text_of_every_kind_of_node(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs the CUDA C++ of a graph with int8 (0) or uint8 (1) activations."""
+    """The CUDA C++ of a graph with every kind of node, int8 (seed 0) or uint8 (seed 1), equals the integer graph."""
     monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: source.encode())
     graph = fuse(all_kinds(seed))
     arrays = inputs_of(graph)
@@ -80,7 +80,9 @@ def groups_of(channels: int, filters: int, groups: int) -> Graph:
     ),
 )
 def test_groups(channels: int, filters: int, groups: int) -> None:
-    """Covers groups on tensor cores, groups that share words of the output, unused lanes, and single channels."""
+    """Grouped convolutions equal the integer graph bit for bit: groups on tensor cores, groups that share words of the
+    output, unused lanes, and single channels.
+    """
     graph = groups_of(channels, filters, groups)
     arrays = inputs_of(graph)
     for target in (CUDA, OPENCL):

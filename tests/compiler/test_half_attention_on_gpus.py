@@ -73,8 +73,9 @@ def error(found: np.ndarray, expected: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_attention_is_one_kernel_a_layer(name: str) -> None:
-    """A mask as an input (BERT), a causal one (GPT-2), heads that share keys and values (Llama), a step with a cache.
-    The result is as near to that of float32 as the result of kernels that round after every operator.
+    """Attention is one kernel in each layer: with a mask as an input (BERT), a causal one (GPT-2), heads that share
+    keys and values (Llama), and in a step with a cache. The result is as near to that of float32 as the result of
+    kernels that round after every operator.
     """
     make, dtype = TRANSFORMERS[name]
     exported = make()
@@ -151,7 +152,9 @@ def attention(
 
 
 DOUBLE = TensorProto.DOUBLE
-"""A type that `in_half` leaves, as a name for float32 until then."""
+"""Stands for float32 in this test's models: `in_half` changes float32 to 16 bits, and leaves this type alone; then it
+is replaced by float32.
+"""
 
 
 def of_graph(data: bytes, target: object = TARGET) -> Graph:
@@ -163,7 +166,7 @@ def kinds(graph: Graph) -> list[str]:
 
 
 def compare(data: bytes) -> None:
-    """Emulated results are those of a processor within two steps of float16."""
+    """Asserts that the network's emulated GPU results are within two float16 steps of a processor's."""
     x = {"x": np.random.default_rng(2).standard_normal((1, 2, 40, 16)).astype(np.float16)}
     expected = vdla.compile(onnx.load_model_from_string(data), target="llvm").run(x)
     with compile_kernels(data, gpu_emulated(TARGET)) as network:
@@ -183,7 +186,9 @@ def test_a_constant_causal_mask_skips_keys() -> None:
 
 
 def test_a_softmax_between_casts() -> None:
-    """Exporters compute softmax in float32 where the rest of the model has 16 bits."""
+    """Attention whose softmax is computed in float32 between two casts, as exporters write it in models of 16 bits, is
+    one kernel.
+    """
     data = attention(wide=True)
     assert kinds(of_graph(data)).count("DotProductAttention") == 1
     compare(data)

@@ -33,7 +33,9 @@ from vdla.compiler.tune.measure.reference import allowed, expected, inputs
 from vdla.compiler.tune.measure.trial_cuda import ON_TENSOR_CORES
 
 ROUNDING = {DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7}
-"""A step of each type relative to the greatest value: sums in another order may round to the next number."""
+"""Largest allowed error of each type, relative to the largest element: one unit in the last place, because sums in
+another order may round to the adjacent number.
+"""
 PRODUCTS = (Convolution, Dense, MatrixProduct, DotProductAttention)
 
 

@@ -29,8 +29,8 @@ SHAPE = (1, 4, 6, 6)
 
 
 def mixed() -> MixedNetwork:
-    """A network of two convolutions with a Sigmoid between them, to which the first convolution's result is added; then
-    a Softmax.
+    """A network with a residual: the result of a first convolution is added to its own Sigmoid; a second convolution,
+    an average over all positions and a Softmax follow.
     """
     net = MixedNetwork(*SHAPE)
     net.pair()
@@ -48,7 +48,7 @@ def mixed() -> MixedNetwork:
 
 
 def split() -> MixedNetwork:
-    """A network in which the second part of a Sigmoid's result is convolved."""
+    """A network that splits the result of a Sigmoid along its rows; only the second of the two parts is convolved."""
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)
@@ -181,7 +181,9 @@ def test_a_part_that_enters_the_accelerator_waits_for_what_is_split(config: Conf
 
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
 def test_behind_a_pool_whose_last_window_lies_in_the_pad(config: Config, operator: str) -> None:
-    """ONNX's shape inference counts the window that lies completely in the pad."""
+    """A pool whose last window lies completely in the padding, in a network divided between accelerator and processor.
+    ONNX's shape inference counts this window, and the division must agree with the outputs of ONNX Runtime.
+    """
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)

@@ -71,8 +71,8 @@ def added(net: Viewed, mask: np.ndarray) -> Viewed:
 
 @pytest.mark.parametrize("scale", [0.002, 0.03])
 def test_a_causal_mask(scale: float):
-    """Covers scores close together, and scores so far apart that the softmax's table has no entries left; results are
-    within one step.
+    """Covers scores close together, and scores so far apart that the softmax's table has no entries left. Results may
+    differ from the reference by one quantization step.
     """
     own = right(added(scores(scale), np.triu(np.full((8, 8), LEAST), 1)), {"Rows": 1, "Elementwise": 1})
     assert (own[0][np.triu_indices(8, 1)] == 0).all()
@@ -179,8 +179,8 @@ def test_layer_normalization(square: Callable[[Viewed], object]):
 
 
 def test_a_quantized_statistic_is_not_rounded():
-    """The model has QuantizeLinear and DequantizeLinear around the sum with epsilon and the last product, as quantizers
-    write it; a gain follows.
+    """A normalization in single operators whose statistics are quantized and dequantized, as quantizers write it,
+    becomes one kernel that does not round them.
     """
     net = Viewed(1, 6, 12)
     source = net.rounded(0.02, 100)
@@ -239,7 +239,9 @@ def heads() -> Viewed:
 
 
 def test_halves_of_heads_change_places():
-    """Rotary position embedding: one half is negated and concatenated with the other half along the last axis."""
+    """Rotary position embedding on the accelerator: one half of each head is negated and concatenated with the other
+    half along the last axis.
+    """
     net = heads()
     whole = net.last
     high = net.cut(3, 4, 8)
@@ -257,7 +259,9 @@ def test_halves_of_heads_change_places():
 
 
 def test_few_heads_are_repeated_for_many():
-    """Grouped-query attention: Unsqueeze, Expand and Reshape move no data; the products read each group twice."""
+    """Grouped-query attention is right, and its Unsqueeze, Expand and Reshape move no data: the products read each
+    group of keys twice.
+    """
     net = heads()
     many, few = net.last, net.cut(1, 0, 2)
     net.then("Unsqueeze", inputs=[few, net.constant(np.array([2]))])
@@ -295,7 +299,9 @@ def test_gelu_by_tanh_is_one_table():
 
 
 def test_a_guard_behind_a_masked_softmax_is_no_work():
-    """Exported attention replaces NaN by 0 after the softmax, for rows that are masked completely."""
+    """Exported attention replaces NaN, which the softmax of a completely masked row would give, by 0. The replacement
+    needs no kernel: the graph is the same as without it.
+    """
     plain = added(scores(0.03), np.triu(np.full((8, 8), LEAST), 1))
     guarded = scores(0.03)
     guarded.add("Add", guarded.constant(np.triu(np.full((8, 8), LEAST), 1).astype(np.float32)))

@@ -183,7 +183,9 @@ def test_parameters_that_are_there_are_not_loaded_again() -> None:
 
 
 def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None:
-    """A series of kernels processes the weight tiles in parts; a single kernel would have to hold all of them."""
+    """A transposition whose selection matrix has more tiles than the weight buffer holds is divided into several
+    kernels.
+    """
     b = builder(9)
     x = b.input(2, 24, 20, 30)
     y = b._append("swapped", Swap(positions=600), (x,), (2, 600, 24, 1), 0)

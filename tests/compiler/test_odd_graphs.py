@@ -116,7 +116,9 @@ def test_an_output_that_is_named_twice(target: str, tmp_path: Path) -> None:
 
 
 def test_one_filter_at_one_position_reads_a_padded_image():
-    """Vectors along the batch read a padded copy of the image, which is no parameter and cannot be packed."""
+    """A convolution with one filter and one output position per image: vectors are along the batch, and they read a
+    padded copy of the images, which cannot be packed because it is no parameter of the program.
+    """
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((1, 4, 2, 2)).astype(np.float32)
     node = helper.make_node(

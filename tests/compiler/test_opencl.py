@@ -95,7 +95,9 @@ SCHEDULED = sorted(CASES.keys() - {"halves", "whole-blocks"})
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_scheduled_programs(name: str):
-    """Covers local memory, programs with asynchronous copies, vectors, tree reductions, and loops on the host."""
+    """OpenCL C of scheduled programs gives the interpreter's results: local memory, asynchronous copies, vectors, tree
+    reductions, and loops on the host.
+    """
     program = CASES[name]()
     rng = np.random.default_rng(7)
     arrays = {p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in program.parameters}

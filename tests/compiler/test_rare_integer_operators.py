@@ -38,7 +38,7 @@ def right_everywhere(net: Viewed, kinds: dict[str, int]) -> None:
 
 
 def two(net: Viewed) -> tuple[str, str]:
-    """The names of the last tensor and of a convolution's result with the same shape."""
+    """Adds a convolution of the last tensor whose result has the same shape; returns the names of both tensors."""
     first = net.last
     return first, net.product("Conv", (8, 8, 1, 1), first)
 
@@ -90,7 +90,7 @@ def test_extrema_of_tensors(operator: str, others: str) -> None:
 
 @pytest.mark.parametrize("operator", ["Max", "Min"])
 def test_extrema_of_rows_and_of_parts(operator: str) -> None:
-    """Operands whose elements are stored in another order, and only a part of a tensor."""
+    """Max and Min of two tensors that are stored in different layouts, one of which is a part of a larger tensor."""
     net = Viewed(1, 5, 8)
     net.rounded(0.02)
     net.rows(8, 6)
@@ -152,7 +152,7 @@ def test_slopes_of_positions_are_refused() -> None:
 
 
 def test_a_single_place_is_gathered() -> None:
-    """The indices are one tuple, not a list of them."""
+    """GatherND with a single index tuple in place of a list of index tuples."""
     net = image()
     net.add("GatherND", net.constant(np.array([0, 3])))
     right_everywhere(ended(net, 6, 5), {})

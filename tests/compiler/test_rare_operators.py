@@ -235,7 +235,9 @@ def test_inputs_with_a_value_of_their_own_get_another_one() -> None:
 
 
 def test_a_resize_that_keeps_the_ratio_rounds_ties_by_the_exact_ratio():
-    """Position 2 of 4 elements of 7 is 2 * 7 / 4 = 3.5, a tie; divided by the rounded scale, it would be below."""
+    """Resizing 7 elements to 4: output position 2 reads position 2 * 7 / 4 = 3.5, a tie. A division by the rounded
+    scale would give less, and another element.
+    """
     x = np.arange(28, dtype=np.float32).reshape(1, 1, 7, 4)
     node = helper.make_node(
         "Resize",

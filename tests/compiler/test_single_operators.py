@@ -177,8 +177,8 @@ def test_what_gpus_have_no_code_for_is_refused_by_node(monkeypatch: pytest.Monke
 
 
 def test_an_even_number_of_neighbours() -> None:
-    """LRN over an even number of channels: ONNX Runtime has no kernel, and ONNX's reference implementation sums too few
-    channels.
+    """LRN over an even number of channels follows ONNX's definition, computed in numpy: ONNX Runtime has no kernel, and
+    ONNX's reference implementation sums too few channels.
     """
     attributes = {"size": 2, "alpha": 0.7, "beta": 0.6, "bias": 1.3}
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, CUBE.shape) for name in ("x", "y")]
@@ -193,7 +193,7 @@ def test_an_even_number_of_neighbours() -> None:
 
 
 def test_turns_of_a_body() -> None:
-    """The network has a backward Scan with a state, whose body reads a tensor from outside the body."""
+    """A backward Scan with a state, whose body reads a tensor from outside the body, gives ONNX Runtime's outputs."""
     inner = helper.make_graph(
         [
             helper.make_node("Mul", ["step", "factor"], ["scaled"]),

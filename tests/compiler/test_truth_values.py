@@ -121,7 +121,9 @@ def test_gathered_by_several_indices(depth: int) -> None:
 
 
 def test_a_mask_of_attention() -> None:
-    """In exported attention, a row that is masked completely is NaN after the softmax, and is then replaced by 0."""
+    """Exported attention with a mask of booleans gives ONNX Runtime's outputs; rows that are masked completely are NaN
+    after the softmax, and are then replaced by 0.
+    """
     net = Net(scores=(2, 1, 3, 3), mask=(2, 3))
     seen = net.add("Cast", "mask", to=BOOL)
     batch, key = np.meshgrid(np.arange(2), np.arange(3), indexing="ij")

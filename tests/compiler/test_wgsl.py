@@ -71,8 +71,8 @@ def interpreted(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np
 
 @contextmanager
 def bindings_at(alignment: int) -> Iterator[list[int]]:
-    """Devices on which bindings begin at multiples of `alignment` bytes. Yields a list that gets, for each array bound,
-    the number of words ahead of the array in its binding.
+    """A context in which arrays on a device are bound at multiples of `alignment` bytes. Yields a list; each binding of
+    an array appends the number of words between the start of the binding and the array.
     """
     opened, ranged = WgslDevice.__init__, WgslDevice._range
     ahead: list[int] = []
@@ -125,7 +125,9 @@ SCHEDULED = sorted(CASES.keys() - {"halves", "whole-blocks"})
 @ADAPTER
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_scheduled_programs(name: str):
-    """Covers shared memory, programs with asynchronous copies, tree reductions, and loops on the host."""
+    """WGSL of scheduled programs gives the interpreter's results: shared memory, asynchronous copies, tree reductions,
+    and loops on the host.
+    """
     program = CASES[name]()
     rng = np.random.default_rng(7)
     arrays = {p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in program.parameters}
@@ -149,8 +151,9 @@ def test_expressions_without_a_schedule():
 @settings(max_examples=10, phases=[Phase.generate], deadline=None)
 @given(st.data())
 def test_random_expressions_of_every_type(data):
-    """Covers stores of 8 bits to words that several threads write, and arrays that begin inside a binding. Integers are
-    equal, also if sums overflow their type; int64 stays within 32 bits.
+    """WGSL of random expressions equals the interpreter; integers exactly, also if sums overflow their type (int64
+    stays within 32 bits). Covers stores of 8 bits to words that several threads write, and arrays that begin inside a
+    binding.
     """
     body = []
     for dtype in TYPES:
@@ -189,7 +192,9 @@ def test_random_expressions_of_every_type(data):
 @ADAPTER
 @pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sqrt", "sigmoid", *DOUBLES])
 def test_functions(name: str):
-    """Some of WGSL's own functions have errors of 2**-11, which would show in networks."""
+    """WGSL of scalar functions is accurate to 1e-6. Some of WGSL's own functions have errors of 2**-11, too large for
+    networks.
+    """
     rng = np.random.default_rng(3)
     numbers = rng.uniform(-0.99, 0.99, 256) * np.repeat([1, 5, 20, 1000], 64)
     numbers[:12] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1e-30, 88.0, -100.0]
@@ -203,7 +208,9 @@ def test_functions(name: str):
 
 @ADAPTER
 def test_numbers_that_are_none():
-    """Compilers of WGSL may take NaN for a number; comparisons and extrema must not."""
+    """NaN is handled right although compilers of WGSL may assume that no value is NaN: comparisons and maxima with NaN
+    equal IEEE 754's.
+    """
     x, y, z = buffer("X", 4), buffer("Y", 4), buffer("Z", 4, dtype=DType.BOOL)
     t = Var("t")
     unequal = Assign(name="u", buffer=z, indices=(t,), value=cast(x[t], DType.BOOL))
@@ -217,7 +224,7 @@ def test_numbers_that_are_none():
 
 @ADAPTER
 def test_signs_of_zero():
-    """Compilers of WGSL may drop a sum with 0."""
+    """x + 0, 0 + x and 0 - x are +0 if x is 0 or -0, although compilers of WGSL may drop a sum with 0."""
     x, y = buffer("X", 2), buffer("Y", 2, 3)
     t = Var("t")
     zero = Const(0.0, F32)
@@ -232,7 +239,7 @@ def test_signs_of_zero():
 @ADAPTER
 @pytest.mark.parametrize("scope", ["shared", "register"])
 def test_products_of_int8(scope: str):
-    """Each thread sums eight products of int8, by the function dot4I8Packed."""
+    """WGSL of int8 products is right: each thread sums eight products by the function dot4I8Packed."""
     x, w = buffer("A", 64, dtype=I8), buffer("W", 64, dtype=I8)
     y, total = buffer("S", 8, dtype=I32), buffer("total", 1, dtype=I32, scope="register")
     a, b = (buffer(name, 64, dtype=I8, scope=scope) for name in ("a", "w"))
@@ -493,7 +500,9 @@ def test_sizes_that_are_too_large():
 
 @pytest.mark.parametrize("name", ["lstm", "dense_row", "transposed_convolution"])
 def test_the_least_limits_are_enough(name: str, tmp_path: Path):
-    """Compiles for the least device of WebGPU, with 256 invocations in a work-group and 16 KiB of its memory."""
+    """Operators compile for the weakest device that WebGPU allows: 256 invocations in a work-group and 16 KiB of its
+    memory.
+    """
     (case,) = (case for case in operator_cases() if case.name == name)
     compiler = kernel_backend("wgsl").compiler(CompileOptions(target="wgsl"))
     model = case.make(False).SerializeToString()

@@ -6,5 +6,8 @@ from operator_page import PAGE, page
 
 
 def test_the_page_is_up_to_date() -> None:
-    """`python tests/helpers/operator_page.py` rewrites the page if it differs from the tables."""
+    """The page of supported operators equals the text generated from the importers' tables.
+
+    `python tests/helpers/operator_page.py` rewrites it.
+    """
     assert PAGE.read_text(encoding="utf-8") == page()

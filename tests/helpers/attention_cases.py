@@ -98,8 +98,8 @@ def case(sizes: Attention) -> tuple[Arrays, np.ndarray]:
 
 
 def conflicts(elements: np.ndarray, width: int) -> int:
-    """The greatest number of different vectors of `width` words that the threads of one transaction find in a bank. A
-    transaction takes the threads of a warp whose words are 32 together (CUDA C++ Programming Guide, "Shared Memory").
+    """The greatest number of different vectors of `width` words that lie in one bank of shared memory and are accessed
+    in one transaction: 32 / `width` threads of a warp (CUDA C++ Programming Guide, "Shared Memory").
     """
     worst = 0
     for warp in elements:

@@ -11,7 +11,7 @@ ODD: tuple[Any, ...] = (
     *(0, -1, 1, 2**70, 1.5, 1e308, -1e308, 1e-320, float("nan"), float("inf"), -float("inf"), True, None),
     *("", "x", "\x00", "é", "(" * 200, "9" * 5000, [], {}, [1], {"a": 1}, [[]], [None], [[0, 0, 0]], [[99]]),
 )
-"""Unusual values, which are invalid in most places."""
+"""Unusual values, which most fields of a file do not accept."""
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

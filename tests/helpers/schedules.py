@@ -1,4 +1,4 @@
-"""The assertion that a schedule primitive refuses a use correctly."""
+"""An assertion for tests of refused uses of schedule primitives."""
 
 from __future__ import annotations
 

@@ -239,7 +239,9 @@ class Model:
         return step.values["x_size"] if step.registers["OPERAND"]["repeat"] else 1
 
     def wanted(self) -> int:
-        """Number of operand bytes up to the end of the current vector's operand."""
+        """Number of bytes of the second operand that must have arrived for the current vector: up to the end of its
+        operand.
+        """
         return (self.vector // self.share() + 1) * self.config.out_bytes
 
     def operand(self, now: int) -> bool:
@@ -279,7 +281,9 @@ class Model:
             self.next_vector = now + max(1, passes - reads + 1)
 
     def step_load(self, now: int) -> None:
-        """Makes a step of the loads' writer, if there is one in this cycle."""
+        """Simulates cycle `now` of the part of the unit that writes loaded data: it writes the next word of the load in
+        progress if the word's data have arrived.
+        """
         if self.load is None or not self.loads or now < self.load.begin + STEP_DELAY:
             return
         # A store that has begun later waits for the load.

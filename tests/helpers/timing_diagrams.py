@@ -131,8 +131,8 @@ def store() -> tuple[str, str]:
 
 
 def stores() -> tuple[str, str]:
-    """The diagram of two stores. The bursts of the second are cut after the only burst of the first has left the burst
-    cutter.
+    """The diagram of two stores. The second store's data are divided into bursts after the only burst of the first
+    store has left the burst cutter.
     """
     result = run("STORE.OUT y_size=1 x_size=1 x_stride=1\nSTORE.OUT y_size=1 x_size=1 x_stride=1")
     begins = [0, int(result.begin[1] - result.begin[0])]

@@ -131,7 +131,9 @@ def test_an_engine_that_does_not_finish_differs():
 def test_a_fault_in_the_simulator_is_found_minimized_and_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """The simulator is changed so that a plain store takes one cycle too many."""
+    """Co-simulation finds that the simulator was changed (a plain store takes one cycle too many), minimizes the
+    program, and writes it to a file.
+    """
     item = case(TINY, 4, 0)
     assert run_case(item).differences == ()
     monkeypatch.setattr(sim_parameters, "store_latency", lambda config: store_latency(config) + 1)
@@ -160,7 +162,7 @@ def test_a_fault_in_the_simulator_is_found_minimized_and_written(
 
 
 def test_a_fault_in_what_the_rtl_computes_is_found(monkeypatch: pytest.MonkeyPatch):
-    """One bit of the RTL's accumulators is changed after the run."""
+    """Co-simulation reports a difference if one bit of the RTL's accumulators is changed after the run."""
     from vdla.verify.cosim import compare
 
     def wrong(*arguments: object, **options: object):

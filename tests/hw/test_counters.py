@@ -1,4 +1,4 @@
-"""The RTL's performance counters against a Python dictionary."""
+"""The RTL's performance counters count like a Python dictionary."""
 
 from random import Random
 

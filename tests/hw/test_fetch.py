@@ -1,5 +1,5 @@
-"""The fetch unit against section 4 of the timing contract (hw/README.md): requests, the buffer, and the cycle in which
-each instruction enters which queue.
+"""The RTL's fetch unit follows section 4 of the timing contract (hw/README.md): requests, the buffer, and the cycle in
+which each instruction enters which queue.
 """
 
 import dataclasses

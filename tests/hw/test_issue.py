@@ -1,4 +1,4 @@
-"""Token counters and the issue of instructions, in random traffic, against hw/README.md, section 5."""
+"""The RTL's token counters and its issue of instructions follow hw/README.md, section 5, in random traffic."""
 
 import dataclasses
 from random import Random

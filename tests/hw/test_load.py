@@ -1,4 +1,4 @@
-"""The load unit alone, with a memory that answers at random times, against the reference; its timing is tested
+"""The load unit alone, with a memory that answers at random times, gives the reference's results; its timing is tested
 elsewhere.
 """
 

@@ -1,4 +1,4 @@
-"""Addresses and FIFO of a read client against a Python model of section 3 of hw/README.md."""
+"""Addresses and FIFO of the RTL's read client equal a Python model of section 3 of hw/README.md."""
 
 import dataclasses
 from random import Random

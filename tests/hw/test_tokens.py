@@ -1,4 +1,4 @@
-"""Token queues of the RTL against two integers."""
+"""A token queue of the RTL counts like two Python integers."""
 
 import dataclasses
 from random import Random

@@ -1,4 +1,4 @@
-"""The writers of rectangular and of patch loads: their steps and cycles, against section 6 of hw/README.md."""
+"""The RTL's writers of rectangular and of patch loads follow section 6 of hw/README.md: what they write, and when."""
 
 import dataclasses
 from random import Random
@@ -47,7 +47,8 @@ def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
 
 
 class Follow:
-    """Drives a writer: offers bus words, and collects its writes with the cycle of each step.
+    """Drives a writer, the part of the load unit that writes arriving data to a scratchpad: offers bus words, and
+    collects its writes with the cycle of each.
 
     A write of a step in cycle s appears in cycle s + 2. `fields`: names of the ports that are recorded.
     """
@@ -82,8 +83,8 @@ class Follow:
         self.now += 1
 
     async def job(self, set_job, delay: int) -> int:
-        """Gives the writer a job by `set_job` and runs until its last step is written; returns the first cycle in which
-        its first step may happen.
+        """Starts a load in the writer by `set_job` and runs until its last word is written; returns the first cycle in
+        which the writer may write.
         """
         set_job(1)
         assert self.ctx.get(self.dut.job.ready)

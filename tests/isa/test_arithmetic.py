@@ -1,4 +1,4 @@
-"""The store pipeline's arithmetic against exact rational arithmetic, golden values and ONNX Runtime's kernels."""
+"""The store pipeline's arithmetic equals exact rational arithmetic, golden values and ONNX Runtime's kernels."""
 
 from fractions import Fraction
 

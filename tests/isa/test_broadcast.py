@@ -1,4 +1,4 @@
-"""Operands of STORE.POST with their own stride, or repeated along a row: in all engines, and what is refused."""
+"""Operands of STORE.POST with their own stride, or repeated along a row: all engines agree, wrong uses are refused."""
 
 import dataclasses
 

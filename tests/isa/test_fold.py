@@ -50,7 +50,9 @@ def part_of_tile(tile: np.ndarray, folds: int, groups: int, part: int) -> np.nda
 @pytest.mark.parametrize("overwrite", [0, 1])
 @pytest.mark.parametrize(("folds", "shape"), [(2, 0), (2, 1), (4, 0), (4, 1), (4, 2)])
 def test_all_parts_of_a_tile_are_the_whole_tile(folds, shape, overwrite):
-    """Two tiles, one part of the second left out, compared with plain matrix products."""
+    """GEMMs with the parts of two weight tiles give the sums of plain matrix products; a part that is left out
+    contributes nothing.
+    """
     config, rng = folded(folds), np.random.default_rng(folds * 10 + shape)
     memory = np.zeros(16384, np.uint8)
     tiles = rng.integers(-128, 128, (2, BLOCK, BLOCK)).astype(np.int8)
@@ -99,8 +101,8 @@ def test_reset_clears_all_lanes():
 
 
 def test_rows_of_weights_are_those_of_a_machine_that_does_not_fold():
-    """TAPS in a sweep (operations on several rows at once) gives the same result on a folding array, where a tile has
-    fewer rows, so that the rows of one operation extend over more tiles.
+    """TAPS in the array mode `sweep` gives the same accumulators on an array with the extension `fold` and on one
+    without. On the first, a weight tile has fewer rows, so that one operation's rows of weights extend over more tiles.
     """
     rng = np.random.default_rng(5)
     memory = rng.integers(0, 256, 65536, dtype=np.uint8)

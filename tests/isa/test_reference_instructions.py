@@ -1,5 +1,5 @@
-"""Each instruction of the reference model against whole-array numpy, written differently from the model's element
-loops.
+"""Each instruction of the reference model equals whole-array numpy, which is written differently from the model's
+element loops.
 """
 
 import dataclasses
@@ -306,8 +306,9 @@ def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, coun
 @pytest.mark.parametrize(("block_in", "block_out"), [(16, 16), (8, 16), (32, 8)])
 @pytest.mark.parametrize("mode", ["", "overwrite=1", "reset=1"])
 def test_sweeps_add_up_what_operations_before_read(block_in, block_out, mode):
-    """Operations of a sweep go down a column of inputs. Every second operation has no result and only keeps its vector
-    for the next. The weights belong to part 1 of the outputs if there are several parts, else to part 0.
+    """The array mode `sweep` multiplies the vectors of earlier operations too: operations go down a column of inputs,
+    and every second one has no result and only keeps its vector for the next. The weights belong to part 1 of the
+    outputs if there are several parts, else to part 0.
     """
     shape = {
         "block_in": block_in,
@@ -388,7 +389,9 @@ FLAGS = [
 @pytest.mark.parametrize("reduce", ["max", "sum"])
 @pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
 def test_store_post(config, reduce, flags):
-    """A 3x2 window moves over a grid of accumulators, 4 rows of 6, compared with numpy windows."""
+    """STORE.POST of the reference model equals numpy for 3x2 windows that move over a grid of accumulators, 4 rows of
+    6.
+    """
     memory = noise(65536)
     lanes = config.block_out
     memory[:256].view("<i4")[: 2 * lanes] = RNG.integers(-3000, 3000, 2 * lanes)

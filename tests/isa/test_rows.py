@@ -76,7 +76,9 @@ def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
 
 
 def padded(x: np.ndarray, valid: int) -> np.ndarray:
-    """The rows (POSITIONS, elements) of `x` (BLOCKS, POSITIONS, lanes), whose last block has only `valid` lanes."""
+    """`x` [BLOCKS, POSITIONS, lanes] as rows [POSITIONS, elements], without the unused lanes of the last block, of
+    which only `valid` are used.
+    """
     rows = x.transpose(1, 0, 2).reshape(POSITIONS, -1)
     return rows[:, : rows.shape[1] - x.shape[2] + valid]
 
@@ -105,7 +107,9 @@ def test_softmax_of_every_position(lanes: int | None):
 
 @pytest.mark.parametrize("centre", [0, 1])
 def test_normalization_of_every_position(centre: int):
-    """LayerNormalization and RMSNormalization with a gain of any sign and an offset for each channel."""
+    """LayerNormalization (`centre`) and RMSNormalization of rows are right, with a gain of any sign and an offset for
+    each channel.
+    """
     rng = np.random.default_rng(2)
     x = rng.integers(-60, 128, (BLOCKS, POSITIONS, 4), np.int8)
     gain, offset = rng.normal(0, 20, (2, BLOCKS, 4))

@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, tuple[Callable, tuple[int, ...], set[str]]] = {
     "attention": (attention, (1, 7, 32), {"Softmax"}),
     "layer": (Layer(nnx.Rngs(0)), (1, 7, 32), {"LayerNormalization", "attention.query", "up", "down"}),
 }
-"""Functions with the shape of their argument, and names that layers have."""
+"""Functions by name: (function, shape of its argument, names that the layers of the compiled network have)."""
 
 
 def difference(network: vdla.Executable, function: Callable, x: np.ndarray) -> float:

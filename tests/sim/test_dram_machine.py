@@ -39,7 +39,9 @@ def same(left: SimulationResult, right: SimulationResult) -> bool:
 
 
 def both_ways(config: Config, number: int, monkeypatch: pytest.MonkeyPatch) -> tuple[SimulationResult, ...]:
-    """A random program with cycles one by one, and with repeated cycles done together."""
+    """Simulates a random program twice: one cycle at a time, and with repeated cycles computed together; returns both
+    results.
+    """
     start = launch(case(config, number, 0))
     program, results = start.program, []
     for fast in (False, True):
@@ -73,7 +75,7 @@ LOAD.INP sram_base=0 dram_base={second} y_size=1 x_size=4 x_stride=4 push_next
 
 
 def loads(config: Config, second: int, finish: str = "FINISH pop_prev") -> SimulationResult:
-    """Two loads of 16 bytes each, the second one from byte `second` on."""
+    """Simulates two loads of 16 bytes each, one from byte 0 and one from byte `second` on; returns the result."""
     words = assemble(LOADS.format(second=second // config.inp_bytes, finish=finish), config)
     return simulate(config, words, np.zeros(1 << 16, np.uint8), data=False)
 

@@ -89,8 +89,8 @@ SHAPES = [
 @pytest.mark.parametrize("overwrite", [0, 1])
 @pytest.mark.parametrize(("config", "shape"), SHAPES, ids=lambda item: getattr(item, "name", item))
 def test_parts_of_tiles(config: Config, shape: int, overwrite: int):
-    """Parts in any order, some repeated and some left out, with enough columns for vectors of the host's SIMD width or
-    fewer.
+    """GEMMs with parts of weight tiles in any order, some repeated and some left out: values equal the reference's, and
+    cycles the slow model's. Arrays have as many columns as the host's SIMD vectors have elements, or fewer.
     """
     for zeros in ("", "CONFIG ZERO inp_zero=-7 wgt_zero=100\n"):
         text = (
@@ -186,7 +186,9 @@ def test_parts_behind_the_first_read_accumulators():
 @pytest.mark.parametrize("banks", [1, 2])
 @pytest.mark.parametrize("step", [1, 3])
 def test_ports_of_mixed_operations(banks: int, step: int):
-    """The operations accumulate or overwrite, in both banks; loops or micro-ops select which."""
+    """Use of the accumulators' ports by GEMMs that accumulate and GEMMs that overwrite, in every bank: the parts of a
+    tile are selected by loops or by micro-ops, and values and cycles are right.
+    """
     config = machine(16, 4, acc_banks=banks)
     text = (
         f"{loads(config)}CONFIG BASE wgt_base={step}\nCONFIG FOLD shape=1\n"
@@ -276,7 +278,9 @@ def test_bits_that_change(shape: int, overwrite: int):
 
 @pytest.mark.parametrize(("name", "sweep"), [("DEPTHWISE", 0), ("TAPS", 0), ("TAPS", 1)])
 def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
-    """One operation has results. In a sweep, the operation before it only keeps its vector for this operation."""
+    """Statistics of lanes that share a row of the array: the one operation with results counts their changing bits. In
+    the array mode `sweep`, an earlier operation only keeps its input vector in the array.
+    """
     config = machine(16, 2)
     group = SWEEP_MODE.group(config) if sweep else 4
     memory = image(config, 6, np.resize([group // 2 if sweep else 0, 0], PARTS))

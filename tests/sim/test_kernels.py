@@ -1,4 +1,4 @@
-"""The simulator's compiled arithmetic against its definitions in `isa`."""
+"""The simulator's compiled arithmetic equals its definitions in `isa`."""
 
 import numpy as np
 import pytest

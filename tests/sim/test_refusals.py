@@ -1,5 +1,5 @@
-"""Programs that deadlock name who waits for what; programs that address something that does not exist name the
-instruction.
+"""Error messages for programs that deadlock name the units that wait and their reasons; messages for programs that
+address something that does not exist name the instruction.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Statistics of changing operand bits, against counting bit by bit."""
+"""Statistics of changing operand bits equal a count bit by bit."""
 
 import dataclasses
 
@@ -131,7 +131,9 @@ def test_a_part_stands_for_all():
 
 
 def test_stores_are_followed():
-    """Two vectors pass through STORE.POST; sums with the bias, results, and stored bytes are counted."""
+    """Counts of changing bits while two vectors pass through STORE.POST: in the sums with the bias, the results, and
+    the stored bytes.
+    """
     rng = np.random.default_rng(7)
     image = rng.integers(0, 256, 4096).astype(np.uint8)
     acc = rng.integers(-1000, 1000, (2, 4)).astype(np.int32)
@@ -200,7 +202,9 @@ FINISH"""
 
 @pytest.mark.parametrize(("block_in", "block_out"), [(8, 8), (8, 16), (16, 4)])
 def test_sweeps_multiply_what_they_hold(block_in, block_out):
-    """An operation that only holds its vector has no result; the next operation multiplies both vectors."""
+    """In the array mode `sweep`, an operation that only keeps its input vector in the array changes no result; the next
+    operation multiplies both vectors.
+    """
     sizes = {
         "inp": block_in * 64,
         "wgt": block_in * block_out * 16,

@@ -92,7 +92,7 @@ def test_existing_directory_keeps_its_other_files(tmp_path: Path) -> None:
 
 
 def test_what_has_gone_cannot_be_copied(tmp_path: Path) -> None:
-    """The source is a cache entry that another process deletes just before the copy."""
+    """Copying a cache entry that another process has just deleted is an error of one line and leaves no file."""
     gone = tmp_path / "gone.tar"
     with pytest.raises(UserError, match=r"gone\.tar: cannot be read: No such file"):
         copy_whole(gone, tmp_path / "copy.tar")

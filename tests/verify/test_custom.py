@@ -20,7 +20,7 @@ from vdla.verify.custom import check_instruction
 
 
 class LateLane(XorLane):
-    """An XOR a cycle late."""
+    """A lane whose XOR result comes one cycle too late."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -83,7 +83,7 @@ def test_random_operands_find_a_difference_in_a_single_bit():
 
 
 def test_extended_machines_equal_their_rtl_in_every_cycle():
-    """The machine has two custom instructions, one of a single cycle and one of four."""
+    """A machine with two custom instructions, one of a single cycle and one of four, equals its RTL in every cycle."""
     machine = vdla.extend(replace(load_config("tiny"), acc_banks=1), XOR, GELU)
     assert machine.name == "tiny-xor-gelu" and machine.instructions == (XOR, GELU)
     campaign = run_campaign([machine], 40, 1, jobs=2)
@@ -93,6 +93,8 @@ def test_extended_machines_equal_their_rtl_in_every_cycle():
 
 
 def test_co_simulation_finds_wrong_hardware():
-    """The machine's instruction was never checked: its RTL reads an operand too late."""
+    """Co-simulation finds a custom instruction whose RTL reads an operand too late, on a machine whose instruction was
+    never checked.
+    """
     campaign = run_campaign([replace(load_config("tiny"), instructions=(FORGETFUL,))], 30, 2, jobs=2)
     assert campaign.mismatches and campaign.failure is not None

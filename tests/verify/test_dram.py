@@ -1,4 +1,4 @@
-"""The DRAM's timing against LiteDRAM's RTL in Verilator."""
+"""The simulator's DRAM model has the timing of LiteDRAM's RTL, which runs in Verilator."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ UNUSED = {
 def test_a_fault_in_any_number_is_noticed(
     field: str, ddr3: tuple[list[Streams], list[NDArray[np.int64]]]
 ) -> None:
-    """Faults: a number of the controller one too large, twice the banks, or a part with its controller's clock."""
+    """A wrong parameter of the DRAM model changes the cycles of some stream: twice the number of banks, one DRAM clock
+    in each controller clock, or any other parameter increased by one.
+    """
     exact = DDR3.controller
     wrong = {"banks": 2 * exact.banks, "phases": 1}.get(field, getattr(exact, field) + 1)
     changed = dataclasses.replace(exact, **{field: wrong})
@@ -93,7 +95,9 @@ def test_the_first_difference_is_named(ddr3: tuple[list[Streams], list[NDArray[n
 
 
 def test_row_hits_misses_and_conflicts() -> None:
-    """Reads of one word, 100 cycles apart: of an open row, of closed rows, and of a bank with another open row."""
+    """The DRAM model's times of reads of one word, 100 cycles apart, differ as the parameters say: reads of an open
+    row, of closed rows, and of a bank with another open row.
+    """
     numbers = DDR3.controller
     row = 1 << numbers.column_bits
     words = np.array([2 * row, 0, 1, row, numbers.banks * row])

@@ -82,7 +82,7 @@ def test_a_sum_that_adds():
 
 
 def test_a_result_in_registers():
-    """A declaration states the memory of each operand; the result is in registers here."""
+    """An intrinsic may be declared with its result in registers: a declaration states the memory of each operand."""
     add = vdla.intrinsic("dot4", dot(), {"llvm": DOT}, adds=True, scopes={"total": "register"})
     assert [buffer.scope for buffer in add.parameters] == ["register", "dram", "dram"]
 
@@ -186,7 +186,9 @@ def sequence(code: str = SEQUENCE, updates: str | None = "x", scope: str = "acc"
 @pytest.mark.parametrize("virtual_threads", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
 def test_a_sequence_of_the_accelerator(virtual_threads: bool, repeated: bool):
-    """`repeated`: y is the same vector for all rows of a tile."""
+    """A user's intrinsic of the accelerator with several ALU instructions is tensorized and computes the right results.
+    With `repeated`, its second operand is the same vector for all rows of a tile.
+    """
     tiny, shape = vdla.config("tiny"), (3, 8, *LANES)
     x, p = vdla.placeholder("X", shape, "int32"), vdla.placeholder("P", (2, 4), "int32")
     y = vdla.placeholder("Y", (3, *LANES) if repeated else shape, "int32")

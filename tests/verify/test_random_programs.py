@@ -37,7 +37,9 @@ def test_every_instruction_kind_appears_and_runs(name):
 
 
 def test_programs_of_folding_machines_go_through_parts_of_tiles():
-    """Many programs have one accumulator for each micro-op, overwrite it, and use every number of groups."""
+    """In random programs of machines with the extension `fold` (a weight tile is multiplied part by part), many
+    operations have one accumulator for each micro-op and overwrite it, and all numbers of groups occur.
+    """
     machines = [config for config in map(random_config, range(60)) if config.has("fold")]
     shapes, steps, through = set(), 0, 0
     for seed, config in enumerate(machines):

@@ -15,8 +15,8 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def distance(value: Fraction) -> float:
-    """Distance of |value| from the nearest rounding point: n + 1/2, or a point half a float32 unit beside it. The unit
-    of the result is the float32 spacing at n + 1/2.
+    """Distance of |value| from the nearest rounding point. Rounding points are n + 1/2, and the points half a float32
+    step below and above. The result is in units of the float32 spacing at n + 1/2.
     """
     tie = Fraction(int(abs(value))) + Fraction(1, 2)
     unit = Fraction(float(np.spacing(np.float32(tie))))

@@ -98,7 +98,7 @@ class QuantizedBuilder(Builder):
 
     def pair(self, name: str, *, steps: float = 0.0) -> str:
         """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`; returns the name of the dequantized
-        tensor. `steps`: allowed difference of its integers from the expected ones.
+        tensor. `steps`: by how much the quantized integers may differ from the expected ones.
         """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = self._grid(largest)

@@ -204,8 +204,9 @@ def _widen(
     roundings: float,
     rng: np.random.Generator,
 ) -> None:
-    """Enlarges each of `changes` (one for each result, by element) to the change of the node's results when its inputs
-    change by their spreads (tolerances) and by `roundings` rounding errors.
+    """Enlarges `changes`, one array for each result of the node, to the largest differences from `results` when the
+    inputs change at random within their spreads (tolerances) and by `roundings` rounding errors. Raises UnstableError
+    if the node has no results for the changed inputs, or infinite ones, or results of another shape.
     """
     for attempt in range(TRIES):
         given = {

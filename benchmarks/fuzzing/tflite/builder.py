@@ -34,7 +34,9 @@ class UnfitError(Exception):
 
 @dataclass(kw_only=True)
 class TfliteBuilder:
-    """A random graph of the given `form` (FORMS). `arrays`: the values of each activation, computed by LiteRT."""
+    """A random TFLite graph under construction. `form`: the kind of its number types (FORMS); `arrays`: the values of
+    each activation by tensor number, computed by LiteRT.
+    """
 
     draw: Draw
     form: str

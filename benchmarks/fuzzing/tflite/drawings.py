@@ -221,8 +221,9 @@ def squared_difference(b: TfliteBuilder) -> None:
 
 
 def _partner(b: TfliteBuilder, first: int, *, same: bool = False, constant: float = 0.3) -> int:
-    """A second operand, of the element type of `first`, that broadcasts with it: with probability `constant` a
-    constant, else an activation. With `same`, both operands have the same grid.
+    """Returns a second operand for an operator: a tensor of the element type of `first` whose shape broadcasts with it.
+    It is a constant with probability `constant`, else an activation. With `same`, it also has the scale and zero point
+    of `first`.
     """
     shape = b.shape(first)
     kind = b.same_grid(first) if same else b.same_kind(first)

@@ -87,7 +87,9 @@ def test_needed_extensions_are_named() -> None:
 
 
 def test_a_network_is_imported_for_each_machine() -> None:
-    """Without the extension `broadcast`, a product of a plane and an image takes a form that needs no extension."""
+    """Advice for a machine imports the network for that machine: without the extension `broadcast`, a product of a
+    plane and an image takes a form that needs no extension.
+    """
     rng = np.random.default_rng(4)
     net = bert_encoder(0, 1, 8, BertSizes(layers=1, width=16, heads=1, inner=16))
     samples = {"embeddings": rng.standard_normal((4, 8, 16)).astype(np.float32)}

@@ -229,8 +229,8 @@ def test_a_space_in_which_nothing_runs_has_a_page(model: Path):
 
 
 def test_figures_do_not_depend_on_weights(model: Path):
-    """Records are valid for any weights of the networks, and workers do not know the weights; the interval of the
-    weighted energy is computed afterwards.
+    """Figures of a design do not depend on the weights with which an exploration adds the energies of several networks;
+    the interval of the weighted energy is computed from the figures afterwards.
     """
     machine, components = load_config("tiny"), default_components()
     networks = [
@@ -249,8 +249,9 @@ def test_figures_do_not_depend_on_weights(model: Path):
 
 @pytest.mark.parametrize("extensions", [["post", "patch"], []])
 def test_the_ladder_names_no_rung_that_no_figure_stands_on(model: Path, extensions: list[str]):
-    """The "ladder" of a report lists the sources of figures by accuracy. Here no figure comes from the table, so this
-    source has none; without extensions all designs fail, and the models have none either.
+    """The "ladder" of a report lists the sources of figures, from measurements to estimates. A source from which no
+    figure comes must list none: in this test the source "table" and, without extensions, where all designs fail, the
+    models.
     """
     fields = {"bus_bytes": [8, 16], "inp_buffer_bytes": [8, 1024], "extensions": [extensions]}
     found = vdla.explore(

@@ -1,5 +1,5 @@
-"""Synthesis of the designs of a front: results are kept, replace the predictions, are checked against the constraints
-again, and are never repeated.
+"""Synthesis of the designs of a front: synthesized figures replace predicted ones and are stored, the constraints are
+checked again with them, and no design is synthesized twice.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """`vdla quantize --budget` on a small network: reported figures equal those of the written files; resuming, choosing a
-member of the front, refusals.
+point of the Pareto front, refusals.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def check_chosen(chosen: Mapping[str, Any], path: Path, folder: Path) -> None:
 
 
 def check_goals(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -> None:
-    """Asserts that other members of the front are chosen from the records without evaluations, and that goals out of
-    reach report the nearest figure.
+    """Asserts that another goal chooses another point of the Pareto front from the records, without evaluations, and
+    that a goal out of reach is refused with the nearest figure.
     """
     first, last = document["front"][0], document["front"][-1]
     cheapest = vdla("quantize", *where(folder, target), *SEARCH, "--latency", first["latency_ms"]).document()

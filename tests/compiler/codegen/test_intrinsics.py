@@ -1,4 +1,4 @@
-"""The body of each intrinsic's declaration, run by the interpreter, against the accelerator's arithmetic in numpy."""
+"""The body of each intrinsic's declaration, run by the interpreter, equals the accelerator's arithmetic in numpy."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def assert_fusion_exact(graph: Graph, feed: dict[str, np.ndarray]) -> dict[str, 
 
 def layer_differences(data: bytes, feed: dict[str, np.ndarray], optimized: bool) -> dict[str, int]:
     """The largest difference of each node's output from ONNX Runtime's, in quantization steps, by node of the unfused
-    graph. The node reads ONNX Runtime's own integers.
+    graph. Each node is evaluated on the integers that ONNX Runtime computed for its inputs.
     """
     graph = import_model(data)
     produced = onnx_names(data) | {entry.name for entry in graph.inputs}

@@ -114,7 +114,9 @@ def test_biases_at_the_edge_are_right_everywhere(changes: dict[str, float]) -> N
 
 
 def test_weights_beside_a_bias_that_just_fits_32_bits_are_halved() -> None:
-    """ONNX Runtime's quantizer writes such channels; results are within a step of ONNX Runtime's."""
+    """ONNX Runtime's quantizer raises the scale of a channel's weights until its bias just fits 32 bits. The compiler
+    halves the weights of these channels, and results are within a quantization step of ONNX Runtime's.
+    """
     model = convolution(weight_scale=1e-6, output_scale=1.0)
     compiled = compile_program(model.SerializeToString(), TINY)
     operators = [node.operator for node in compiled.graph.nodes]

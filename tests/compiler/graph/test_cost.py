@@ -1,4 +1,4 @@
-"""Compulsory traffic in bytes: the number of distinct elements that windows read, against counting every read."""
+"""Compulsory traffic in bytes, the number of distinct elements that windows read, equals a count of every read."""
 
 from __future__ import annotations
 

@@ -404,7 +404,9 @@ def test_two_nodes_of_one_name(builder):
 
 
 def test_what_no_target_can_take_is_not_computed_in_floats_instead():
-    """ONNX's reference implementation, which evaluates constants of float models, ignores this invalid axis."""
+    """An axis that no target supports is an error: the model is not computed in floats instead. ONNX's reference
+    implementation, which evaluates constants of float models, would ignore the invalid axis.
+    """
     weights, scale = np.ones((2, 3, 1, 1), np.float32), np.float32(0.1)
     constants = {"w": weights, "s": scale, "z": np.int8(0)}
     nodes = [

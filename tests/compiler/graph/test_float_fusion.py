@@ -93,8 +93,8 @@ def attention() -> FloatNetwork:
 
 
 def bias_and_gelu_behind_rows() -> FloatNetwork:
-    """A matrix product followed by a bias and GELU in single operators. The product's rows are a view of the
-    three-dimensional tensor; its result is read twice.
+    """A matrix product of a three-dimensional tensor, followed by a bias and GELU in single operators. GELU reads the
+    sum with the bias twice.
     """
     net = FloatNetwork(2, 5, 12)
     net.add("MatMul", net.weights(12, 21, deviation=0.3))
@@ -257,8 +257,8 @@ def test_indices_are_read_under_decisions_of_lanes() -> None:
 
 
 def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
-    """The operand differs by row but not by column, while the convolution's epilogue has one loop over all
-    positions.
+    """An operand that differs by row but not by column is not fused into a convolution: the convolution's epilogue has
+    one loop over all positions.
     """
     net = FloatNetwork(1, 8, 4, 4)
     net.convolution(8, (1, 1))
@@ -271,7 +271,9 @@ def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("views", [1, 2])
 def test_two_shapes_draw_an_operator_to_one_side(views, swapped) -> None:
-    """Each argument of the sum could be viewed in the shape of the other; the rewrite must not alternate for ever."""
+    """The sum could be fused with either of the two operators before it, which have different shapes: each argument of
+    the sum can be viewed in the shape of the other. The rewrite must not alternate between the two shapes for ever.
+    """
     net = FloatNetwork(1, 4, 6, 6)
 
     def view(name: str, *shape: int) -> str:

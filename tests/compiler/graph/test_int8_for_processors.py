@@ -1,5 +1,5 @@
-"""Preparation of a quantized graph for processors: channel blocks, and conversions at the inputs and outputs
-as nodes.
+"""A quantized graph is prepared for processors: its tensors get channel blocks, and conversions at its inputs and
+outputs become nodes.
 """
 
 from __future__ import annotations

@@ -282,7 +282,9 @@ def of_function(place: str) -> Iterator[str]:
 
 
 def float_models() -> Iterator[bytes]:
-    """Models that together make the function of every row of the float tables read everything that it can read."""
+    """Models that together exercise every row of the tables of float operators: the function of a row reads all
+    attributes and constant inputs that it can read.
+    """
     yield from bodies()
     for shape in ((1, 2, 6, 6), (1, 2, 6, 6, 6)):
         rank = len(shape) - 2
@@ -481,7 +483,9 @@ def on_integers(
 
 
 def integer_models() -> Iterator[bytes]:
-    """Models that together make the function of every row of the integer tables read everything that it can read."""
+    """Models that together exercise every row of the tables of integer operators: the function of a row reads all
+    attributes and constant inputs that it can read.
+    """
     yield between("Conv", f(4, 4, 3, 3), kernel_shape=[3, 3])
     yield between("ConvTranspose", f(4, 4, 3, 3), kernel_shape=[3, 3])
     yield between("Gemm", f(3, 4), shape=(2, 3))

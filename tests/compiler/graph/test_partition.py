@@ -283,7 +283,9 @@ def test_nodes_can_be_sent_to_the_cpu() -> None:
 
 @pytest.mark.parametrize("behind", ["Softmax", "Conv"])
 def test_a_guard_behind_either_side(behind: str) -> None:
-    """The guard is a Where that passes its third input to the next region, where its condition is false."""
+    """A guard, a Where that replaces NaN by 0, is assigned to the side of the operator before it: to the processor
+    after a Softmax, to the accelerator after a convolution.
+    """
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)

@@ -42,8 +42,8 @@ FUNCTIONS = {
     "clipped": [("Tanh", "x"), ("Clip", "0", -0.5, 0.5)],
     "of a function": [("Sigmoid", "x"), ("Tanh", "0")],
 }
-"""Activation functions by name, as a list of nodes: operator, then its inputs: "x", the number of an earlier node, or a
-constant.
+"""Activation functions by name, each a list of nodes (operator, inputs ...). An input is "x", a constant, or the number
+of an earlier node as text.
 """
 
 
@@ -101,8 +101,8 @@ def quantized(model: onnx.ModelProto, recipe: Recipe = WHOLE, **choices) -> Quan
 
 
 def check_whole(model: onnx.ModelProto, made: Quantized, steps: int = 1, error: float = 0.1) -> None:
-    """Calls `check_program`, and asserts that outputs on the calibration data differ from the float model's by less
-    than `error`, relative to the largest value.
+    """Calls `check_program` (with `steps`), and asserts that outputs on the calibration data differ from the float
+    model's by less than `error`, relative to the largest value.
     """
     check_program(model, made, steps)
     assert all((found.relative_maximum or 0.0) < error for found in made.outputs.values())
@@ -352,7 +352,9 @@ RARE: dict[str, list[tuple[list[str], str, list[str], dict]]] = {
         (["c"], "Conv", ["y", "u"], {}),
     ],
 }
-"""Operators by name: nodes as (inputs that are tensors, operator, outputs followed by further inputs, attributes)."""
+"""Rare operators in models, each a list of nodes by a name: (inputs that are activations, operator, its output followed
+by its constant inputs, attributes).
+"""
 
 
 def rare(name: str) -> onnx.ModelProto:
@@ -444,7 +446,9 @@ def test_other_einsums_stay_as_they_are() -> None:
 
 
 def test_channels_last_networks_have_no_additions_and_no_moves() -> None:
-    """The form in which Keras exports on JAX: biases added after a convolution's Transpose, windows over all axes."""
+    """Convolutions with channels last, as Keras exports them on JAX: additions of biases after a Transpose are fused,
+    and windows over all axes become windows over rows and columns, so that only the convolutions and the pool remain.
+    """
     rng = np.random.default_rng(8)
     constants = {
         "w": rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32),

@@ -61,8 +61,8 @@ def test_what_says_where_its_bytes_lie_stays() -> None:
 
 
 def test_a_graph_in_two_parts_stays() -> None:
-    """Protobuf merges two serialized parts of a graph; the numbers of initializers then differ from those in
-    each part.
+    """A model whose graph is serialized in two parts, which protobuf merges, is not changed: the numbers of
+    initializers would differ from those in each part.
     """
     part = model([LARGE]).SerializeToString()
     assert cut_weights(part + part) == (part + part, {})

@@ -1,4 +1,6 @@
-"""Geometry of convolutions and pools on random shapes, against ONNX Runtime and ONNX's reference."""
+"""Geometry of convolutions and pools on random shapes equals ONNX Runtime's and that of ONNX's reference
+implementation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation of programs one loop nest at a time with numpy, against the interpreter."""
+"""Programs that are evaluated one loop nest at a time with numpy give the interpreter's results."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ def test_what_only_the_interpreter_runs_is_refused(name):
 
 
 def test_convolutions_of_gpus():
-    """The convolutions gather boxes of the input, including positions outside of the input."""
+    """Evaluation with numpy equals the interpreter for the programs of GPU convolutions, which gather boxes of the
+    input, including positions outside of the input.
+    """
     sizes = {"batch": 2, "channels": 4, "height": 5, "width": 6, "filters": 3, "window": SAME}
     for program in (
         gemm_convolution(Convolution(**sizes), block=4),

@@ -1,5 +1,5 @@
-"""The proof that two accesses touch the same element only if some loop variables are equal, against all pairs of
-iterations.
+"""The proof that two accesses touch the same element only if some loop variables are equal agrees with a comparison of
+all pairs of iterations.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def test_examples(starts, others, proven):
 
 
 def test_tails():
-    """The inner loop has fewer iterations in the last iteration of the outer loop."""
+    """Two threads never access the same element, although the inner loop has fewer iterations in the last iteration of
+    the outer loop.
+    """
     around = loops(("t", 3), ("v", minimum(4, 10 - T * 4)))
     p = access((T * 4 + V, Const(0)), around)
     assert meets_only_at(p, p, [("t", "t")])
@@ -112,7 +114,9 @@ def test_tails():
 
 
 def test_digits_of_boxes():
-    """Each thread accesses pairs of elements that overlap the next thread's, in rows of four."""
+    """Threads access pairs of elements in rows of four. If the pairs begin at adjacent elements they overlap, and
+    `meets_only_at` must be False; if they begin at every second element they do not.
+    """
     around = loops(("t", 8))
     p = access((T // 4, T % 4), around, (1, 2))
     assert not meets_only_at(p, p, [("t", "t")])

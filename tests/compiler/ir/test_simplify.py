@@ -1,4 +1,4 @@
-"""Simplification, interval bounds and printing of expressions, against brute-force evaluation."""
+"""Simplification, interval bounds and printing of expressions agree with brute-force evaluation."""
 
 from __future__ import annotations
 

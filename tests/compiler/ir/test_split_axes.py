@@ -1,4 +1,4 @@
-"""Indices that are digits (quotients and remainders) of one number: the proof that they differ, against all
+"""Indices that are quotients and remainders ("digits") of one number: the proof that they differ agrees with all
 iterations.
 """
 
@@ -51,8 +51,9 @@ def evaluate(e: Expr, at: dict[str, int]) -> int:
 def test_what_is_said_to_differ_differs(
     sizes: tuple[int, int, int], width: int, height: int, gap: int, simplified: bool, dropped: int | None
 ) -> None:
-    """The digits are the position of n = (i * J + j) * K + k in planes of height x width; one of the indices may be
-    left out.
+    """`determined_loops` is right: two iterations that access the same element agree in every loop variable that it
+    names. The indices are the position of n = (i * J + j) * K + k in planes of height x width; one of them may be left
+    out.
     """
     _, j_size, k_size = sizes
     n = (ROW * (j_size + gap) + J) * k_size + K
@@ -159,7 +160,9 @@ def test_a_digit_is_missing(program: Program) -> None:
 
 
 def test_tiles_whose_results_are_stored_by_digits() -> None:
-    """The columns of a matrix product are the images, rows and columns of a convolution's output."""
+    """A tile of a matrix product is stored to the images, rows and columns of a convolution's output, whose indices are
+    quotients and remainders of one column number; the verifier accepts the threads.
+    """
     rows, columns = 8, 60
     source = Buffer(name="X", shape=(rows, columns), dtype=DType.INT32)
     held = Buffer(name="S", shape=(rows, columns), dtype=DType.INT32)

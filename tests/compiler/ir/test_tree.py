@@ -1,4 +1,6 @@
-"""Printed golden texts of the loop IR, rewriting that keeps unchanged nodes identical, search by name, and hashes."""
+"""The tree of the loop IR: printed programs equal golden texts, rewriting keeps unchanged nodes identical, nodes are
+found by name, and equal programs have equal hashes.
+"""
 
 from __future__ import annotations
 

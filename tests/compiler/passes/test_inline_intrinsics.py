@@ -1,5 +1,5 @@
-"""The pass that replaces intrinsics by the loops of their declarations: equal results, and the loops that tensorize had
-matched.
+"""The pass that replaces intrinsics by the loops of their declarations: results stay equal, and the loops are those
+that `tensorize` replaced by the intrinsic.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def declaration() -> IntrinsicDeclaration:
 
 
 def program(pad: Const | None = None, rows: int = 8) -> Program:
-    """A program of Y[n] = X[n] W, divided into two uses of the intrinsic with one name. X has only `rows` of the 8 rows
-    that are read; the others are `pad`.
+    """A program of Y[n] = X[n] W by two uses of an intrinsic, which have the same name and compute half of the columns
+    each. They read 8 rows of X; if X has fewer, `rows`, the others are read as `pad`.
     """
     x = Buffer(name="X", shape=(3, rows, 8), dtype=F32)
     w = Buffer(name="W", shape=(8, 6), dtype=F32)

@@ -150,7 +150,7 @@ def test_in_front_of_a_loop_not_in_it():
 
 
 def test_memory_used_again_by_another_buffer():
-    """Buffers whose lifetimes do not overlap may have the same address."""
+    """Buffers whose lifetimes do not overlap may have the same address: there must be a barrier between their uses."""
     x, y = buffer("X", 32), buffer("Y", 2, 32)
     s, z = buffer("S", 32, scope="shared"), buffer("Z", 32, scope="shared")
     first = allocate(

@@ -1,4 +1,4 @@
-"""Each pass against its golden text, and its results against the loop-IR interpreter."""
+"""Each pass of the loop IR makes its golden text, and does not change the results of the loop-IR interpreter."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,10 @@ TEXTS = stages.stages()
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_golden(name: str):
-    """After an intended change, rewrite the golden texts with `python tests/helpers/stages.py`."""
+    """The text of each stage of the accelerator's back end equals its golden text.
+
+    After an intended change, rewrite the golden texts with `python tests/helpers/stages.py`.
+    """
     assert TEXTS[name] == (stages.GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
@@ -115,7 +118,9 @@ def test_as_many_copies_as_threads_iterations_and_memory_allow(threads, capacity
 
 
 def test_a_loop_of_varying_length_counts_as_its_longest():
-    """Five rows are processed two at a time, so that the inner loop has only one iteration in the last round."""
+    """Virtual threads over a loop of varying length get buffers for its greatest length: five rows are processed two at
+    a time, so that the last round has only one iteration.
+    """
     source = Buffer(name="X", shape=(5, 1, 4), dtype=DType.INT8)
     local = Buffer(name="L", shape=(1, 1, 4), dtype=DType.INT8, scope="inp")
     out = Buffer(name="Y", shape=source.shape, dtype=DType.INT8)

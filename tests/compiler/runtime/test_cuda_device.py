@@ -112,7 +112,9 @@ def call(
 
 
 def test_the_names_that_are_used_are_cuda_cores():
-    """Checks names that the mocks cannot check: functions, and properties of devices."""
+    """All names of cuda-core and of the driver's bindings that we use and that the mocks cannot check exist: functions,
+    and properties of devices.
+    """
     for name in PROPERTIES:
         assert hasattr(importlib.import_module("cuda.core._device").DeviceProperties, name), name
     for name in ("cuKernelSetAttribute", "cuDriverGetVersion", "cuDeviceTotalMem", "cuMemGetInfo"):

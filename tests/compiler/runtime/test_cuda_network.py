@@ -103,7 +103,9 @@ def scale_kernel(device, grid, arguments) -> None:
 
 
 def add_kernel(device, grid, arguments) -> None:
-    """The fake GPU's kernel for a step of the sum, in the workspace; asserts that the step is a 32-bit integer."""
+    """The fake GPU's kernel for one step of the network's loop: adds the number of the step, which must be a 32-bit
+    integer, to a sum in the workspace.
+    """
     *addresses, step = arguments
     assert isinstance(step, np.int32)
     y, x, room = (device.floats(a, N) for a in addresses)

@@ -72,7 +72,7 @@ def test_equal_kernels_give_equal_files(path, tmp_path):
 
 
 def test_every_changed_byte_is_found(path):
-    """Changes bytes of the members' data, but not tar's padding."""
+    """Every change of a byte in an archive's files is refused; tar's padding is not changed."""
     files = members(path)
     rng = np.random.default_rng(0)
     for name, data in files.items():

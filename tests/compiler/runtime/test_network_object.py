@@ -76,7 +76,9 @@ def test_networks_run_elsewhere(target, processor, tmp_path):
 
 
 def test_networks_in_a_shared_library(tmp_path):
-    """The command-line arguments of the generated driver are the files of inputs and outputs, in order."""
+    """A C program linked with a network's shared library gives the same outputs as Python. Its arguments are the files
+    of inputs and outputs, in order.
+    """
     data, outputs = model()
     code = emit_network(compile_kernels(data, cpu_ahead(host_target())), name="net")
     write_shared_library(code, tmp_path / "libnet.so")

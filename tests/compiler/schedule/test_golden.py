@@ -1,4 +1,4 @@
-"""Each schedule primitive against its golden text, replayed from JSON, and against the interpreter."""
+"""Each schedule primitive makes its golden text, also if replayed from JSON, and keeps the interpreter's results."""
 
 import numpy as np
 import primitives
@@ -14,7 +14,10 @@ from vdla.compiler.schedule.trace import PRIMITIVES
 
 @pytest.mark.parametrize("name", primitives.CASES)
 def test_golden(name: str):
-    """After an intended change, rewrite the golden texts with `python tests/helpers/primitives.py`."""
+    """The program after each schedule primitive equals its golden text.
+
+    After an intended change, rewrite the golden texts with `python tests/helpers/primitives.py`.
+    """
     assert primitives.text(name) == (primitives.GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 

@@ -183,7 +183,9 @@ def loaded(s: Schedule, factor: int = 2) -> str:
 
 @pytest.mark.parametrize(("factor", "stages"), [(2, 2), (3, 2), (4, 3), (4, 5), (10, 2)])
 def test_pipelined_copies_arrive_in_time(factor, stages):
-    """Includes more stages than iterations; the interpreter reports missing waits and overwritten sources."""
+    """Copies in a pipeline leave the results unchanged, also with more stages than iterations; the interpreter reports
+    missing waits and overwritten sources.
+    """
     s = Schedule(sums())
     s.pipeline(loaded(s, factor), stages)
     same(sums(), s)

@@ -68,7 +68,9 @@ def by_pieces(s):
 
 @pytest.mark.parametrize("pitch", [7, 8, 9])
 def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
-    """The column 4*j.0 + j.1 never exceeds 6, though the loops' extents alone would allow 7."""
+    """The loop over rows, which lie 7 elements or more apart, may become the innermost: the column 4*j.0 + j.1 never
+    exceeds 6, although the extents of the two loops over columns alone would allow 7.
+    """
     s = Schedule(rows_in_one(pitch))
     by_pieces(s)
     assert [loop.name for loop in loops(s.program)] == ["j.0", "j.1", "i"]

@@ -33,7 +33,9 @@ def same(program: Program, s: Schedule) -> None:
 @settings(max_examples=examples(15), deadline=None)
 @given(sizes=st.tuples(*[st.integers(1, 12)] * 3), tile=st.tuples(*[st.integers(1, 5)] * 2))
 def test_padded_sums_in_tiles(sizes: tuple[int, int, int], tile: tuple[int, int]) -> None:
-    """The sums are followed by the statement "post", which is guarded and moved into the tiles."""
+    """Sums and the statement "post" after them compute the same if the sums' loops are padded, and "post" is guarded
+    and tiled.
+    """
     s = Schedule(staged())
     for loop, multiple in zip(("i", "j", "k"), sizes, strict=True):
         s.pad(loop, multiple)
@@ -69,8 +71,8 @@ def test_guards_move_inside() -> None:
 
 
 def test_threads_take_a_loop_of_one_guarded_iteration() -> None:
-    """The loop's index is a constant: all threads would store the same element, if the guard did not stop all
-    but one.
+    """A loop of one iteration is split over threads: all of them would store the same element, but the guard lets only
+    one thread store.
     """
 
     def copied(size: int) -> Program:

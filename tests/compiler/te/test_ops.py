@@ -1,4 +1,4 @@
-"""The tensor expression of each operator, run by the interpreter, against numpy on unblocked tensors."""
+"""The tensor expression of each operator, run by the interpreter, equals numpy on unblocked tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small float and integer types against ml_dtypes: the value of every code, and the rounding of numbers to codes."""
+"""Small float and integer types agree with ml_dtypes: the value of every code, and the rounding of numbers to codes."""
 
 from __future__ import annotations
 

@@ -181,7 +181,9 @@ def test_other_variants_are_taken_step_by_step(kind, case):
 
 
 def test_a_batch_in_front_is_moved_behind_the_steps():
-    """ONNX Runtime does not support the attribute layout = 1, so the result is compared with the layer of layout 0."""
+    """Recurrent layers with the batch first (attribute layout = 1) equal ONNX Runtime's layers with the steps first
+    (layout = 0); ONNX Runtime does not support layout = 1.
+    """
     for kind, kernel in (("RNN", "RecurrentSteps"), ("GRU", "RecurrentSteps"), ("LSTM", "LstmSteps")):
         parts = frozenset({"B", "H"}) if kind != "LSTM" else frozenset({"B"})
         model, feeds = layer(kind, direction="bidirectional", parts=parts)

@@ -81,7 +81,9 @@ GATES = {
 
 @pytest.mark.parametrize("config", GATES.values(), ids=GATES)
 def test_a_gate_of_one_value_a_channel(config: Config):
-    """x * sigmoid(x) is one table; squeeze-and-excitation is a pool, a table, and a store that repeats its operand."""
+    """x * sigmoid(x) becomes one look-up table; squeeze-and-excitation becomes a pool, a look-up table, and a store
+    that multiplies all positions of a channel by one operand.
+    """
     net = gated()
     result = compile_program(net.model(), config, verify=True)
     kinds = [node.kind for node in result.graph.nodes]

@@ -132,7 +132,9 @@ def test_the_maker_leaves_room_behind_positions_inside_of_blocks(maker: str, ima
 
 
 def test_no_room_is_left_where_others_read_all():
-    """An added operand must have the same layout as the sum: adjacent positions, without padding to whole blocks."""
+    """A convolution is not computed as a transposed product if its input would need padding to whole blocks of
+    positions, but another reader, here an addition, needs the input without padding.
+    """
     b = builder(7)
     source = b.input(1, 8, 6, 1)
     made = b.convolution(source, 12, (1, 1))

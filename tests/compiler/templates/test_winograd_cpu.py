@@ -185,7 +185,9 @@ def always(monkeypatch: pytest.MonkeyPatch):
     ),
 )
 def test_networks_with_all_that_is_fused(m, bits, always) -> None:
-    """Fuses a residual with an activation; includes odd numbers of channels, a concatenation, and two images."""
+    """Networks of Winograd convolutions equal ONNX Runtime, with a residual, a factor for each channel and activations
+    fused; includes odd numbers of channels and two images.
+    """
     target = LEVELS[bits]
     always(m)
     net = FloatNetwork(2, 19, 11, 10)
@@ -245,8 +247,8 @@ def choice(target: CpuTarget, channels: int, size: int, filters: int) -> int | N
 
 
 def test_the_choice_follows_what_was_measured() -> None:
-    """Compares the choices with measurements with AVX-512 in ResNet-50, VGG-11, DenseNet-121 and U-Net; see
-    `winograd_choice`.
+    """The choice of Winograd's method follows measurements with AVX-512 in ResNet-50, VGG-11, DenseNet-121 and U-Net
+    (see `winograd_choice`).
     """
     chosen = partial(choice, processor(512, 32))
     # Large images: tiles of 16 outputs; many weights for few tiles: those of four; too many, or few channels: none.

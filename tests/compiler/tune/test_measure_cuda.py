@@ -119,8 +119,8 @@ def test_packed_weights_arrive_as_the_text_reads_them(tmp_path: Path) -> None:
 
 
 def test_products_that_bulk_copies_round_are_what_threads_would_round(tmp_path: Path) -> None:
-    """Bulk copies and threads round ties to tf32 differently, but the inputs have no ties, so that only the tolerance
-    of sums is needed.
+    """Factors that are rounded to tf32 after bulk copies match the reference, in which threads round them. The two
+    round ties differently, but the inputs have no ties, so that only the tolerance of sums is needed.
     """
     target = cuda_target("sm_90a", tensor_float=True)
     program = round_factors(product(Matrices(rows=64, depth=64, columns=32), staged="by depth"))

@@ -1,5 +1,5 @@
-"""When an instruction begins (hw/README.md, sections 5 to 8): tokens, room in queues and FIFOs, and conditions of
-units.
+"""The cycle in which an instruction begins in the slow model (hw/README.md, sections 5 to 8): it needs tokens, room in
+queues and FIFOs, and conditions of its unit.
 """
 
 from __future__ import annotations

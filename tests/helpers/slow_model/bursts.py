@@ -1,4 +1,4 @@
-"""Bursts, and the clients that request them (hw/README.md, sections 1 to 3)."""
+"""Bursts in the slow model, and the clients that request them (hw/README.md, sections 1 to 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Operations of the compute unit (hw/README.md, section 7): their length and the accumulators' read ports."""
+"""Operations of the compute unit in the slow model (hw/README.md, section 7): their length, and the accumulators' read
+ports.
+"""
 
 from __future__ import annotations
 

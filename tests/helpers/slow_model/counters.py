@@ -1,4 +1,4 @@
-"""Performance counters (hw/README.md, section 9)."""
+"""The performance counters of the slow model (hw/README.md, section 9)."""
 
 from __future__ import annotations
 

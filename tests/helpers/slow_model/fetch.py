@@ -1,4 +1,6 @@
-"""Instruction fetch (hw/README.md, section 4): requests, and the way of instructions into the command queues."""
+"""Instruction fetch in the slow model (hw/README.md, section 4): requests, and how instructions reach the command
+queues.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of an instruction, and the tokens that it then pushes."""
+"""The end of an instruction in the slow model, and the tokens that it then pushes."""
 
 from __future__ import annotations
 

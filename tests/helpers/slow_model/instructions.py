@@ -1,4 +1,4 @@
-"""Decoded instructions, with the cycles of their events."""
+"""Decoded instructions of the slow model, with the cycles of their events."""
 
 from __future__ import annotations
 

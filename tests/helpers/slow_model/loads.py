@@ -1,4 +1,4 @@
-"""Loads (hw/README.md, sections 3 and 6): their bursts, and the bus words that each step of the writer needs."""
+"""Loads in the slow model (hw/README.md, sections 3 and 6): their bursts, and the bus words that each write needs."""
 
 from __future__ import annotations
 

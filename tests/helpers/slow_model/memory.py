@@ -1,4 +1,6 @@
-"""External memory (hw/README.md, sections 1 and 2): which request is accepted and which beat moves in a cycle."""
+"""External memory in the slow model (hw/README.md, sections 1 and 2): which request is accepted and which beat moves in
+a cycle.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,8 @@ def accept(model: Model, now: int) -> None:
 
 
 def cut_from(model: Model, store: Instruction) -> int:
-    """The cycle from which the bursts of a store are cut, when its first burst is the next one and all bursts before
-    are accepted.
+    """The cycle from which the memory port may divide the next store's data into bursts, if all bursts of earlier
+    stores are accepted.
     """
     if store.cut_from is None:
         assert store.begin is not None

@@ -1,4 +1,4 @@
-"""The state of the model between two cycles."""
+"""The state of the slow model between two cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the model: all units in each cycle, one cycle after the other."""
+"""Runs the slow model: all units in each cycle, one cycle after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store unit (hw/README.md, section 8): reads of vectors, and write bursts."""
+"""The store unit in the slow model (hw/README.md, section 8): reads of vectors, and write bursts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The writer of a unit's loads (hw/README.md, section 6): one step in a cycle."""
+"""The part of a unit in the slow model that writes loaded data to a scratchpad (hw/README.md, section 6), at most one
+word in a cycle.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from .model import Model
 
 
 def step(model: Model, name: str, unit: Unit, now: int) -> None:
-    """Makes a step of the writer of unit `name` in cycle `now`, for the oldest load that has begun and has
-    steps left.
+    """Simulates the writer of unit `name` in cycle `now`: it writes the next word of the oldest load that has begun and
+    is not complete, if the word's data have arrived.
     """
     earliest, behind = 0, parameter_cycles(model.config)
     for instruction in model.units[unit]:

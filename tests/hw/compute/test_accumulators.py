@@ -1,4 +1,4 @@
-"""The accumulator banks, with two readers and one writer, against a Python list."""
+"""The RTL's accumulator banks, with two readers and one writer, behave like a Python list."""
 
 import dataclasses
 from random import Random

@@ -1,4 +1,4 @@
-"""Every ALU operation of the RTL against the reference's arithmetic, including corner cases of shifts."""
+"""Every ALU operation of the RTL equals the reference's arithmetic, including corner cases of shifts."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The multiply array of the RTL against numpy, with changing modes and operands in every cycle."""
+"""The RTL's multiply array computes what numpy computes, with modes and operands that change in every cycle."""
 
 import dataclasses
 from typing import Any
@@ -50,8 +50,8 @@ LARGE = [
     folding(16, 4, *SWEEPING),
     *(folding(16, folds, *SWEEPING, batch=2) for folds in (2, 4)),
 ]
-"""Machines that run only in campaigns: arrays with many lanes take the interpreted simulator seconds, those with a
-batch of two a minute.
+"""Machines that run only in campaigns, because they are slow: with many lanes, the interpreted simulation takes
+seconds; with a batch of two, a minute.
 """
 
 
@@ -78,8 +78,8 @@ def expected(
 def folded(
     vector: np.ndarray, tile: np.ndarray, shape: int, part: int, config: Config
 ) -> dict[int, np.ndarray]:
-    """The sums that a GEMM with part `part` of a tile changes on a folding machine: for the first lane of each group,
-    an array [batch][columns].
+    """The sums of a GEMM on a machine with the extension `fold`, for part number `part` of a weight tile: for the first
+    lane of each group, an array [batch][columns]. The array's rows work in 2**`shape` groups.
 
     `vector` is [batch][block_in], `tile` [columns][block_in].
     """
@@ -103,8 +103,8 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
-    """The sums of a sweep (operations on several rows at once) over the input positions `held`, oldest first. `row`:
-    any row of the operation's group of weights; all rows of a group belong to one output vector.
+    """The sums of an operation in the array mode `sweep`, which multiplies several input positions at once: `held`
+    [positions, inputs], oldest first, times the rows of the weight `tile` in the group of row number `row`.
     """
     narrow, first = (
         min(config.block_in, config.block_out),

@@ -19,8 +19,8 @@ WIDE = dataclasses.replace(TINY, block_in=32, extensions=(), inp_buffer_bytes=32
     ids=lambda config: f"latency {gemm_latency(config)}, {config.block_in} wide",
 )
 def test_all_that_join_a_matrix_instruction_end_with_it(config: Config) -> None:
-    """The last operation of the matrix instruction issues in cycle 0; instructions without operations begin in cycles
-    0, 2, ... before its end.
+    """Instructions without operations that begin before a matrix instruction has ended (`joins`) end in the same cycle
+    as it. The last operation of the matrix instruction issues in cycle 0; the others begin as often as possible.
     """
     latency = gemm_latency(config)
     ends = Ends(config=config)

@@ -1,4 +1,4 @@
-"""The RTL's loop nest of operations against nested Python loops, cycle by cycle, with instructions back to back."""
+"""The RTL's loop nest of operations equals nested Python loops in every cycle, with instructions back to back."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,10 @@ FACTORS = ("dst", "src", "wgt")
 
 
 def walk(values: dict[str, int], base: dict[str, int], two: int, extra: int) -> list[tuple[int, ...]]:
-    """For each cycle of an instruction: (reads the source, reads the destination, last, micro-op, dst, src and wgt
-    index).
+    """For each cycle of an instruction with the field values `values`: (whether it reads the source, whether it reads
+    the destination, whether it is the last, micro-op, indices of dst, src and wgt). `base`: the micro-op's indices;
+    `two`: 1 if the source is read one cycle before the destination; `extra`: number of further cycles for each
+    operation.
     """
     steps = [
         (uop, *(base[f] + y * values[f"{f}_factor_out"] + x * values[f"{f}_factor_in"] for f in FACTORS))

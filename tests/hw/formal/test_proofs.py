@@ -79,7 +79,9 @@ def test_the_proof_finds_a_seeded_bug(proof: Proof, fault: Fault, tmp_path: Path
 
 
 def test_every_property_has_a_seeded_bug():
-    """For a component that is proven in two parametrizations, a fault in one of them suffices."""
+    """Every property that some component's proof states has a seeded fault that breaks it. Of a component that is
+    proven in two parametrizations, a fault in one suffices.
+    """
     stated, broken = (
         {(component(proof), name) for proof in PROOFS for name in names(proof)}
         for names in (properties, lambda proof: [fault.property for fault in proof.faults])

@@ -1,4 +1,4 @@
-"""The RTL of stage B (the combination with a second operand) of the store pipeline, against vdla.isa.arithmetic."""
+"""The RTL of stage B (the combination with a second operand) of the store pipeline equals vdla.isa.arithmetic."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
-"""The RTL of the pipeline of STORE.POST alone, with windows as close together as hw/README.md allows and any number of
-passes.
+"""The RTL of the pipeline of the instruction STORE.POST by itself. Windows of accumulators follow each other as closely
+as hw/README.md allows; the lanes are used in any number of passes.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""The RTL of stage A (requantization) of the store pipeline, against vdla.isa.arithmetic."""
+"""The RTL of stage A (requantization) of the store pipeline equals vdla.isa.arithmetic."""
 
 import numpy as np
 from amaranth.sim import Simulator

@@ -1,4 +1,4 @@
-"""The generated Verilog under `verilator --lint-only -Wall`."""
+"""`verilator --lint-only -Wall` finds nothing in the generated Verilog, and finds seeded mistakes."""
 
 import dataclasses
 import itertools

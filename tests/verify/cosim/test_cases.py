@@ -194,8 +194,8 @@ def test_a_machine_that_no_network_fits_has_random_programs():
 
 @pytest.mark.parametrize("part", range(5))
 def test_every_valid_machine_has_programs(part: int):
-    """Earlier the campaign was ended by fields of instructions that do not fit the machine's encoding, and by
-    scratchpads of a few entries.
+    """Random programs can be drawn for every valid machine. Regression: the fields of some instructions did not fit the
+    machine's encoding, and scratchpads of a few entries stopped the generator.
     """
     count = in_campaigns(200, 4)
     for seed in range(part * count, (part + 1) * count):

@@ -32,7 +32,9 @@ UNNOTICED = {
     "read_fifo": "the machine's FIFOs hold fewer words",
     "write_fifo": "the machine's FIFOs hold fewer words",
 }
-"""Numbers of the controller that no program on this machine shows, with the reason."""
+"""Parameters of the DRAM controller that may be wrong without an effect on programs of this machine, each with the
+reason.
+"""
 NUMBERS = [item.name for item in dataclasses.fields(Controller) if item.name not in UNNOTICED]
 
 Run = tuple[Case, Launch, RtlResult]
@@ -66,7 +68,9 @@ def test_there_are_more_than_twelve_numbers() -> None:
 def test_a_wrong_number_of_the_controller_is_noticed(
     field: str, runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Faults: a number of the controller one too large, twice the banks, or a part with its controller's clock."""
+    """Random programs notice a wrong parameter of the simulator's DRAM controller: twice the number of banks, one DRAM
+    clock in each controller clock, or any other parameter increased by one.
+    """
     right = dram.controller
 
     def wrong(*arguments: Any, **options: Any) -> Controller:
@@ -108,7 +112,7 @@ RULES = (
         "writes follow a refresh",
     ),
 )
-"""Changed rules of sim/dram.py."""
+"""Faults in the simulator's DRAM timing: each replaces one line of sim/dram.py, and so breaks one rule."""
 
 
 @pytest.mark.campaign

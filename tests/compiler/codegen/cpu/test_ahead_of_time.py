@@ -157,7 +157,7 @@ def digests() -> list[str]:
 
 
 def test_equal_input_gives_equal_bytes():
-    """Compares the digests of this process with those of a process with another hash seed for strings."""
+    """Two processes with different hash seeds for strings generate the same code: its digests are equal."""
     found = digests()
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     result = subprocess.run(

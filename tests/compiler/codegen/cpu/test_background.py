@@ -1,5 +1,5 @@
-"""Static libraries whose code threads generate in the background: their contents, their users, and errors that end the
-generation.
+"""Static libraries whose machine code several threads generate in the background: their contents, a C program that
+links one, and errors that end the generation.
 """
 
 import itertools

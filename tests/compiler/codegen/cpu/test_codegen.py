@@ -179,7 +179,7 @@ def test_what_a_condition_loads_under_a_guard_stays_guarded(kind):
 @pytest.mark.parametrize("scope", ["register", "local", "dram"])
 @pytest.mark.parametrize("columns", [3, 16, 21])
 def test_allocations(scope, columns):
-    """Rows whose length is no multiple of the vector length must not overlap."""
+    """Temporary buffers whose rows are no multiple of the vector length: storing a row must not change the next one."""
     a = Buffer(name="A", shape=(5, columns), dtype=DType.FLOAT32)
     t = Buffer(name="T", shape=(5, columns), dtype=DType.FLOAT32, scope=scope)
     b = Buffer(name="B", shape=(5, columns), dtype=DType.FLOAT32)
@@ -201,8 +201,8 @@ def test_allocations(scope, columns):
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_padded_copies(data):
-    """Copied boxes that extend beyond their source on any side, or lie wholly outside, with starts that depend on a
-    loop variable.
+    """Generated code of padded copies equals the interpreter: boxes extend beyond their source on any side, or lie
+    wholly outside, and start at a position that depends on a loop variable.
     """
     dtype, wide = data.draw(
         st.sampled_from([(DType.INT8, DType.INT32), (DType.FLOAT32, DType.FLOAT32)]), "dtypes"
@@ -423,7 +423,9 @@ def test_strided_stores_keep_what_lies_between(dtype, stride):
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.FLOAT32])
 def test_copies_of_whole_rows_of_blocks(dtype, lanes):
-    """The copied columns and their lanes are contiguous in memory, except for the pads beside them."""
+    """Copies of whole rows: the copied columns and their lanes are contiguous in memory, except for the padding before
+    and after a row.
+    """
     x = Buffer(name="X", shape=(3, 5, 13, lanes), dtype=dtype)
     for shape, source in (
         ((3, 8, 17, lanes), region(x, (0, 3), (-1, 8), (-2, 17), (0, lanes))),

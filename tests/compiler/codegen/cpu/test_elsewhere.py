@@ -331,7 +331,9 @@ def call(name: str, v: Expr) -> Expr:
 
 @pytest.mark.parametrize("machine", ["aarch64", "riscv64", "riscv64-vectors", "armv7", "wasm32-vectors"])
 def test_functions_are_part_of_the_object(machine, tmp_path):
-    """One kernel uses all scalar functions."""
+    """The object file contains all scalar functions that kernels call: one kernel calls every one, compiled for a
+    foreign machine and run by an emulator.
+    """
     x, y = [
         Buffer(name=name, shape=(*more, 40, 16), dtype=DType.FLOAT32)
         for name, more in (("X", ()), ("Y", (len(FUNCTIONS),)))

@@ -1,4 +1,4 @@
-"""Scalar functions in generated code against float64, over their whole ranges."""
+"""Scalar functions in generated code are accurate, compared with float64 over their whole ranges."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def test_unknown_function_has_no_code():
 
 
 def test_erf_of_a_quotient_divides_nothing():
-    """GELU contains x / sqrt 2 as an argument of erf: a division would take as long as the rest of the function."""
+    """erf(x / constant), which GELU contains, is compiled without a division: it would take as long as the rest of the
+    function.
+    """
     x, y = Buffer(name="X", shape=(SIZE,), dtype=F32), Buffer(name="Y", shape=(SIZE,), dtype=F32)
     i, root = Var("i"), np.float32(np.sqrt(2))
     value = Call("erf", (Call("divide", (x[i], Const(float(root), F32)), F32),), F32)

@@ -129,7 +129,9 @@ def test_tiles_of_sums_of_products(tile, sizes):
 
 
 def test_kernels_in_a_loop_of_the_host():
-    """Each launch reads the results of the previous launch; the workspace is in global memory."""
+    """Kernels in a loop of the host give the interpreter's results: each launch reads the results of the previous
+    launch from a workspace in global memory.
+    """
     x, y, state = buffer("X", 4, 40), buffer("Y", 40), buffer("state", 2, 40)
     i = Var("i")
 
@@ -157,8 +159,8 @@ def test_kernels_in_a_loop_of_the_host():
 
 
 def test_loops_with_barriers_in_loops_and_in_a_row():
-    """Two loops in sequence, each of which sums over rows through shared memory, rotated by one position in each
-    iteration.
+    """The emulation of two loops in sequence equals the interpreter. Each loop sums over rows through shared memory,
+    rotated by one position in each iteration.
     """
     x, y, s = buffer("X", 6, 32), buffer("Y", 32), buffer("S", 32, scope="shared")
     total = buffer("total", 32, scope="register")
@@ -180,8 +182,8 @@ def test_loops_with_barriers_in_loops_and_in_a_row():
 
 
 def test_undefined_memory_shows():
-    """Kernels that read memory that was never written: shared memory, a thread's own, memory distributed over a block's
-    threads, and the global workspace.
+    """Emulated kernels read NaN from memory that was never written: shared memory, a thread's own memory, memory
+    distributed over a block's threads, and the global workspace.
     """
     y = buffer("Y", 4, 32)
     s, r = buffer("S", 32, scope="shared"), buffer("R", 32, scope="register")
@@ -239,7 +241,9 @@ def test_own_copies_come_with_a_threads_own_wait(wait):
 
 
 def test_a_copy_of_a_whole_block():
-    """One bulk copy for all threads of a block, with padding and with columns beyond the source."""
+    """A bulk copy for all threads of a block, with padding and with columns beyond the source, needs one barrier and
+    gives the interpreter's results.
+    """
     x, y, s = buffer("X", 5, 12), buffer("Y", 8, 16), buffer("S", 8, 16, scope="shared")
     bring = Copy(
         name="bring",

@@ -1,4 +1,6 @@
-"""Elements of a warp's sums that its lanes access by themselves: by number, emulated, and as CUDA C++."""
+"""Functions of single lanes on the sums of a warp's matrix product: the elements that each lane holds, results in the
+emulation, and results as CUDA C++ on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +155,9 @@ def below_the_greatest(half: DType) -> Program:
 
 @pytest.mark.parametrize("half", HALVES)
 def test_lanes_and_warps_take_turns(half: DType) -> None:
-    """Whole numbers, so that sums are exact in any order; emulated lanes run out of order between operations."""
+    """Y = P V for one warp, where P is X W less the greatest element of each row: lanes and warps wait for each other
+    where needed. Inputs are integers, so that sums are exact; emulated lanes run out of order between operations.
+    """
     program = prepare(below_the_greatest(half), TARGET)
     rng = np.random.default_rng(3)
     arrays = {n: rng.integers(-3, 4, (16, 16)).astype(half.numpy) for n in "XWV"}

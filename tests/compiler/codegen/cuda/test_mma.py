@@ -191,7 +191,9 @@ def operands(program: Program, rng: np.random.Generator) -> dict[str, np.ndarray
 
 
 def test_emission_computes_what_is_declared():
-    """Runs every mma and every load on the CPU model of the hardware (`cuda_on_host`)."""
+    """The generated code of every mma instruction and every load of fragments computes its declaration, on the CPU
+    model of the hardware (`cuda_on_host`).
+    """
     rng = np.random.default_rng(5)
     ways = [("rows", True), ("columns", True), ("rows", False), ("columns", False)]
     jobs = []

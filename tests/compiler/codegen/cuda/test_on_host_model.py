@@ -154,7 +154,9 @@ KINDS = [
 
 
 def test_matrices_of_a_warp_are_multiplied() -> None:
-    """Uses the formulas of the layouts of ldmatrix (rows in memory) and of mma (indices along k) independently."""
+    """The CPU model of ldmatrix and mma multiplies matrices right: the kernels use the layouts' formulas (rows in
+    memory, indices along k) independently of the model's.
+    """
     rng = np.random.default_rng(7)
     source, launches, arrays, expected = "", [], {}, {}
     for kind, k, dtype in KINDS:

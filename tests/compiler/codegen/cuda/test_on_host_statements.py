@@ -440,7 +440,9 @@ def test_loops_around_kernels() -> None:
 
 
 def test_indices_beyond_32_bits() -> None:
-    """The arrays are sparse: only the bytes that a thread accesses are in memory."""
+    """Kernels access elements whose index needs more than 32 bits. The arrays are sparse: only the accessed bytes are
+    stored.
+    """
     step = 2**26 - 5
     x, y = array("X", 64 * step, dtype=DType.INT8), array("Y", 64, dtype=DType.INT8)
     e = Var("b") * 32 + Var("t")

@@ -30,7 +30,9 @@ TARGET = parse_target("cuda -arch=sm_90")
 
 
 def test_every_operator() -> None:
-    """Uses the generic template for tensor expressions; operators that only the accelerator computes are left out."""
+    """CUDA C++ of every operator's tensor expression, scheduled by the generic template, equals the interpreter;
+    operators that only the accelerator computes are left out.
+    """
     cases = []
     for name, program in programs().items():
         text = format_node(program)

@@ -66,8 +66,8 @@ def test_blocks_that_meet():
 
 @pytest.mark.parametrize("pitch", [49, 98])
 def test_indices_that_are_no_sums(pitch):
-    """Threads store to at // pitch, at % 49 // 7, at % 7 of Y. With pitch 49 these are the digits of one number, so
-    threads write different elements; with another pitch two threads race.
+    """Threads store to at // pitch, at % 49 // 7, at % 7 of Y. With pitch 49 these are the quotients and remainders of
+    one number, so that threads write different elements; with another pitch two threads race.
     """
     y = buffer("Y", 8, 7, 7)
 
@@ -176,7 +176,9 @@ def test_what_a_copy_reads_stays_until_its_wait():
 
 
 def test_a_slot_too_few():
-    """With two slots and three rows in flight, two rows use the same slot."""
+    """The race check refuses a pipeline with two slots of shared memory for three rows in flight: two rows share a
+    slot.
+    """
     program = insert_barriers(moving_window(steps=9, stages=3))
     check_races(program)
     short = buffer("S", 2, 32, scope="shared")
@@ -189,7 +191,9 @@ def test_a_slot_too_few():
 
 
 def test_what_depends_on_the_block():
-    """Loops that all threads of a block execute together may have fewer iterations in some blocks."""
+    """The race check accepts loops that all threads of a block execute together but whose number of iterations depends
+    on the block.
+    """
     x, y, s = buffer("X", 3, 5, 32), buffer("Y", 3, 32), buffer("S", 2, 32, scope="shared")
 
     def kernel(wait):

@@ -31,7 +31,10 @@ def arrays_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", cuda_texts.CASES)
 def test_golden(name: str):
-    """After an intended change, rewrite the golden texts with `python tests/helpers/cuda_texts.py`."""
+    """Launches and CUDA C++ of each case equal its golden text.
+
+    After an intended change, rewrite the golden texts with `python tests/helpers/cuda_texts.py`.
+    """
     path = cuda_texts.GOLDEN / f"{name}.cu"
     assert cuda_texts.text(name) == path.read_text(encoding="utf-8")
 

@@ -129,8 +129,8 @@ def test_vectors(data):
 @quickly
 @given(data=st.data())
 def test_padded_copies(data):
-    """Boxes that extend beyond their source on any side, or lie wholly outside, copied to shared memory, asynchronously
-    or not.
+    """CUDA C++ of padded copies equals the interpreter: boxes that extend beyond their source on any side, or lie
+    wholly outside, are copied to shared memory, asynchronously or not.
     """
     programs: list[Program] = []
     b, t, u, p, q = Var("b"), Var("t"), Var("u"), Var("p"), Var("q")
@@ -173,7 +173,9 @@ def test_padded_copies(data):
 
 
 def test_sums():
-    """Sums in registers or in memory, started or continued, alone or beside other statements."""
+    """CUDA C++ of sums gives the interpreter's results: sums in registers or in memory, started or continued, alone or
+    beside other statements.
+    """
     programs: list[Program] = []
     k, h = Var("k"), Var("h")
     firsts = (None, equal(k, 0) & equal(h, 0), equal(k, 0), equal(k, 2))

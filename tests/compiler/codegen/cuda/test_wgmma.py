@@ -45,8 +45,8 @@ S8, U8 = DType.INT8, DType.UINT8
 
 @pytest.mark.parametrize("columns", [8, 24, 256])
 def test_sums_lie_as_the_isa_says(columns: int):
-    """The layout is that of the figure in "Register Fragments", fragment D of wgmma .m64nNk16: d0 and d1 are adjacent,
-    d2 and d3 are 8 rows below.
+    """A warpgroup's sums lie in registers as the PTX ISA's figure says ("Register Fragments", fragment D of wgmma
+    .m64nNk16): d0 and d1 are adjacent, d2 and d3 are 8 rows below.
     """
     fragment = Fragment.of(Buffer(name="c", shape=(2, 64, columns), dtype=F32, scope="fragment.d"))
     assert (fragment.registers, fragment.c_type) == (columns // 2, "float")

@@ -1,4 +1,4 @@
-"""Layers and functions of `vdla.nn` against plain numpy."""
+"""Layers and functions of `vdla.nn` equal plain numpy."""
 
 from __future__ import annotations
 

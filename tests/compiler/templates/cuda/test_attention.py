@@ -85,7 +85,9 @@ def test_any_sizes_by_default_tiles(rows, keys, depth, columns, mask, target) ->
 
 
 def test_the_text_as_threads_run_it() -> None:
-    """Runs the CUDA C++ on a model of blocks, in which threads run ahead of one another in several orders."""
+    """CUDA C++ of attention gives the right results on a CPU model of blocks, in which threads run ahead of one another
+    in several orders.
+    """
     chosen = [
         ("causal", "copies ahead"),
         ("ragged and causal", "splits"),

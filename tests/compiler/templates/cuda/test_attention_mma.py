@@ -34,8 +34,8 @@ from vdla.compiler.templates.gpu.attention_mma import choose_tile, fits, schedul
 TARGET = cuda_target("sm_80")
 F16, BF16 = DType.FLOAT16, DType.BFLOAT16
 ROUNDING = {F16: 2.0**-10, BF16: 2.0**-7}
-"""Largest error by type, relative to the greatest element: a step of the type's numbers. Half of it is the rounding of
-the result; weights are rounded, too.
+"""Largest allowed error of each type, relative to the largest element: one unit in the last place. Rounding the result
+takes half of it; the attention weights are rounded too.
 """
 
 
@@ -110,7 +110,9 @@ def test_a_result_in_float32() -> None:
     ("name", "tile"), [("several blocks", "several steps"), ("past keys", "two tiles and splits")]
 )
 def test_the_race_check_misses_each_barrier(name: str, tile: str) -> None:
-    """Sums that lanes and warps access in turn are private to a warp; all else goes through shared memory."""
+    """The race check refuses the kernel without any one of its five barriers. Only sums that are private to a warp need
+    none; all other data that warps exchange are in shared memory.
+    """
     dtype, chosen = TILES[tile]
     program = kernel(TARGET, of(name, dtype), chosen)
     assert barriers(program) == 5
@@ -141,7 +143,9 @@ def test_any_sizes_by_default_tiles(rows, keys, depth, columns, heads, mask, dty
 
 
 def test_the_text_as_threads_run_it() -> None:
-    """The CUDA C++ on a model of blocks and of a warp's instructions, in which threads run ahead of one another."""
+    """CUDA C++ of attention on tensor cores gives the right results on a CPU model of blocks and of a warp's
+    instructions, in which threads run ahead of one another.
+    """
     chosen = [
         ("several blocks, by indices", "several steps"),
         ("past keys", "two tiles and splits"),

@@ -1,5 +1,5 @@
-"""Direct convolutions on a GPU: emulated and compared with ONNX Runtime, compiled to cubins, and when they
-are chosen.
+"""Direct convolutions on a GPU: emulated results equal ONNX Runtime's, kernels compile to cubins, and the compiler
+chooses the method where it should.
 """
 
 from __future__ import annotations

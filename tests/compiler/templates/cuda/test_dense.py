@@ -1,4 +1,4 @@
-"""Graph nodes that are matrix products, with their fused epilogues, on a GPU."""
+"""Graph nodes that are matrix products, with their fused epilogues, give right results on an emulated GPU."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_dense_layers(rows: int, widths: tuple[int, ...]) -> None:
     [((2, 3, 9, 6), (3, 6, 5)), ((3, 1, 6), (3, 6, 4)), ((2, 1, 9, 5), (1, 2, 5, 3)), ((4, 5, 6), (1, 6, 7))],
 )
 def test_products_of_batches(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
-    """Batches of matrix products, followed by an addition that broadcasts along the batch and a Sigmoid."""
+    """Batches of matrix products agree with ONNX's reference implementation; an addition that broadcasts along the
+    batch and a Sigmoid follow.
+    """
     net = FloatNetwork(*shape)
     net.add("MatMul", net.weights(*other))
     batch = np.broadcast_shapes(shape[:-2], other[:-2])

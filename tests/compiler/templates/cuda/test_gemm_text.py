@@ -25,8 +25,8 @@ ROWS = gemv.Knobs(groups=2, members=4, vectors=2, unroll=4)
 
 
 def test_the_text_computes_what_the_program_does() -> None:
-    """Covers pipelined tiles with ragged edges, partial sums, a batch and few rows; inputs are integers, so that all
-    sums are exact.
+    """CUDA C++ of matrix products, run on the CPU, gives exact results for integer inputs: pipelined tiles with ragged
+    edges, partial sums, a batch, and few rows.
     """
     target = cuda_target()
     rng = np.random.default_rng(0)

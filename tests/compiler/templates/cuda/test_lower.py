@@ -181,7 +181,9 @@ PRODUCTS = ("Conv", "Gemm", "MatMul")
 
 
 def test_the_code_of_all_other_operators_runs_on_the_host() -> None:
-    """The generated CUDA C++ runs on the CPU, with threads in random order, and is compared with the interpreter."""
+    """Operators other than products of matrices: their generated CUDA C++ runs on the CPU, with threads in random
+    order, and is compared with the interpreter.
+    """
     programs: list[tuple[Program, Arrays]] = []
     expected: list[Arrays] = []
 
@@ -248,7 +250,9 @@ def test_fused_functions_leave_no_kernel_of_their_own() -> None:
     ],
 )
 def test_large_tensors_fit_into_grids(build, shape) -> None:
-    """Nothing is run: checks limits, races and code of shapes that need more blocks than grid axes y and z have."""
+    """Kernels of tensors so large that they need more blocks than grid axes y and z have keep to the limits, have no
+    races, and are generated; nothing is run.
+    """
     net = FloatNetwork(*shape)
     build(net)
     net.shape = inferred_shape(net)

@@ -164,7 +164,9 @@ def test_a_block_of_several_short_rows_reads_them_once_and_in_order() -> None:
 
 @pytest.mark.parametrize("operator", ["softmax", "row_normalization", "sum"])
 def test_threads_of_a_warp_need_no_barrier(operator) -> None:
-    """A row of 17 elements is reduced by one warp, a row of 5000 by several; OpenCL C has no shuffles."""
+    """In CUDA C++ a row of 17 elements, which one warp reduces by shuffles, needs no barrier, and a row of 5000 at most
+    three; in OpenCL C, which has no shuffles, both need at least two.
+    """
     kinds = {cuda_target(): (0, 3), opencl_target(): (2, 2)}
     for target, (short, long) in kinds.items():
         for size, most in ((17, short), (5000, long)):

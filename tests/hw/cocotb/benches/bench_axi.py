@@ -1,4 +1,4 @@
-"""The memory port against the AXI models of cocotbext-axi, which stall all five channels at random."""
+"""The memory port works with the AXI models of cocotbext-axi, which stall all five channels at random."""
 
 import itertools
 import logging

@@ -1,4 +1,4 @@
-"""The control registers against the AXI4-Lite master of cocotbext-axi."""
+"""The control registers answer the AXI4-Lite master of cocotbext-axi as the AXI rules and the register map say."""
 
 import itertools
 import random

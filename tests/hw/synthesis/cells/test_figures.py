@@ -35,7 +35,9 @@ def test_memories_are_cactis(design):
 
 
 def test_the_timing_tool_is_given_one_of_many_alike(design, monkeypatch):
-    """Checks the files that OpenSTA would get, and the reading of its report."""
+    """Of many equal modules, OpenSTA gets only one: checks the netlist, macros and constraints passed to the timing
+    tool, and the reading of its report.
+    """
     given = {}
 
     def run(design, netlist, macros, script, report):
@@ -76,7 +78,9 @@ Path Type: max
 
 
 def test_longest_paths_by_their_ends(design, monkeypatch):
-    """OpenSTA reports the wrong cell for the start of a path; memory macros are recognized by their pins."""
+    """The longest path of each unit is read from OpenSTA's report, which states the wrong cell for the start of a path;
+    memory macros are recognized by their pins.
+    """
     monkeypatch.setattr(timing.cache, "load", lambda name, suffix: None)
     monkeypatch.setattr(timing.cache, "save", lambda name, suffix, data: None)
     monkeypatch.setattr(timing, "_run", lambda *given: SUMMARY)
