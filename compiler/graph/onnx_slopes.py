@@ -1,5 +1,5 @@
 """PRelu with one slope for each channel, in integer graphs: the sum of the positive part and of the negative part times
-the slopes.
+the slopes. Both parts have the grid (scale, zero point) of the result, so that their sum is not rounded again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from .onnx_emit import Rounding, emit, real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Identity, Opaque, Product
-from .onnx_own_grids import bounds_of, spanning
 from .onnx_strided_views import without_pads
 
 
@@ -35,19 +34,15 @@ def import_slopes(context: ImportContext, node: OnnxNode) -> bool:
     operation = product.operation
     assert isinstance(operation, Product)
     data = operation.data
-    bounds = bounds_of(data)
-    ends = [end * slope for end in (min(bounds[0], 0.0), 0.0) for slope in (factor.min(), factor.max())]
-    grid = spanning(min(ends), max(ends))
     plain = pending_result(
         node, Identity(data=data), context.tensors[data.tensor].shape, shape=data.shape, view=data.view
     )
 
     def rounded(context: ImportContext, to: Rounding) -> str:
-        own = data.quantization
-        above = emit(context, node, replace(plain, low=0.0), f"{to.output}.above", own)
-        below = emit(context, node, replace(plain, high=0.0), f"{to.output}.below", own)
+        above = emit(context, node, replace(plain, low=0.0), f"{to.output}.above", to.grid)
+        below = emit(context, node, replace(plain, high=0.0), f"{to.output}.below", data.quantization)
         scaled = replace(product, operation=replace(operation, data=below))
-        parts = (above, emit(context, node, scaled, f"{to.output}.scaled", grid))
+        parts = (above, emit(context, node, scaled, f"{to.output}.scaled", to.grid))
         return round_pairwise(context, to, kind="add", operands=parts)
 
     context.bind(node, replace(plain, operation=Opaque(round=rounded)))

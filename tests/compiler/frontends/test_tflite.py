@@ -176,6 +176,28 @@ def test_a_bias_of_int32_keeps_all_bits_of_the_factor() -> None:
     check("CONV_2D int16", run_onnx(content, inputs), litert(content, inputs))
 
 
+def test_slopes_of_channels_round_once() -> None:
+    """PRELU of all int8 values in 6 channels: the exact result, rounded, and at most a step from LiteRT's."""
+    model = Written()
+    x = model.input((1, 16, 16, 6), np.int8, 0.0213, 3)
+    slopes = model.constant(np.array([[[-128, -37, 5, 40, 90, 127]]], np.int8), 0.0171, -20)
+    y = model.tensor((1, 16, 16, 6), np.int8, 0.0149, -12)
+    # A pool of single elements: the accelerator then stores the image by channels.
+    pool = {"FilterHeight": 1, "FilterWidth": 1, "StrideH": 1, "StrideW": 1, "Padding": 1}
+    same = model.add("MAX_POOL_2D", [x], model.like(x, (1, 16, 16, 6)), "Pool2D", **pool)
+    model.outputs = [model.add("PRELU", [same, slopes], y)]
+    content = model.content()
+    data = np.repeat(np.arange(-128, 128, dtype=np.int8), 6).reshape(1, 16, 16, 6)
+    real = (data.astype(np.float64) - 3) * np.float32(0.0213)
+    slope = (model.tensors[slopes]["data"].astype(np.float64) + 20) * np.float32(0.0171)
+    exact = np.clip(np.where(real < 0, real * slope, real) / np.float32(0.0149) - 12, -128, 127)
+    with vdla.compile(content, target="llvm", cache=False) as network:
+        (ours,) = network.run({network.inputs[0].name: data}).values()
+    np.testing.assert_array_equal(ours, run_integers(content, [data])[0])
+    assert np.abs(ours - exact).max() < 0.5001
+    assert np.abs(ours.astype(int) - litert(content, [data])[0]).max() <= 1
+
+
 def test_vectors_are_joined_on_the_accelerator() -> None:
     model = Written()
     parts = [model.input((5,)), model.input((3,))]
