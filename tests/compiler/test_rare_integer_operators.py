@@ -181,6 +181,15 @@ def test_a_reduction_of_rows_without_their_axis() -> None:
     right_everywhere(ended(net, 2, 6), {"MaxPool": 1})
 
 
+def test_the_mean_of_a_mean_of_all_elements() -> None:
+    """Regression: a number has no axis of channels."""
+    net = image()
+    net.add("ReduceMean", keepdims=0)
+    net.rounded(0.002)
+    net.add("ReduceMean", keepdims=0)
+    right_everywhere(ended(net, scale=0.002), {})
+
+
 @pytest.mark.parametrize("axes", [(2, 3), (1,), (3,)], ids=str)
 def test_lengths(axes: tuple[int, ...]) -> None:
     net = image()

@@ -119,7 +119,7 @@ def scatter_nd(
     Parameters X of `shape` with the axes that have no index merged into one, I int64 [rows, depth], U [rows, rest], Y
     like X. Statements "copy" and "write". Raises ValueError for indices of more dimensions than X has.
     """
-    depth = indices[-1]
+    depth = indices[-1] if indices else 0
     if not 1 <= depth <= len(shape):
         raise ValueError(
             f"indices of shape {indices} must end in a dimension of 1 to {len(shape)}, the axes of their data of "
