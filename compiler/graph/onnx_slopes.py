@@ -15,7 +15,6 @@ from .onnx_emit import Rounding, emit, real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Identity, Opaque, Product
-from .onnx_own_grids import bounds_of, spanning
 from .onnx_strided_views import without_pads
 
 
@@ -35,9 +34,6 @@ def import_slopes(context: ImportContext, node: OnnxNode) -> bool:
     operation = product.operation
     assert isinstance(operation, Product)
     data = operation.data
-    bounds = bounds_of(data)
-    ends = [end * slope for end in (min(bounds[0], 0.0), 0.0) for slope in (factor.min(), factor.max())]
-    grid = spanning(min(ends), max(ends))
     plain = pending_result(
         node, Identity(data=data), context.tensors[data.tensor].shape, shape=data.shape, view=data.view
     )
@@ -47,7 +43,8 @@ def import_slopes(context: ImportContext, node: OnnxNode) -> bool:
         above = emit(context, node, replace(plain, low=0.0), f"{to.output}.above", own)
         below = emit(context, node, replace(plain, high=0.0), f"{to.output}.below", own)
         scaled = replace(product, operation=replace(operation, data=below))
-        parts = (above, emit(context, node, scaled, f"{to.output}.scaled", grid))
+        # One of both parts is 0: on the result's own grid a scaled part is rounded only once.
+        parts = (above, emit(context, node, scaled, f"{to.output}.scaled", to.grid))
         return round_pairwise(context, to, kind="add", operands=parts)
 
     context.bind(node, replace(plain, operation=Opaque(round=rounded)))
