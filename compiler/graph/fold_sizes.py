@@ -10,11 +10,12 @@ from math import prod
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, shape_inference
+from onnx import numpy_helper
 
 from .errors import NodeError, NodeErrors
 from .onnx_attributes import read_node
 from .onnx_constants import evaluate_node
+from .onnx_inference import inferred_shapes
 from .onnx_load import input_shape, opset_of, static_shapes
 
 MOST_ELEMENTS = 2**20
@@ -44,7 +45,7 @@ def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
             for size in info.type.tensor_type.shape.dim:
                 if not size.HasField("dim_value"):
                     size.Clear()
-        model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
+        model = inferred_shapes(model, check_type=True, data_prop=True)
     return model
 
 

@@ -20,7 +20,7 @@ below 21 use them for integers of 16 and 4 bits, which ONNX's own operators lack
 DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
 
-NEEDS_A_SHAPE = frozenset(("EyeLike",))
+NEEDS_A_SHAPE = frozenset(("EyeLike", "RegexFullMatch"))
 """Operators at which the shape inference of ONNX 1.23 ends the process if an input (e.g. the result of an operator of
 another domain) has no shape.
 """

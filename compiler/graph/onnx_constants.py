@@ -39,17 +39,31 @@ _ALWAYS = frozenset(
 
 _ALONG_ONE_AXIS = frozenset(("Hardmax", "Softmax"))
 
+_TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), ("mode", ("DCR", "CRD"))),
+    "Gelu": ("approximate", ("none", "tanh")),
+}
+"""By operator, an attribute whose unknown texts ONNX's reference implementation (1.23) takes for a known one, and the
+known texts.
+"""
+
+
+def check_text(context: NodeErrors, node: OnnxNode) -> None:
+    """Raises an error for a node with an unknown text as the attribute that `_TEXTS` has for its operator."""
+    name, known = _TEXTS.get(node.op_type, ("", ()))
+    if name in node.attributes and (text := node.text(name, "")) not in known:
+        context.fail(node, f"its {name} '{text}' is unknown", f"use {' or '.join(known)}")
+
 
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
     Wrong results: LRN sums over as many channels as there are samples; pools place windows wrongly, and ConvTranspose
     places groups wrongly; GridSample has another cubic border; LogSoftmax returns the logarithm of exponentials that
-    underflow to 0; DepthToSpace treats an unknown mode as CRD. The implementation ignores lengths, activations and
-    clips of recurrent layers, signs in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the
-    type in ReduceSumSquare, and all axes but one in softmaxes before opset 13. In Resize it ignores one meaning of
-    scales with aligned corners, and the coordinate of an axis's only element with PyTorch's half pixels or cropped
-    images.
+    underflow to 0. The implementation ignores lengths, activations and clips of recurrent layers, signs in
+    LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, and all axes
+    but one in softmaxes before opset 13. In Resize it ignores one meaning of scales with aligned corners, and the
+    coordinate of an axis's only element with PyTorch's half pixels or cropped images.
     """
     if node.domain not in STANDARD:
         return False
@@ -66,8 +80,6 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
             return mode in ("align_corners", "pytorch_half_pixel", "tf_crop_and_resize")
         case "ReduceSumSquare":
             return True
-        case "DepthToSpace":
-            return node.text("mode", "DCR") not in ("DCR", "CRD")
     return node.op_type in _ALWAYS or (node.op_type in _ALONG_ONE_AXIS and opset < SOFTMAX_HAS_ONE_AXIS)
 
 
@@ -77,6 +89,7 @@ def evaluate_node(
     """The outputs of a node by name, computed by ONNX's reference implementation from the inputs `feeds`. Raises
     ModelError if it cannot compute them.
     """
+    check_text(context, node)
     if reference_is_mistaken(node, opset):
         context.fail(
             node,

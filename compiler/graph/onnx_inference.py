@@ -1,4 +1,5 @@
-"""Corrects nodes that ONNX's shape inference gets wrong: Range without limit, and pools with `ceil_mode`.
+"""ONNX's shape inference without its faults: a Range without limit, pools with `ceil_mode`, and nodes that end the
+process.
 
 If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of
 each Range is therefore computed first. Inference finds the inputs of the Range, too: for a number n, a ConstantOfShape
@@ -12,7 +13,7 @@ at the end of each axis, which give the right windows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import onnx
@@ -23,6 +24,7 @@ from ..te.blocks import ceil_div
 from .budgets import SMALLER
 from .errors import ModelError
 from .geometry import ceiling_pads, window_extent
+from .model_rewrites import HIDDEN, in_domains, needs_a_shape, set_domains
 from .onnx_attributes import nodes_of, subgraphs
 
 MOST_RANGES = 32
@@ -110,7 +112,7 @@ def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[
     )
     asked = helper.make_model(part, opset_imports=list(model.opset_import), ir_version=model.ir_version)
     try:
-        inferred = shape_inference.infer_shapes(asked, data_prop=True)
+        inferred = inferred_shapes(asked, data_prop=True)
     except (shape_inference.InferenceError, ValueError):
         # Errors of the model are reported by its own inference.
         return {}
@@ -123,16 +125,29 @@ def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[
     return found
 
 
+def inferred_shapes(model: onnx.ModelProto, **options: bool) -> onnx.ModelProto:
+    """The model with the shapes that ONNX's inference finds with `options`. It goes on behind nodes that it cannot
+    infer, whose results have no shape; nodes at which it would end the process for lack of a shape are hidden from it.
+    """
+    places = [place for place, node in enumerate(model.graph.node) if needs_a_shape(node)]
+    with in_domains(model, dict.fromkeys(places, HIDDEN)) as before:
+        inferred = shape_inference.infer_shapes(model, **options)
+    set_domains(inferred, before)
+    return inferred
+
+
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 
 
-def write_ceilings(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]) -> None:
-    """Replaces `ceil_mode` by pads in the pools of `model` whose sizes ONNX's inference (`infer`) would get wrong."""
+def write_ceilings(model: onnx.ModelProto, *, follow: bool) -> None:
+    """Replaces `ceil_mode` by pads in the pools of `model` whose sizes ONNX's inference would get wrong. `follow`: the
+    inference also propagates values.
+    """
     waiting = [
         node for node in model.graph.node if node.op_type in POOLS and _attribute(node, "ceil_mode", 0)
     ]
     while waiting:
-        graph = infer(model).graph
+        graph = inferred_shapes(model, data_prop=follow).graph
         shapes = {
             info.name: [dimension.dim_value for dimension in info.type.tensor_type.shape.dim]
             for info in (*graph.input, *graph.value_info)

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 
 import numpy as np
@@ -142,7 +141,7 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
     if any(entry.name == "ceil_mode" and entry.i for node in model.graph.node for entry in node.attribute):
         from .onnx_inference import write_ceilings
 
-        write_ceilings(model, partial(shape_inference.infer_shapes, data_prop=follow))
+        write_ceilings(model, follow=follow)
     return follow
 
 

@@ -14,6 +14,7 @@ from ..te.merge import broadcast
 from ..te.ops.movement import PAD_MODES, pad_runs, slice_runs
 from .onnx_attributes import OnnxNode
 from .onnx_axes import one_axis
+from .onnx_constants import check_text
 from .onnx_context import GraphContext
 from .operators import Concatenate, Gather, Permute, Remap
 
@@ -42,8 +43,7 @@ def import_depth_to_space(context: GraphContext, node: OnnxNode) -> None:
             f"its blocksize ({size}) must be at least 1, and its input of shape {data.shape} have four dimensions",
             "give a tensor (N, C, H, W) and a blocksize of 1 or more",
         )
-    if mode not in ("DCR", "CRD"):
-        context.fail(node, f"its mode '{mode}' is unknown", "use DCR or CRD")
+    check_text(context, node)
     batch, channels, height, width = data.shape
     first = mode == "DCR"
     if node.op_type == "SpaceToDepth":

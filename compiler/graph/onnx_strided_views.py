@@ -108,13 +108,15 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
     """`data` as rows, whose last axis is the channels of a tensor. Its elements are copied to a new tensor if they do
-    not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order.
+    not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order. A scalar is a row
+    of one channel.
     """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
     positions = batch * height * width
-    if data.shape[-1] == channels and prod(data.shape[:-1]) == positions:
-        elements, plane = elements_of(context, data), height * width
+    *lead, last = data.shape or (1,)
+    if last == channels and prod(lead) == positions:
+        elements, plane = elements_of(context, data).reshape(*lead, last), height * width
         first = elements[..., 0]
         places = first // (channels * plane) * plane + first % plane
         if (
@@ -130,13 +132,16 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
     """Copies the value `data` to a new tensor whose channels are the value's last axis. If the value has more than two
     axes, its first axis is the new tensor's batch axis.
     """
-    *lead, last = data.shape
+    *lead, last = data.shape or (1,)
     images = lead[0] if len(lead) > 1 else 1
     wanted = (images, last, prod(lead) // images, 1)
     elements = elements_of(context, data).reshape(images, -1, last).transpose(0, 2, 1)
     moved = arranged(context, node, data, elements.reshape(wanted))
     places = np.arange(prod(lead)).reshape(lead)
-    return Rows(data=replace(moved, shape=data.shape, view=rows_view(places, wanted)), places=places)
+    return Rows(
+        data=replace(moved, shape=data.shape, view=rows_view(places, wanted).reshape(data.shape)),
+        places=places,
+    )
 
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:

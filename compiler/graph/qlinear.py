@@ -18,6 +18,7 @@ from .errors import NodeErrors
 from .foreign_domains import BEFORE_OPTIMIZATION
 from .model_rewrites import SOFTMAX_HAS_ONE_AXIS
 from .onnx_attributes import STANDARD, OnnxNode, read_node
+from .onnx_inference import inferred_shapes
 from .onnx_steps import Nodes
 from .onnx_table import rows_of
 from .operator_rows import RowContext
@@ -283,7 +284,7 @@ class _Writing(NodeErrors):
             inputs[tensor.name] = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
         before = helper.make_graph(self.nodes, "before", [*inputs.values()], [onnx.ValueInfoProto(name=name)])
         model = helper.make_model(before, opset_imports=self.model.opset_import)
-        inferred = onnx.shape_inference.infer_shapes(model).graph
+        inferred = inferred_shapes(model).graph
         for info in (*inferred.input, *inferred.output):
             if info.name == name and info.type.tensor_type.HasField("shape"):
                 return len(info.type.tensor_type.shape.dim)

@@ -273,6 +273,10 @@ REFUSED = {
     "scattered": (
         node("ScatterElements", "x i x", reduction="foo"), floats(2, 3), "the reduction 'foo'"
     ),
+    "one index": (
+        helper.make_node("ScatterND", ["x", "n", "x"], ["y"], "the_node"), floats(3), r"indices of shape \(\)"
+    ),
+    "norm of power 0": (node("LpPool", "x", kernel_shape=[1, 1], p=0), floats(1, 2, 3, 3), "its p is 0"),
     "shifts": (node("BitShift", "x x", direction="UP"), np.ones(3, np.uint8), "direction 'UP'"),
 }  # fmt: skip
 
@@ -281,6 +285,7 @@ REFUSED = {
 def test_refusals_name_what_is_wrong(case: str) -> None:
     made, x, reason = REFUSED[case]
     constants = {"c": np.float32([1, 1, 2, 2]), "g": floats(1, 2, 2, 2), "i": np.zeros((2, 3), np.int64)}
+    constants["n"] = np.array(0)
     given = {name: constants[name] for name in made.input if name in constants}
     model = built([made], {"x": x}, given, list(made.output))
     shape = (2, 3, 0, 2) if case == "windows" else None
@@ -403,6 +408,20 @@ def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
         vdla.compile(model, target="llvm", cache=False)
 
 
+def test_an_unknown_form_of_gelu_is_refused_of_tables_too() -> None:
+    """Regression: ONNX's reference implementation, which computes tables, takes any unknown form for the exact one."""
+    constants: dict[str, np.ndarray] = {"s": np.array(0.1, np.float32), "z": np.array(0, np.int8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("Gelu", "d", "g", approximate="cubic "),
+        helper.make_node("QuantizeLinear", ["g", "s", "z"], ["y"]),
+    ]
+    model = built(nodes, {"x": floats(1, 4)}, constants, ["y"])
+    with pytest.raises(ModelError, match=r"the_node.*approximate 'cubic '"):
+        vdla.compile(model, target="llvm", cache=False)
+
+
 @pytest.mark.parametrize("opset", [17, 9])
 def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_know(opset: int) -> None:
     """A model with an EyeLike after an operator of ONNX Runtime's domain is compiled, although ONNX's shape inference
@@ -419,6 +438,27 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
     model.graph.node.append(nodes[1])
     model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 2)))
     np.testing.assert_array_equal(ours(model, feeds)["y"], np.eye(3, 2))
+
+
+def test_inference_does_not_end_the_process_before_a_pool_that_rounds_up() -> None:
+    """Regression: the sizes of pools with `ceil_mode` come from an inference of their own, which ended the process."""
+    nodes = [
+        helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft"),
+        helper.make_node("EyeLike", ["m"], ["y"], dtype=TensorProto.FLOAT),
+        node("MaxPool", "x0", "y0", kernel_shape=[2], strides=[2], ceil_mode=1),
+    ]
+    constants = {
+        "a": np.int8([[1, 2], [3, 4]]),
+        "s": np.array(0.5, np.float32),
+        "t": np.array(0.25, np.float32),
+    }
+    feeds = {"x": np.int8([[1, 2], [3, 4], [5, 6]]), "x0": floats(1, 1, 5)}
+    model = built([nodes[0], nodes[2]], feeds, constants, ["y0"])
+    model.graph.node.insert(1, nodes[1])
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 2)))
+    got = ours(model, feeds)
+    np.testing.assert_array_equal(got["y"], np.eye(3, 2))
+    np.testing.assert_array_equal(got["y0"], runtime(model, feeds)[0])
 
 
 def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> None:
@@ -537,3 +577,20 @@ def test_a_view_of_a_result_that_is_one_number_is_an_output(operator: str) -> No
     nodes = [helper.make_node("Pow", ["x", "p"], ["t"]), node(operator, "t", **whole)]
     model = built(nodes, feeds, {"p": np.asarray(np.float32(0))}, ["y"])
     np.testing.assert_array_equal(ours(model, feeds)["y"], np.ones((1, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, bool])
+def test_bytes_are_scattered_along_the_last_axis(dtype: Any) -> None:
+    """Regression: the nest of the updates was vectorized along the axis of the indices, which may be equal."""
+    indices = np.array([[0, 3, 3, 1], [2, 0, 2, 2], [1, 2, 3, 0]])
+    feeds = {"x": np.ones((3, 4), dtype), "u": np.arange(12).reshape(3, 4).astype(dtype)}
+    model = built([node("ScatterElements", "x i u", axis=1)], feeds, {"i": indices}, ["y"])
+    np.testing.assert_array_equal(ours(model, feeds)["y"], runtime(model, feeds)[0])
+
+
+def test_a_number_of_more_dimensions_keeps_them_in_a_reduction() -> None:
+    """Regression: the constant (1, 1) became a number of the kernel, and the tensor (7,) had no axis 1 to reduce."""
+    nodes = [helper.make_node("Add", ["x", "c"], ["a"]), node("ReduceMin", "a", axes=[0, 1], keepdims=0)]
+    feeds = {"x": floats(7)}
+    model = built(nodes, feeds, {"c": floats(1, 1)}, ["y"], 17)
+    np.testing.assert_allclose(ours(model, feeds)["y"], runtime(model, feeds)[0], rtol=1e-6)

@@ -144,6 +144,17 @@ def test_slopes_of_channels(shape: tuple[int, ...]) -> None:
     right_everywhere(ended(net, 1, 8, 6, 5), {})
 
 
+def test_slopes_of_channels_round_once() -> None:
+    """Regression: negative elements were rounded on a grid of their own before the grid of the result."""
+    net = image()
+    net.add("PRelu", net.constant(np.linspace(-0.9, -0.2, 8).astype(np.float32).reshape(8, 1, 1)))
+    model = ended(net, 1, 8, 6, 5, scale=0.01).model()
+    graph = import_model(model, abilities=PROCESSOR)
+    x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
+    (own,) = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x}))).values()
+    assert np.mean(own != runtime(model, {"x": x})[net.last]) <= 0.01
+
+
 def test_slopes_of_positions_are_refused() -> None:
     net = image()
     net.add("PRelu", net.weights(8, 6, 5))
@@ -179,6 +190,15 @@ def test_a_reduction_of_rows_without_their_axis() -> None:
     net.rows(8, 6)
     net.add("ReduceMax", axes=[1], keepdims=0)
     right_everywhere(ended(net, 2, 6), {"MaxPool": 1})
+
+
+def test_the_mean_of_a_mean_of_all_elements() -> None:
+    """Regression: a number has no axis of channels."""
+    net = image()
+    net.add("ReduceMean", keepdims=0)
+    net.rounded(0.002)
+    net.add("ReduceMean", keepdims=0)
+    right_everywhere(ended(net, scale=0.002), {})
 
 
 @pytest.mark.parametrize("axes", [(2, 3), (1,), (3,)], ids=str)

@@ -61,7 +61,7 @@ def node_run(
 
     Raises NoValueError if no engine can run the node.
     """
-    model = node_model(node, opsets, feeds)
+    model = node_model(_with_pads(node, feeds), opsets, feeds)
     makers: dict[Engine, Callable[[onnx.ModelProto], Callable[[Mapping[str, np.ndarray]], Any]]] = {
         "onnxruntime": _by_onnxruntime,
         "reference": _by_reference,
@@ -81,6 +81,34 @@ def node_run(
                 continue
             return run
     raise NoValueError("; ".join(reasons))
+
+
+POOLS = frozenset(("AveragePool", "LpPool", "MaxPool", "NhwcMaxPool"))
+"""Operators with a window that may be dilated, and that is not a window of weights."""
+
+
+def _with_pads(node: onnx.NodeProto, feeds: Mapping[str, np.ndarray]) -> onnx.NodeProto:
+    """A dilated pool of SAME padding with the pads that ONNX specifies, since ONNX Runtime (1.32) pads as if the window
+    were not dilated; any other node itself.
+    """
+    given = read_node(node, 0)
+    how, dilations = given.text("auto_pad", ""), given.integers("dilations", ())
+    if node.op_type not in POOLS or not dilations or not how.startswith("SAME"):
+        return node
+    shape = feeds[node.input[0]].shape
+    plane = shape[1:-1] if node.op_type == "NhwcMaxPool" else shape[2:]
+    kernel, strides = given.integers("kernel_shape", ()), given.integers("strides", (1,) * len(plane))
+    begin, end = [], []
+    for n, k, d, s in zip(plane, kernel, dilations, strides, strict=True):
+        total = max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
+        begin.append((total + (how == "SAME_LOWER")) // 2)
+        end.append(total - begin[-1])
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    kept = [entry for entry in node.attribute if entry.name != "auto_pad"]
+    del made.attribute[:]
+    made.attribute.extend([*kept, helper.make_attribute("pads", begin + end)])
+    return made
 
 
 def node_model(

@@ -110,6 +110,8 @@ def spread_of(
     if scaled:
         # Within a few roundings of the scales, a value near a tie is rounded the other way.
         _widen(changes, run, feeds, results, 1.0, rng)
+    if node.op_type in WEIGHTED and feeds[node.input[0]][1].any:
+        changes = [np.maximum(changes[0], _largest_change(node, run, feeds))]
     spreads: list[Spread] = []
     for array, change in zip(results, changes, strict=True):
         name = array.dtype.name
@@ -129,6 +131,39 @@ def spread_of(
             raise UnstableError("its integers depend on roundings")
         spreads.append(Spread(change))
     return spreads
+
+
+WEIGHTED: Mapping[str, tuple[int, int]] = {"QLinearConv": (7, 8), "QLinearMatMul": (7, 8)}
+"""Products of integer data (inputs 0 to 2) and integer weights (inputs 3 to 5): by operator, the inputs with the
+result's zero point and with the bias.
+"""
+
+
+def _largest_change(
+    node: onnx.NodeProto, run: NodeRun, feeds: Mapping[str, tuple[np.ndarray, Spread]]
+) -> np.ndarray:
+    """The largest change of each rounded sum of a node in `WEIGHTED` when its data change by their spreads: data differ
+    in the direction of each weight's sign, which random directions do not find if a sum has several terms. The node
+    itself computes this change, from spreads as data and from magnitudes of weights, without zero points and bias.
+    """
+    zero, bias = WEIGHTED[node.op_type]
+    data, weight, weight_zero = (feeds[node.input[i]] for i in (0, 3, 5))
+    limit = int(ml_dtypes.iinfo(weight[0].dtype).max)
+    centre = weight_zero[0].astype(np.int64)
+    if node.op_type == "QLinearConv":
+        centre = centre.reshape(-1, *[1] * (weight[0].ndim - 1))
+    size = np.minimum(np.abs(weight[0].astype(np.int64) - centre), limit)
+    given = {name: array for name, (array, _) in feeds.items()}
+    given[node.input[0]] = data[1].array.astype(data[0].dtype)
+    given[node.input[3]] = size.astype(weight[0].dtype)
+    for name in [node.input[i] for i in (2, 5, zero, bias) if i < len(node.input)]:
+        given[name] = np.zeros_like(given[name])
+    (change,) = run(given)
+    # On a finer grid every sum that changes is more than 0. A change of less than half a step can cross a tie.
+    scale = node.input[6]
+    given[scale] = np.full_like(given[scale], given[node.input[1]].max() * given[node.input[4]].min())
+    (reached,) = run(given)
+    return np.where(reached > 0, change.astype(np.float64) + 1, 0.0)
 
 
 DIVIDES = frozenset(("Div", "Mod", "Reciprocal"))

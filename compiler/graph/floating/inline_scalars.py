@@ -43,7 +43,9 @@ def inline_scalars(graph: Graph) -> Graph:
 
 
 def _inlined(graph: Graph, node: Node) -> Node:
-    """The node with numbers in place of its one-element constants; the node itself if it has none."""
+    """The node with numbers in place of its one-element constants; the node itself if it has none, or if the result
+    has dimensions of size 1 that only such a constant has.
+    """
     if not isinstance(node.operator, Elementwise):
         return node
     values: dict[str, Expr] = {}
@@ -58,6 +60,8 @@ def _inlined(graph: Graph, node: Node) -> Node:
             values[argument(i).name] = argument(len(others), dtype)
             others.append(name)
     if len(others) == len(node.inputs):
+        return node
+    if others and broadcast([graph.tensors[o].shape for o in others]) != graph.tensors[node.output].shape:
         return node
     body = substitute_expr(node.operator.body, values)
     return replace(node, operator=Elementwise(body=body), inputs=tuple(others))

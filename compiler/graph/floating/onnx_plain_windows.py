@@ -79,6 +79,8 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     windows, declared = pool_windows(context, node, data.shape[2:])
     greatest = node.op_type == "MaxPool"
     power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
+    if node.op_type == "LpPool" and power < 1:
+        context.refuse(node, f"its p is {power:g}; an Lp norm has a p of at least 1", "use p = 1 or p = 2")
     name = data.name
     if power:
         body = (

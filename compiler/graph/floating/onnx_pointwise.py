@@ -17,6 +17,7 @@ from ...te.merge import broadcast
 from ...te.scalars import argument, number
 from ..graph import Tensor
 from ..onnx_attributes import OnnxNode
+from ..onnx_constants import check_text
 from ..onnx_context import GraphContext
 from ..operators import Elementwise
 
@@ -73,10 +74,8 @@ def import_unary(context: GraphContext, node: OnnxNode) -> None:
         function, defaults = _WITH_NUMBERS[name]
         body = function(x, *[float(np.float32(node.attributes.get(k, v))) for k, v in defaults.items()])
     elif name == "Gelu":
-        form = node.text("approximate", "none")
-        if form not in ("none", "tanh"):
-            context.fail(node, f"approximate = '{form}' is not supported", "use none or tanh")
-        body = scalars.gelu_tanh(x) if form == "tanh" else scalars.gelu(x)
+        check_text(context, node)
+        body = scalars.gelu_tanh(x) if node.text("approximate", "none") == "tanh" else scalars.gelu(x)
     elif name in _NAMED:
         body = _NAMED[name](x)
     else:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, shape_inference
+from onnx import numpy_helper
 
 from ..errors import ModelError, NodeErrors, node_error
 from ..foreign_domains import foreign, is_qonnx
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_constants import evaluate_node
+from ..onnx_inference import inferred_shapes
 from ..onnx_load import initializer_array, load_model, opset_of, static_shapes
 from ..onnx_read import QUANTIZED
 from .recurrent import unrolled
@@ -182,7 +183,7 @@ def assemble(
             info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     read = {name for node in graph.node for name in names_read(node)} | {info.name for info in graph.output}
     graph.initializer.extend(tensor for tensor in initializers if tensor.name in read)
-    return model if outputs is None else shape_inference.infer_shapes(model)
+    return model if outputs is None else inferred_shapes(model)
 
 
 def constant_protos(constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProto]:

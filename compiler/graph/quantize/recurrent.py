@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, shape_inference
+from onnx import numpy_helper
 
 from ..errors import NodeErrors
 from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
 from ..graph import Tensor, unused
 from ..onnx_attributes import OnnxNode, read_node
+from ..onnx_inference import inferred_shapes
 from ..onnx_load import input_shape, static_shapes
 from ..onnx_steps import Steps
 
@@ -74,4 +75,4 @@ def unrolled(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     result.graph.initializer.extend(context.initializers)
-    return shape_inference.infer_shapes(result, data_prop=True)
+    return inferred_shapes(result, data_prop=True)

@@ -124,7 +124,7 @@ def scatter_nd(
     `dtype` [rows, rest]; Y like X. Statement "copy" copies X, statement "write" stores the elements of U. Raises
     ValueError for indices of more dimensions than X has.
     """
-    depth = indices[-1]
+    depth = indices[-1] if indices else 0
     if not 1 <= depth <= len(shape):
         raise ValueError(
             f"indices of shape {indices} must end in a dimension of 1 to {len(shape)}, the axes of their data of "

@@ -19,6 +19,7 @@ from vdla.benchmarks.fuzzing.graphs.builder import Builder, UnfitError
 from vdla.benchmarks.fuzzing.graphs.compared import compiled_outcome
 from vdla.benchmarks.fuzzing.graphs.drawings.table import DRAWINGS, drawing_of
 from vdla.benchmarks.fuzzing.graphs.quantized_builder import QuantizedBuilder
+from vdla.benchmarks.fuzzing.graphs.spread import Spread
 from vdla.benchmarks.fuzzing.graphs.tables import OPERATORS, WITHOUT_ORACLE, Operator
 from vdla.benchmarks.fuzzing.qdq_graphs import random_qdq_graph
 
@@ -111,6 +112,32 @@ def test_sums_of_integers_may_be_a_step_away_where_they_are_close_to_a_half() ->
     inputs = [left, *made[:2], right, *made[2:]]
     (total,) = Builder.node(builder, Operator("com.microsoft", "QLinearAdd"), inputs)
     assert builder.values[total].spread.array.tolist() == [1.0, 0.0]
+
+
+def test_sums_of_integers_that_may_be_a_step_away_differ_in_the_direction_of_their_weights() -> None:
+    """Weights of either sign: pushing all data up or down changes the sum by nothing (seed 101, case 4236)."""
+    builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
+    x = builder.new(np.arange(8, dtype=np.int8).reshape(1, 2, 2, 2), constant=False)
+    builder.values[x] = replace(builder.values[x], spread=Spread(np.ones((1, 2, 2, 2))))
+    weight = np.int8([50, -50, 50, -50, -50, 50, -50, 50]).reshape(1, 2, 2, 2)
+    one, zero = (builder.new(kind(n), constant=True) for kind, n in ((np.float32, 1), (np.int8, 0)))
+    scale = builder.new(np.float32(200), constant=True)
+    inputs = [x, one, zero, builder.new(weight, constant=True), one, zero, scale, zero]
+    (total,) = Builder.node(builder, Operator("", "QLinearConv"), inputs)
+    # Eight terms of up to 50 units are two steps of 200; the third step is the rounding's.
+    assert builder.values[total].spread.array.item() == 3.0
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+def test_dilated_pools_have_the_pads_that_onnx_specifies(mode: str) -> None:
+    builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
+    array = np.zeros((1, 4, 1, 1), np.uint8)
+    array[0, 0], array[0, 3] = 7, 9
+    x = builder.new(array, constant=False)
+    attributes = {"auto_pad": mode, "dilations": [2, 1], "kernel_shape": [2, 1]}
+    (y,) = Builder.node(builder, Operator("com.microsoft", "NhwcMaxPool"), [x], **attributes)
+    # Of the two pads that a window of 3 rows needs, one is before and one is behind the data.
+    assert builder.array(y).reshape(-1).tolist() == [0, 7, 9, 0]
 
 
 def test_an_attribute_that_is_ignored_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -107,9 +107,6 @@ def pool(b: Builder, operator: Operator) -> None:
     array = b.array(data)
     kernel = tuple([min(k, size + 1) for k, size in zip(_kernel(b, array), array.shape[2:], strict=True)])
     attributes = window(b, kernel, b.schema(operator.name).attributes)
-    if attributes.get("auto_pad", "").startswith("SAME"):
-        # ONNX Runtime pads a dilated window of a pool as if it were not dilated: its shapes are not ONNX's.
-        attributes.pop("dilations", None)
     steps = attributes.get("dilations", [1] * len(kernel))
     if any((k - 1) * d >= size for k, d, size in zip(kernel, steps, array.shape[2:], strict=True)):
         # A window that reads pads alone has the average NaN for ONNX's reference, and 0 for ONNX Runtime.

@@ -113,6 +113,7 @@ class NestFinder:
             and not ragged
             and not recurrent
             and (move := _move_across(chain, writer, vectors[0])) is not None
+            and (not move[2] or self.may(move[0], chain))
         ):
             across, square, swapped = move
             if swapped:
@@ -133,9 +134,7 @@ class NestFinder:
         )
 
     def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """At most two loops that may be vectorized as the innermost loop: first one with contiguous stores, then one
-        with contiguous loads.
-        """
+        """Up to two loops to vectorize innermost: first one with contiguous stores, then one with contiguous loads."""
         constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
         if len([n for n in chain if not isinstance(n.extent, Const)]):
             return ()
