@@ -104,7 +104,7 @@ def needs_a_shape(node: onnx.NodeProto) -> bool:
 
 @contextmanager
 def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """A context in which each node i in `domains` has the domain `domains`[i]; yields their own domains by index."""
+    """A context in which each node i in `domains` has the domain `domains`[i]. Yields the former domains by index."""
     before = {place: model.graph.node[place].domain for place in domains}
     set_domains(model, domains)
     try:
@@ -114,7 +114,7 @@ def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[d
 
 
 def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
-    """Gives each node i in `domains` the domain `domains`[i], and lists `HIDDEN` in opset imports while it is used."""
+    """Gives each node i in `domains` the domain `domains`[i]. The model imports `HIDDEN` only if it is one of these."""
     for place, domain in domains.items():
         model.graph.node[place].domain = domain
     imports = [entry for entry in model.opset_import if entry.domain == HIDDEN]
