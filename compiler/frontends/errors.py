@@ -6,5 +6,6 @@ from vdla.util.errors import LinesError
 
 
 class FrontendError(LinesError):
-    """A model that a frontend cannot read or convert. One line for each mistake, without the name of the file, which
-    the caller adds to the first line."""
+    """Raised for a model that a frontend cannot read or convert. The message has a line for each mistake, without the
+    name of the file, which the caller adds to the first line.
+    """

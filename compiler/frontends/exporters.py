@@ -12,7 +12,7 @@ from vdla.util.errors import UserError
 
 
 class ExportError(UserError):
-    """A model that the exporter of its own framework rejects."""
+    """Raised for a model that the exporter of its own framework rejects."""
 
 
 def reason(error: BaseException) -> str:

@@ -22,7 +22,7 @@ class OnnxGraph:
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def constant(self, name: str, values: ArrayLike, dtype: DTypeLike) -> str:
-        """Add the initializer `name` once; return the name."""
+        """Adds the initializer `name` once; returns the name."""
         if name not in self.initializers:
             self.initializers[name] = numpy_helper.from_array(np.asarray(values, dtype), name)
         return name
@@ -36,7 +36,7 @@ class OnnxGraph:
         domain: str = "",
         **attributes: Any,
     ) -> str:
-        """Add a node with one output; return the output's name."""
+        """Adds a node with one output; returns the output's name."""
         self.nodes.append(
             helper.make_node(operator, list(inputs), [output], name=name, domain=domain, **attributes)
         )
@@ -45,7 +45,7 @@ class OnnxGraph:
     def quantize_dequantize(
         self, tensor: str, quantization: Quantization, *, output: str | None = None, source: str | None = None
     ) -> str:
-        """Add a QuantizeLinear and a DequantizeLinear named after `tensor`; return the output's name.
+        """Adds a QuantizeLinear and a DequantizeLinear named after `tensor`; returns the output's name.
 
         The QuantizeLinear reads `source` (`tensor` by default), and the DequantizeLinear writes `output`. Scale and
         zero point are initializers.
@@ -67,8 +67,8 @@ class OnnxGraph:
         zero_point: int = 0,
         axis: int | None = None,
     ) -> str:
-        """Add the initializers `integers`, scale and zero point and a DequantizeLinear of them, named after `tensor`;
-        return the output's name.
+        """Adds initializers of `integers`, scale and zero point, and a DequantizeLinear of these, all named after
+        `tensor`; returns the output's name.
 
         `scale` is float32: a single value, shape (), or one value for each index along `axis`.
         """

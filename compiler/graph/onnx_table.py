@@ -40,8 +40,8 @@ _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
     {"quantized": "onnx_", "either": "onnx_", "both": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
 )
-"""By kind of row, the prefix of the modules that contain the rows' functions; kinds that are missing here have the
-float importer's prefix.
+"""By the kind of a row of the operator table: prefix of the modules with the functions of such rows. Kinds that are
+missing here have the float importer's prefix.
 """
 
 

@@ -260,7 +260,7 @@ class Gather:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherElements:
     """Inputs: data, and int64 indices of equal rank. Output: for each index, the element of data at this index along
-    `axis` (0 or more) (`te.ops.scattered.gather_elements`).
+    `axis`, 0 or more; see `te.ops.scattered.gather_elements`.
     """
 
     axis: int

@@ -137,7 +137,7 @@ _Accesses = dict[str, list[_Access]]
 
 
 def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
-    """Adds all accesses within `node` by buffer name; their loops begin with `loops`."""
+    """Adds all accesses within `node` to `found`; `loops` are the loops around `node`, outermost first."""
     boxes: tuple[Region, ...] = ()
     match node:
         case For():

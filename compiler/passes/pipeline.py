@@ -29,7 +29,7 @@ def run_pipeline(
     check: bool = True,
     dump: Callable[[str, str], None] | None = None,
 ) -> Program:
-    """Returns `program` after all `passes`. `check`: verify it after each. `dump(name, text)`: gets each text."""
+    """Applies `passes` in turn; `check`: verify each result. `dump(name, text)` is called after each pass."""
     for item in passes:
         result = item.run(program)
         if dump is not None:
@@ -41,7 +41,7 @@ def run_pipeline(
 
 
 def dump_node(folder: Path, number: int, name: str) -> Callable[[str, str], None]:
-    """Calls `dump_to` for the dumps of one node, with a subfolder of `folder` named by the node's number and name."""
+    """A dump function for one node's passes: `dump_to` a subfolder of `folder` named by the node's number and name."""
     return dump_to(folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', name)}")
 
 

@@ -13,7 +13,7 @@ from .tree import locate, locate_alloc, rebuild
 
 
 def compute_early(program: Program, name: str) -> Program:
-    """Stores f(value) by the Assign `name` if every read of its buffer is the argument of the function f.
+    """Applies a function f where a buffer is written, by the Assign `name`, instead of wherever it is read.
 
     rewrite:
         alloc T[n]                             alloc T[n]

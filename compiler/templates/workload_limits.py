@@ -15,4 +15,4 @@ MOST_ELEMENTS = 1 << 31
 
 
 class WorkloadError(UserError):
-    """A description of a workload that is invalid."""
+    """Raised for an invalid description of a workload."""

@@ -75,8 +75,9 @@ class Result:
         return allocated((sums, bounds), seq(*stages))
 
     def over_splits(self, sums: Buffer, bounds: Buffer, y: Expr, x: Expr) -> Stmt:
-        """The result of a thread's rows, combined from all splits of the keys as the module's text says. `sums`: the
-        sums o of each split; `bounds`: [0] the greatest scores m, [1] the sums l.
+        """Combines the partial results of all splits of the keys, for a thread's rows, as the module's text says.
+        `sums`: by split, the sum o of weighted rows of V. `bounds`: by split, [0] the greatest score m and [1] the sum
+        l of the weights.
         """
         tile = self.tile
         factors = Buffer(name="post.factors", shape=(tile.splits,), dtype=DType.FLOAT32, scope="register")

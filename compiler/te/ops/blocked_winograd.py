@@ -21,9 +21,9 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
     Parameters, both float32 and zero beyond the channels: X [batch, blocks of channels, height, width, block]; Y [n *
     n, blocks, tiles, block]. Tiles of m x m outputs are numbered row by row over all images. In loops n, c, y (rows of
     tiles), statements "left" and "right" set the padding columns of `half` [n, columns, block] to zero, and statements
-    "rows" (loops x, j) combine rows of X into the other columns; then statements "columns" (loops i, t, l) combine
-    columns of `half` into Y. There is a statement "rows" and a statement "columns" for each row of B^T. Raises
-    ValueError unless `suits_winograd`, or if the window does not fit.
+    "rows.0", "rows.1", … (loops x, j), one for each row of B^T, combine rows of X into the other columns; then
+    statements "columns.0", "columns.1", … (loops i, t, l) combine columns of `half` into Y. Raises ValueError for a
+    convolution that `suits_winograd` rejects, or a window that does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")

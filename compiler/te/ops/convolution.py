@@ -134,7 +134,7 @@ def _single_phase(outputs: int, kernel: int, stride: int, dilation: int, before:
 
 
 def suits_winograd(shape: Convolution) -> bool:
-    """Whether Winograd's method applies to a convolution: 3 x 3 taps without dilation, stride 1, one group."""
+    """Whether Winograd's method applies: one group, 3 x 3 taps without dilation, stride 1, not transposed."""
     window, ones = shape.window, (1, 1)
     plain = shape.groups == 1 and not shape.transposed
     return plain and (window.kernel, window.strides, window.dilations) == (

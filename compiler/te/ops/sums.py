@@ -85,7 +85,7 @@ def summed(
 
 
 def stored(out: Buffer, outputs: Loops, finish: Callable[..., Expr]) -> Stmt:
-    """The statement "post": every element of `out` is `finish` of its indices; loops have the names of `outputs`."""
+    """The loops `outputs` around the statement "post", which stores `finish(*indices)` in each element of `out`."""
     at = [Var(loop) for loop in outputs]
     post = Assign.to("post", out[tuple(at)], finish(*at))
     return nest(list(zip(at, outputs.values(), strict=True)), post)
@@ -103,9 +103,9 @@ def program_of(
 
 
 def padded_input(x_in: Buffer, window: Window, value: float = 0.0) -> tuple[Buffer, tuple[Stmt, ...]]:
-    """The buffer that a window operator reads: X, or if there are pads `padded` with the statement "pad" that fills it.
-
-    Positions outside X are filled with `value`.
+    """The buffer that a window operator reads, and the statements that fill it. Without pads: X, and no statements.
+    With pads: a buffer `padded`, and the statement "pad", which copies X into it and sets the other positions to
+    `value`.
     """
     if not any(window.pads):
         return x_in, ()

@@ -34,9 +34,9 @@ POINTS = {
 }
 """Points at which polynomials are evaluated, besides infinity, by the size m of a tile's outputs.
 
-The points for m = 4 amplify rounding errors less than 0, 1, -1, 2, -2, see `codegen.cuda.tolerances` (Barabasz,
-Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural
-Networks", ACM TOMS 46, 2020). All give coefficients in A and B that are exact in float32.
+The points for m = 4 amplify rounding errors less than the points 0, 1, -1, 2, -2 would, see `codegen.cuda.tolerances`
+(Barabasz, Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
+Neural Networks", ACM TOMS 46, 2020). All give coefficients in A and B that are exact in float32.
 """
 ALIGNED = 4
 """Number of float32 values in the widest memory access; the number of tiles in a row is rounded up to a

@@ -51,11 +51,11 @@ Dump = Callable[[str, str], None]
 
 
 class CompileError(UserError):
-    """A network that this accelerator cannot run; the message names the node and the limit."""
+    """Raised for a network that this accelerator cannot run; the message names the node and the limit."""
 
 
 class DoesNotFitError(CompileError):
-    """A layer whose smallest tile exceeds the accelerator's memories; `members`: names of the layer's ONNX nodes."""
+    """Raised for a layer whose smallest tile exceeds an on-chip memory; `members`: names of the layer's ONNX nodes."""
 
     def __init__(self, message: str, members: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class DoesNotFitError(CompileError):
 
 
 class UnfitNodeError(Exception):
-    """A node whose smallest tile exceeds a memory of the accelerator; the message names template and memory."""
+    """Raised for a node whose smallest tile exceeds an on-chip memory; the message names template and memory."""
 
     def __init__(self, node: str, error: EmptySpaceError) -> None:
         super().__init__(f"{error.template}: no tile is small enough for {error.limit}")

@@ -327,7 +327,7 @@ def share(s: Schedule, nested: Sequence[tuple[str, int]], work: int) -> None:
 
 
 def share_first(s: Schedule, names: Sequence[str]) -> None:
-    """Makes parallel the first loop in `names` for which this is legal."""
+    """Makes one loop parallel: the first in `names` for which this is legal, if there is one."""
     for loop in names:
         try:
             s.parallel(loop)
