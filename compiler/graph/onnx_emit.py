@@ -141,8 +141,8 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
     return np.where(normal, narrow.astype(np.float64), exact)
 
 
-def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
-    """The bias as int64 multiples of `step` (float64, input scale x weight scale for each channel).
+def bias_of(bias: Bias, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The bias as int64 multiples of `step` (float64, input scale x weight scale per channel: `scale` result steps).
 
     An integer bias is returned unchanged, and so are the integers of a dequantized bias whose scale is `step`, the form
     that quantizers write. Any other bias is divided by `step` and rounded half to even.
@@ -159,7 +159,7 @@ def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
             if np.allclose(np.broadcast_to(bias.scale, step.shape), step, rtol=1e-4, atol=0.0):
                 return centred
             real = centred * np.broadcast_to(bias.scale.astype(np.float64), step.shape)
-    return whole_steps(np.broadcast_to(real.reshape(-1), step.shape).astype(np.float64), step)
+    return whole_steps(np.broadcast_to(real.reshape(-1), step.shape).astype(np.float64), step, scale)
 
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:

@@ -1,5 +1,5 @@
 """ONNX's shape inference without its faults: a Range without limit, pools with `ceil_mode`, and nodes that end the
-process.
+process or never end.
 
 If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of
 each Range is therefore computed first. Inference finds the inputs of the Range, too: for a number n, a ConstantOfShape
@@ -13,6 +13,7 @@ at the end of each axis, which give the right windows.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,16 +23,36 @@ from onnx import helper, numpy_helper, shape_inference
 from ..ir.limits import MOST_NUMBERS
 from ..te.blocks import ceil_div
 from .budgets import SMALLER
-from .errors import ModelError
+from .errors import AGAIN, ModelError, invalid_node_error
 from .geometry import ceiling_pads, window_extent
 from .model_rewrites import HIDDEN, in_domains, needs_a_shape, set_domains
-from .onnx_attributes import nodes_of, subgraphs
+from .onnx_attributes import nodes_of, read_node, subgraphs
 
 MOST_RANGES = 32
 """Largest number of Ranges whose lengths are computed, since each takes a shape inference of all nodes before it."""
 
 _SMALL = 64
 """Largest number of elements of an initializer whose values may determine a shape."""
+
+
+EQUATION = re.compile(r"({0}(,{0})*(->{0})?)?".format(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"))
+"""The equation of an Einsum without blanks: letters and one ellipsis per term."""
+
+
+def check_returns(label: str, model: onnx.ModelProto) -> None:
+    """Raises NodeError for a node from which ONNX's shape inference (1.23) does not return: a Split whose `num_outputs`
+    is not its number of outputs, which ends the process, and an Einsum of a malformed equation, which it reads forever.
+    """
+    for number, proto in nodes_of(model.graph):
+        node = read_node(proto, number)
+        outputs, equation = node.integer("num_outputs", len(proto.output)), node.text("equation", "")
+        if node.op_type == "Split" and outputs != len(proto.output):
+            problem = f"has {len(proto.output)} outputs, but num_outputs = {outputs}"
+        elif node.op_type == "Einsum" and not EQUATION.fullmatch(equation.replace(" ", "")):
+            problem = f"has the equation {equation!r}, which must be terms of letters, commas and an arrow"
+        else:
+            continue
+        raise invalid_node_error(label, node.name, node.op_type, problem, AGAIN)
 
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:

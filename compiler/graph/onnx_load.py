@@ -134,6 +134,10 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
     also propagate values (fold constants).
     """
     follow = True
+    if any(node.op_type in ("Einsum", "Split") for _, node in nodes_of(model.graph)):
+        from .onnx_inference import check_returns
+
+        check_returns(label, model)
     if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
         from .onnx_inference import check_ranges
 

@@ -99,7 +99,7 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
     scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
     post = to.post()
     zero_point = source.stored_zero_point
-    bias = bias_of(product.bias, step)
+    bias = bias_of(product.bias, step, scale)
     weight, bias, scale = fitted_sums(bias, product.weight, zero_point, scale, post)
     operator = Int8Convolution(
         weight=weight,

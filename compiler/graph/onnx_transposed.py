@@ -194,10 +194,11 @@ def round_transposed(context: ImportContext, to: Rounding, *, product: Product) 
                 :, :, ::-1, ::-1
             ]
     source = product.data.quantization
+    own = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
     bias = np.zeros((sy * sx, stride), np.int64)
-    bias[:, :filters] = bias_of(product.bias, bias_step(source.scale, product.weight_scale))
+    bias[:, :filters] = bias_of(product.bias, bias_step(source.scale, product.weight_scale), own)
     scale = np.ones((sy * sx, stride), np.float32)
-    scale[:, :filters] = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
+    scale[:, :filters] = own
     scale = scale.reshape(-1)
     kernels = weight.reshape(-1, channels, *taps)
     plane = context.tensors[product.data.tensor].nchw[2:]
