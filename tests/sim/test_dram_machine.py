@@ -60,7 +60,7 @@ def same(left: SimulationResult, right: SimulationResult) -> bool:
 def both_ways(
     config: Config, program: Program, monkeypatch: pytest.MonkeyPatch, scratchpads: Contents | None = None
 ) -> tuple[SimulationResult, ...]:
-    """Simulates a program twice: with the memory cycle by cycle, and with whole bursts computed; returns both results."""
+    """Simulates a program with the memory cycle by cycle, and with whole bursts computed; returns both results."""
     results = []
     for fast in (False, True):
         monkeypatch.setattr(dram_machine, "FAST", fast)
