@@ -125,10 +125,10 @@ def positions_read(
 def plane_read(
     plane: Pair, window: Window, outputs: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows and columns of an (H, W) plane the windows read: bool (H,) and bool (W,).
+    """Finds the rows and columns of an (H, W) plane that the windows of an operator read. Returns two bool arrays: (H,)
+    for rows and (W,) for columns. An element is read if both its row and its column are marked.
 
-    An element is read if its row and its column are. `outputs`: which rows and columns of windows are considered, two
-    bool arrays (None: all).
+    `outputs`: two bool arrays that select the rows and columns of windows to consider. None considers all windows.
     """
     if outputs is None:
         return _plane_read_by_all(plane, window)

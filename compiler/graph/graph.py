@@ -29,11 +29,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of `shape`, (N, C, ...) if channels matter.
+    """A tensor of `shape`. If it has channels, they are dimension 1: (N, C, ...).
 
     With `block` above 1 its memory layout is blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C;
-    else row-major. `quantization`: the meaning of the stored values of a quantized tensor.
-    """
+    else row-major. `quantization`: scale and zero point of a quantized tensor, which give the stored values their
+    meaning."""
 
     name: str
     shape: Shape

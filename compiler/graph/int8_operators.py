@@ -141,8 +141,8 @@ class Resample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One matrix product of `Products`: index of its image, and (channel, row-major index of the pixel) of its first
-    element in a, b and the output.
+    """One matrix product of the operator `Products`. `image`: index of the image that holds the matrices. `a`, `b` and
+    `output`: the position of the matrix's first element in each tensor, as (channel, row-major index of the pixel).
     """
 
     image: int

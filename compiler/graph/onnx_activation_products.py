@@ -109,8 +109,8 @@ def round_multiplied(
 
 
 Origins = list[tuple[int, int, int]]
-"""The place of each matrix of a stack in a tensor: (image, channel, row-major index of the pixel) of its first
-element.
+"""Positions of a stack of matrices in a tensor. Each entry is for one matrix, and gives the position of the matrix's
+first element: (image, channel, row-major index of the pixel).
 """
 
 MatrixStack = tuple[Real, Origins]

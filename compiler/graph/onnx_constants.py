@@ -49,7 +49,9 @@ known texts.
 
 
 def check_text(context: NodeErrors, node: OnnxNode) -> None:
-    """Raises an error for a node with an unknown text as the attribute that `_TEXTS` has for its operator."""
+    """Raises an error for a node whose text attribute has an unknown value. `_TEXTS` lists the checked attributes with
+    their known values, by operator.
+    """
     name, known = _TEXTS.get(node.op_type, ("", ()))
     if name in node.attributes and (text := node.text(name, "")) not in known:
         context.fail(node, f"its {name} '{text}' is unknown", f"use {' or '.join(known)}")

@@ -142,11 +142,10 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
 
 
 def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
-    """The bias as int64 multiples of `step` (float64, input scale x weight scale for each channel).
+    """Converts a bias to int64 multiples of `step` (float64: input scale x weight scale, for each channel).
 
-    An integer bias is returned unchanged, and so are the integers of a dequantized bias whose scale is `step`, the form
-    that quantizers write. Any other bias is divided by `step` and rounded half to even.
-    """
+    An integer bias already counts in steps, and so does a dequantized bias whose scale is `step`: their integers are
+    returned as they are. Any other bias is divided by `step` and rounded half to even."""
     match bias:
         case None:
             return np.zeros(step.shape, np.int64)

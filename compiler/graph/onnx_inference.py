@@ -35,8 +35,9 @@ _SMALL = 64
 
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
-    """Whether ONNX's shape inference may also propagate values (fold constants). Raises ModelError for a Range of more
-    than `MOST_NUMBERS` numbers.
+    """Whether ONNX's shape inference may also compute constant values in the model. This is not safe if a Range might
+    produce too many numbers, and its length cannot be checked first. Raises ModelError for a Range known to produce
+    more than `MOST_NUMBERS` numbers.
     """
     bodies = (body for node in model.graph.node for body in subgraphs(node))
     inner = (node.op_type for body in bodies for _, node in nodes_of(body))

@@ -1,8 +1,7 @@
 """Inputs of a model that are quantized tensors, or that the host quantizes, and their layouts.
 
-Images are (N, C, H, W). Inputs of rank 4 that attention reads are (N, heads, length, size): masks, or keys and values
-of earlier tokens. They are stored as (N, heads * size, length, 1), the layout of the products of all heads.
-"""
+Images are (N, C, H, W). Attention reads inputs of rank 4 that are (N, heads, length, size): masks, or keys and values
+of earlier tokens. They are stored as (N, heads * size, length, 1), as the matrix products of attention need them."""
 
 from __future__ import annotations
 

@@ -153,9 +153,11 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
 def _masked_scores(
     context: ImportContext, node: OnnxNode, value: Pending, masked: Masked, scale: np.float32, top: int
 ) -> Real:
-    """Adds the node that sums the scores `value` and their mask, for the softmax `node`.
+    """Adds the node that sums the attention scores `value` and their mask, which the softmax `node` reads. Returns the
+    sum as a uint8 tensor.
 
-    The result is the scores minus the greatest possible score, in steps of `scale`; stored value `top` stands for 0.
+    The greatest possible score is subtracted, so that the largest value is 0. `scale`: scale of the sum; `top`: the
+    stored value that represents 0.
     """
     mask, grid = masked.mask, Quantization(scale=scale, zero_point=top, dtype="uint8")
     # The greatest possible score is the last of a tensor's 256 stored values.

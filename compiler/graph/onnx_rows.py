@@ -28,9 +28,10 @@ the result by less than 2^-14 of the offset.
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports Softmax, LayerNormalization or RMSNormalization; returns False if the target does not compute the node.
+    """Imports Softmax, LayerNormalization or RMSNormalization. Returns False if the target does not compute the node.
 
-    The axes of the operation become the last axis of a view: a Softmax axis is moved there, last axes are flattened.
+    The node computes along the last axis of a view of its input. For a Softmax along one other axis, the view moves
+    this axis to the end. For an operation along several last axes, the view joins these axes.
     """
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
@@ -112,8 +113,8 @@ def _operand(value: Value | None, operator: str) -> Real | None:
 
 
 def step_of(scores: Real | Pending) -> float | None:
-    """Difference in score between neighbouring stored values of the scores' tensor; None if this difference is not
-    constant.
+    """The scale of a softmax's scores: by how much the score grows from one stored value to the next. None if the
+    growth is not the same for all stored values.
     """
     match scores:
         case Real(quantization=quantization):
@@ -197,8 +198,9 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
-    """Converts the real `epsilon` under the square root of a normalization to an integer in the form (mantissa, shift):
-    `epsilon` * (`length` / `scale`)**2, for rows of `length` elements whose integers have the scale `scale`.
+    """Converts a normalization's `epsilon`, which is added to the variance, to the unit of the integer variance:
+    `epsilon` * (`length` / `scale`)**2. `length`: elements in a row; `scale`: scale of the row's integers. Returns the
+    integer as (mantissa, shift), that is mantissa * 2**shift.
     """
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)

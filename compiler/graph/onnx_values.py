@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatInput:
-    """A float input of the model before its QuantizeLinear, transposed by `permutation` and then reshaped to
-    `shape`."""
+    """A float input of the model that a QuantizeLinear reads, possibly after a Transpose by `permutation` and a Reshape
+    to `shape`. `declared`: the input's shape in the model.
+    """
 
     name: str
     declared: tuple[int, ...]

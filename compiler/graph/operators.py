@@ -66,10 +66,11 @@ class WinogradOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """A product with a constant matrix. Inputs: data (rows, depth), constant weight (depth, columns) and, by
-    `epilogue`, a constant bias (columns,) and an operand in the output's shape. Output (rows, columns).
+    """A product with a constant matrix. Inputs: data (rows, depth) and constant weight (depth, columns). If `epilogue`
+    adds a bias or an operand, these are inputs too: a constant bias (columns,), an operand in the output's shape.
+    Output: (rows, columns).
 
-    A `transposed` weight is (columns, depth): an embedding that another node reads, too.
+    With `transposed` the weight is stored as (columns, depth), because an embedding look-up reads the same constant.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)

@@ -115,10 +115,11 @@ def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """Merges boxes of one column that follow each other in equal steps into boxes of several columns; returns the
-    merged boxes and all others.
+    """Merges boxes that have one column each, and follow each other at equal distances, into boxes of several columns.
+    Returns the merged boxes and all boxes that cannot be merged.
 
-    Columns are the dimension with the smaller step in the output. `most`: largest allowed step in the source.
+    In a merged box, columns are the dimension along which the output's indices have the smaller distance. `most`:
+    largest allowed distance in the source.
     """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_column_key):

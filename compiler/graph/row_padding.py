@@ -1,5 +1,6 @@
-"""Padding at the end of a tensor's pixels, so that a later exchange of channels and pixels reads whole blocks of
-pixels. The tensor's producer leaves the gap when it stores, without a copy. Only accelerators need the padding.
+"""Adds padding pixels at the end of a tensor's planes, so that a later exchange of channels and pixels reads whole
+blocks of pixels. The node that computes the tensor skips the padding when it stores its result, so no copy is needed.
+Only accelerators need the padding.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from .int8_convolution import Int8Convolution
 from .int8_operators import Rows, Swap
 
 EXCHANGE = 4
-"""Cycles for each vector of an exchange of channels and positions (pixels): the exchange is a matrix product with a
-store, and takes twice as long on the bus as a plain vector.
+"""Estimated cost of an exchange of channels and pixels, in cycles for each vector. The exchange is a matrix product
+whose result is stored, and occupies the bus twice as long as a load or store of a vector.
 """
 
 

@@ -65,12 +65,15 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """Packs int8 weights (C, kh, kw) for the instruction TAPS, which multiplies several taps (elements of the window)
-    at once: in the tiles of `pack_depthwise_weight`, with the taps of each kernel row in the groups of `TapGroups`.
+    """Packs int8 weights (C, kh, kw) of a depthwise convolution for the instruction TAPS, which multiplies several taps
+    (elements of the window) at once.
 
-    `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, and a
-    group has as many rows of weights as TAPS multiplies. On a machine with the extension `sweep` (TAPS operations that
-    also multiply the input rows read before) the order is that of `Sweep.packed`.
+    The taps of each kernel row are divided into the groups of `TapGroups`, each with as many taps as TAPS multiplies;
+    zeros fill a group. The kernel rows are in order, and so are the groups within a row. The result has the tiles of
+    `pack_depthwise_weight`. A machine with the extension `sweep`, whose TAPS also multiplies input rows read before,
+    has the order of `Sweep.packed`.
+
+    `dilation`: int [1], the dilation of columns.
     """
     c, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))

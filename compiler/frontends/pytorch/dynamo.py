@@ -31,11 +31,11 @@ Compile = Callable[[bytes], Run]
 
 @dataclass(kw_only=True, eq=False)
 class TracedGraph:
-    """A graph of torch.compile (`graph`, a torch.fx.GraphModule). A call compiles the graph by `compile`, unless one of
-    the `programs` fits the arguments.
+    """A graph that torch.compile traced (`graph`, a torch.fx.GraphModule). A call runs the program that was compiled
+    for arguments of the same shapes and dtypes; if there is none, `compile` compiles the graph first.
 
-    `programs`: the compiled programs by `_key` of their calls, oldest first. `refused`: whether a compilation failed;
-    PyTorch then runs every call.
+    `programs`: the compiled programs, oldest first; the keys (`_key`) describe the arguments. `refused`: whether a
+    compilation failed; PyTorch then runs every call.
     """
 
     graph: Any

@@ -50,8 +50,8 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Name of the operator's result as real values, before fused activation and quantization: "TENSOR/exact", or
-        the output tensor's own name if there are neither.
+        """Name for the real values of the operator's result. It is "TENSOR/exact" if a fused activation or a
+        quantization follows, else the name of the output tensor itself.
         """
         name, plain = self.tensor(self.output).name, not self.writer.quantized(self.output)
         return name if plain and not self.activation else f"{name}/exact"

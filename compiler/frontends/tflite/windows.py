@@ -209,8 +209,10 @@ def fully_connected(step: Step) -> None:
 
 
 def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """Reshapes the value `data` to rows of `length` elements. Returns (name of the result, order). Columns of the
-    weights must be put in this order to match a row's elements; None if they match already.
+    """Reshapes the value `data` to rows of `length` elements. Returns (name of the reshaped value, order).
+
+    `order` says how the elements within a row are permuted against TFLite: element i of a row is element order[i] in
+    TFLite. The caller must permute the columns of its weights in the same way. None if no permutation is needed.
     """
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)
@@ -251,9 +253,11 @@ def matrix_product(step: Step) -> None:
 def _weights(
     step: Step, data: int, filters: int, weights: np.ndarray, *, axis: int, last: bool = False
 ) -> str:
-    """Adds the constant `weights` of tensor `filters`, in ONNX's layout; returns the name of their real values. They
-    are dequantized integers if tensor `data` is quantized, else floats. `last`: output channels are the last axis, not
-    the first. `axis`: the axis of output channels in TFLite's layout, the only one along which scales may differ.
+    """Adds the constant `weights`, the values of tensor `filters` in ONNX's layout. Returns the name of the real-valued
+    weights: if tensor `data` is quantized, the result of a DequantizeLinear, else a float constant.
+
+    `axis`: the axis of output channels in TFLite's layout; the weights may have one scale for each index along this
+    axis. `last`: output channels are the last axis of `weights`, not the first.
     """
     writer, tensor, grid = step.writer, step.tensor(filters), step.tensor(filters).grid
     if grid is None:

@@ -137,8 +137,10 @@ class Writer:
         return given or (index, True) in self.integers or (index, True) in self.reals
 
     def prefer_planes(self, indices: Sequence[int]) -> bool:
-        """Whether an element-wise operator on these tensors reads planes (N, C, H, W): one activation exists as planes,
-        and all others have rank 4 or are constants."""
+        """Whether an element-wise operator reads its operands in the layout of planes, (N, C, H, W). This needs one
+        activation among the tensors `indices` that already exists in this layout, and the rank 4 or 0 for all
+        activations.
+        """
         activations = [index for index in indices if self.known(index) is None]
         return any(self.in_planes(index) for index in activations) and all(
             self.rank(index) in (0, 4) for index in activations

@@ -101,8 +101,8 @@ def _is_plain_sum(node: Node) -> bool:
 
 
 def _affine(graph: Graph, node: Node) -> _Affine | None:
-    """The scale and shift, for each channel, that a node applies to one tensor of its output's shape; None for other
-    nodes.
+    """Finds the scale and the shift that a node applies to each channel of its input, if the node computes only input *
+    scale + shift with constants. Returns None for any other node.
     """
     if isinstance(node.operator, BatchNormalization):
         scale, shift = (graph.constants[name].astype(np.float64) for name in node.inputs[1:])

@@ -144,9 +144,9 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """Fuses a node with the element-wise producer of an input that no other node reads. Returns (fused node, producer),
-    or None if there is no such producer.
-    """
+    """Fuses `node` with an element-wise node whose output only `node` reads. Returns (fused node, element-wise node),
+    or None if there is no pair to fuse. `uses`: number of reads of each tensor; `producers`: node that computes each
+    tensor."""
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)
         if before is None or not isinstance(before.operator, Elementwise):

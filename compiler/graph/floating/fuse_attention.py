@@ -89,8 +89,9 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The tensor with the matrices of Q, K or V: dimension d of (batch ..., rows, columns) is its axis `axes`[d].
-    `repeats`: number of neighbouring heads that use the same matrix.
+    """The tensor that holds the matrices of Q, K or V. In attention the matrices have the dimensions (batch ..., rows,
+    columns); `axes`[d] is the axis of the tensor that is dimension d. `repeats`: number of neighbouring heads that use
+    the same matrix.
     """
 
     tensor: str

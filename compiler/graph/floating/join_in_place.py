@@ -57,7 +57,10 @@ class _State:
     changed: bool = False
 
     def joined(self, node: Node, axis: int) -> list[Node]:
-        """The nodes that replace a concatenation along `axis`: copies and a `Join`, or the concatenation itself."""
+        """Replaces a concatenation along `axis`, if the producers of its inputs can write directly into the output.
+        Returns the new nodes: a `Join`, which marks the inputs as parts of the output's memory, and copies of the other
+        inputs. Otherwise returns the concatenation itself.
+        """
         tensors = self.graph.tensors
         pieces = [tensors[name] for name in node.inputs]
         sizes = [piece.bytes for piece in pieces]

@@ -177,7 +177,9 @@ def _around(
 def _resized(
     s: FloatSteps, data: str, axis: ResizedAxis, indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> str:
-    """Adds nodes that resize one axis of `data` by `indices` and `weights`, [outputs, weights]; returns the name."""
+    """Adds nodes that resize one axis of `data`; returns the name of the result. Output i is the sum over k of the
+    input element `indices`[i, k] times `weights`[i, k].
+    """
     rank, count = len(s.shape(0)), indices.shape[1]
     if count > MOST_GATHERED:
         matrix = np.zeros((axis.size, axis.outputs))

@@ -54,12 +54,11 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion`, as a baseline to measure its gain, every operator becomes a kernel (also batch normalization), and
-    only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written directly into the
-    result. `tiling` chooses convolutions for `use_winograd`; `attention`, with `fusion`, the attentions that become one
-    node. `tied`: a product and an embedding look-up share one constant. `halves`: kernels that compute in float32 read
-    and store 16-bit floats.
-    """
+    Without `fusion` every operator becomes a kernel (also batch normalization), as a baseline to measure the gain of
+    fusion. With `join` and `fusion`, inputs of concatenations are written directly into the result. `tiling` chooses
+    the convolutions that use Winograd's method. `attention` (with `fusion`) chooses the attentions that become one
+    node. `tied`: a product and an embedding look-up share one constant. `halves`: float32 kernels read and store 16-bit
+    floats."""
     rows = (
         REMOVE_DEAD,
         CROP_WINDOWS,

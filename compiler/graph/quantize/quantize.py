@@ -125,8 +125,12 @@ def calibrate_model(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[Calibrated, Run]:
-    """Computes the scales of a plan's tensors for both activation types, by the recipe's method. Returns the calibrated
-    model, and the `Run` that computes these tensors and the model's float outputs in float32.
+    """Computes a scale for each tensor that `plan` quantizes, from the values in runs of the float model on `samples`.
+    There is one set of scales for uint8 and one for int8 activations. `recipe` names the method that derives a scale
+    from the values.
+
+    `prepare` compiles the float model; `advance` is called after each run on a sample. Returns the model with its
+    scales, and the `Run` that computes in float32 the quantized tensors and the model's float outputs.
     """
     observed = [name for name in plan.scale_of if name not in model.constants]
     run = prepare_outputs(model, list(dict.fromkeys([*observed, *_float_outputs(model)])), prepare)
