@@ -87,7 +87,8 @@ class Interleave:
     kernel: Pair
 
     def taps(self, axis: int) -> tuple[int, ...]:
-        """Number of kernel rows (`axis` 0) or columns (1) that contribute to an output, for each phase."""
+        """Number of kernel rows (`axis` 0) or columns (1) that contribute to an output, for each phase (remainder of
+        the output's row or column modulo the stride)."""
         return tuple(
             [-(-(self.kernel[axis] - phase) // self.factors[axis]) for phase in range(self.factors[axis])]
         )

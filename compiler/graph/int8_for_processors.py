@@ -33,11 +33,10 @@ def block_of(channels: int, lanes: int) -> int:
 
 
 def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
-    """The graph for processors or GPUs; its inputs and outputs have the model's shapes and dtypes. `block`: the number
-    of channels in a block of a tensor, from the number of its channels.
+    """The graph for processors or GPUs; its inputs and outputs have the model's shapes and dtypes. `block` is a
+    function: it maps a tensor's number of channels to the number of channels in a block of the tensor's memory layout.
 
-    Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets).
-    """
+    Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets)."""
     state = _State(graph, block)
     for entry in graph.inputs:
         state.add_input(entry)

@@ -31,11 +31,12 @@ class Int8MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8AveragePool:
-    """Input: data. out = `bias` + sum over the window, requantized by `post` with the scale for the window's divisor.
+    """Input: data. out = (`bias` + sum over the window), requantized by `post` with a scale that depends on the number
+    of elements in the window.
 
     Elements outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`, so
-    pads add nothing. `divisors`, int32 (OH, OW): number of input elements that each window counts. `scale_by_divisor`:
-    (divisor, float32 scale) of each distinct divisor, in ascending order.
+    pads add nothing. `divisors`, int32 (OH, OW): the number by which each window's sum is divided. `scale_by_divisor`:
+    pairs (divisor, float32 scale), one for each number that occurs in `divisors`, in ascending order.
     """
 
     window: Window
@@ -197,11 +198,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Two matrix products with a softmax between them. Inputs: the two factors of the product `scores`, and the second
-    factor of the product `context`. The first factor of `context` is the result of the softmax `shares` on the scores.
+    """Two matrix products with a softmax between them. First `scores` multiplies two inputs, then `shares` computes the
+    softmax of the result, and last `context` multiplies the result of the softmax by a third input. Output: the result
+    of `context`.
 
-    out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory (on-chip
-    memory between operators), which holds scores and shares.
+    A group is one matrix product. Group i of `context` computes the same rows as group i of `scores`. For accelerators
+    with a chain memory (on-chip memory between operators), which holds the results of `scores` and `shares`.
     """
 
     scores: Products

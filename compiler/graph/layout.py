@@ -64,11 +64,11 @@ def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: L
 
 
 def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], in whole blocks of filters and of channels.
+    """Packs int8 weights (O, C, kh, kw) as tiles of block_out x block_in: [O blocks, C blocks, kh, kw, block_out,
+    block_in]. Filters and channels are padded to whole blocks with zeros.
 
-    If a block has several input vectors, the tiles of a tap (element of the window) follow one another, [OB, CB, kh, kw
-    * inputs, ...] with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it.
-    """
+    If a block of channels takes several tiles, these follow one another: [O blocks, C blocks, kh, kw * inputs, ...]
+    with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it."""
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
     of, cb, inputs = ceil_div(o, shape.block) * shape.block, ceil_div(c, shape.block), shape.inputs

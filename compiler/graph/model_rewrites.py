@@ -114,7 +114,8 @@ def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[d
 
 
 def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
-    """Sets the domain of each node i in `domains` to `domains`[i]; adds or removes the opset import of `HIDDEN`."""
+    """Sets the domain of each node i in `domains` to `domains`[i]. Declares the domain `HIDDEN` in the model's opset
+    imports if a node has it, and removes the declaration otherwise."""
     for place, domain in domains.items():
         model.graph.node[place].domain = domain
     imports = [entry for entry in model.opset_import if entry.domain == HIDDEN]

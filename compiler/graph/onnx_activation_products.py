@@ -240,8 +240,8 @@ def _by_positions(
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` by an exchange of channels with pixels. None unless the rows
-    of each matrix are adjacent channels.
+    """Moves the matrices of `value` to the given `images` (batch indices) by an exchange of channels with pixels. This
+    works if the rows of each matrix are adjacent channels; otherwise returns None.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

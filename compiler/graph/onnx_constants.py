@@ -263,8 +263,8 @@ def _gather_elements(
 
 
 def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]) -> np.ndarray:
-    """The result of OneHot, whose elements are exactly the two given values. (The reference implementation adds their
-    difference to the first, which rounds.)
+    """The result of OneHot, whose elements are exactly the two given values (off and on). ONNX's reference
+    implementation computes off + (on - off) instead, which rounds.
     """
     indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
     axis = node.integer("axis", -1)

@@ -55,9 +55,8 @@ class GraphContext(NodeErrors):
     body_nodes: int = 0
 
     def expand(self, node: OnnxNode) -> bool:
-        """Imports other ONNX nodes in place of a node of another domain, or of a node with subgraphs; returns False for
-        other nodes. Raises an error for unknown domains.
-        """
+        """Imports other ONNX nodes in place of a node that is no standard ONNX operator, or that has subgraphs. Returns
+        False for other nodes. Raises an error for unknown domains."""
         from .floating.onnx_import import expand
 
         return expand(self, node)

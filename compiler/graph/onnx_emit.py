@@ -131,9 +131,8 @@ class Rounding:
 
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
-    """The real value of the integer 1 in a bias, float64 (O,): input scale x weight scale, rounded to float32 (as
-    quantizers store it) unless the product is subnormal in float32.
-    """
+    """The real value of the integer 1 in a bias, float64 (O,): input scale x weight scale. The product is rounded to
+    float32, as quantizers store it, except where it is subnormal or infinite in float32."""
     exact = np.float64(scale) * weight_scale.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         narrow = exact.astype(np.float32)

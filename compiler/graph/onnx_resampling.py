@@ -23,7 +23,8 @@ from .operators import Resize
 from .rescaling import rescale
 
 MOST_WEIGHT = 127
-"""Largest sum of the int8 weights of two neighbours."""
+"""Interpolation multiplies two neighbouring pixels by int8 weights. This is the largest allowed sum of the two weights.
+"""
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:

@@ -27,8 +27,9 @@ from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""If all elements of a tensor come from one position (pixel), a node is added for each different selection of channels,
-up to this number of nodes. If more would be needed, channels and positions are exchanged instead.
+"""Limit of nodes that select channels. If a new tensor takes all its elements from one position (pixel), each different
+selection of channels needs a node. If this would be more nodes than the limit, channels and positions are exchanged by
+a single node instead.
 """
 
 

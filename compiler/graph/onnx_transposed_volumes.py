@@ -38,7 +38,9 @@ class Remainder:
 
 
 def transposed_volume(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a transposed convolution of the volume `data`."""
+    """Imports a transposed convolution of the volume `data`. Returns a pending result, which the next QuantizeLinear
+    rounds.
+    """
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
     if groups != 1 and context.abilities.processor:
@@ -85,7 +87,9 @@ def transposed_volume(context: ImportContext, node: OnnxNode, data: Real) -> Pen
 def _window(
     kernel: Sequence[int], strides: Sequence[int], before: Sequence[int], after: Sequence[int]
 ) -> Window:
-    """The window of a transposed convolution in two dimensions without dilations."""
+    """Makes the `Window` of a transposed convolution over two dimensions, without dilations. `before` and `after`: pads
+    at the beginning and at the end of each dimension.
+    """
     return Window(
         kernel=(kernel[0], kernel[1]),
         strides=(strides[0], strides[1]),

@@ -32,8 +32,9 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized value before its DequantizeLinear. It has the shape `shape` and the elements of the (N, C, H, W)
-    `tensor`: all in their order or, with a `view`, those at the indices in `view` (`onnx_strided_views`).
+    """Quantized integers of the model that a DequantizeLinear will read. The value has the shape `shape`, and its
+    elements are in the stored (N, C, H, W) `tensor`. `view`: for each element of the value, its index in the tensor;
+    None if the value has all elements in the tensor's order.
     """
 
     tensor: str

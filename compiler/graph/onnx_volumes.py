@@ -175,9 +175,12 @@ def _plane_window(windows: Windows) -> Window:
 
 
 def taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """A tensor with an image for each output slice: the input slices `depths` (outputs, taps), joined as channels or,
-    with `beside`, as rows (the first row of each slice, then the second row of each ...). Zeros for slices outside of
-    the volume.
+    """Collects, for each output slice of a volume, the input slices that the slice needs. Returns a tensor with one
+    image for each output slice. `depths` (outputs, taps): indices of the input slices; an index outside of the volume
+    stands for a slice of zeros.
+
+    The input slices of an image are joined as channels. With `beside` they are joined as rows instead: the first row of
+    each slice, then the second row of each slice, and so on.
     """
     batch, channels, size, height, width = data.shape
     outputs, taps = depths.shape

@@ -28,11 +28,11 @@ OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """A convolution. Inputs: data (N, C, H, W), constant weight (O, C / groups, KH, KW) and, by `epilogue`, a constant
-    bias (O,) and an operand in the output's shape. Output (N, O, OH, OW).
+    """A convolution. Inputs: data (N, C, H, W) and constant weight (O, C / groups, KH, KW). If `epilogue` adds a bias
+    or an operand, these are inputs too: a constant bias (O,), an operand in the output's shape. Output: (N, O, OH, OW).
 
-    A `transposed` convolution has its weight in the same order of dimensions; its output has `output_padding`
-    additional rows and columns.
+    If `transposed`, this is a transposed convolution. Its weight is (O, C / groups, KH, KW), too, and its output has
+    `output_padding` additional rows and columns.
     """
 
     window: Window
@@ -237,8 +237,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remap:
-    """Input: data. Output: along each axis, the elements at the indices in `runs` (runs of equally spaced indices), or
-    `fill`. Covers slices and pads (`te.ops.movement`).
+    """A selection of elements along each axis, such as a slice or a pad. Input: data. `runs` gives, for each axis, the
+    input index of every output index, as runs of equally spaced indices; where it gives none, the output is `fill`
+    (`te.ops.movement`).
     """
 
     runs: tuple[Runs, ...]

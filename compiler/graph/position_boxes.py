@@ -153,8 +153,8 @@ def _transposed(box: Box) -> Box:
 
 
 def _column_key(box: Box) -> tuple[int, int, int] | None:
-    """Key of a box of one column: boxes with equal keys have equally many rows in equal steps, and may be merged. None
-    for wider boxes.
+    """Key by which `_joined` groups boxes that have only one column. Boxes with equal keys have equally many rows, with
+    equal distances between them, and may be merged. Returns None for boxes of several columns.
     """
     if box.columns > 1:
         return None

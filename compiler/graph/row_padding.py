@@ -75,7 +75,9 @@ def has_room(
 def reads_whole_blocks(
     graph: Graph, node: Node, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether a 1x1 convolution reads whole blocks of `block` positions (pixels), or would do so after `leave_room`."""
+    """Whether a 1x1 convolution reads whole blocks of `block` positions (pixels). A convolution whose input
+    `leave_room` can pad to whole blocks counts, too.
+    """
     _, _, height, width = graph.tensors[node.inputs[0]].nchw
     return height * width % block == 0 or has_room(graph, node.inputs[0], makers, readers, block)
 

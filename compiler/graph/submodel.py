@@ -227,8 +227,8 @@ def _declaration(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> onnx.Val
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """A submodel under construction. Dicts without values are ordered sets; `added` maps each added conversion node to
-    the tensor that it converts.
+    """A submodel under construction. `inputs` and `constants` are ordered sets of names (dictionaries whose values are
+    None). `added` maps each added conversion node to the tensor that it converts.
     """
 
     taken: Collection[str]

@@ -25,7 +25,8 @@ def uniform(bound: float) -> Draw:
 
 
 class Parameter:
-    """A float32 tensor of weights: an array, or a shape whose values, until they are set, are zeros or made by `draw`.
+    """A float32 tensor of weights. `data` is either an array with the values, or only a shape; with a shape, the
+    function `draw` makes the initial values (zeros without `draw`).
 
     Raises NetworkError for data that are neither an array of numbers nor a shape.
     """

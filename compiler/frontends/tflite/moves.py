@@ -205,8 +205,9 @@ def pad(step: Step) -> None:
 
 
 def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
-    """Extends `data` along each axis i by its mirror image, the edge included: `ends[i]` elements (before, after). Both
-    `ends` and `data` have the axis order of the layout: (N, C, H, W) if `planes`, else TFLite's.
+    """Extends `data` at both ends of each axis by its mirror image, in which the edge is repeated. `ends[i]`: number of
+    elements to add (before, after) axis i. The axes of `data` and of `ends` are in the order (N, C, H, W) if `planes`,
+    else in TFLite's order.
     """
     sizes = step.shape(step.inputs[0])
     sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes

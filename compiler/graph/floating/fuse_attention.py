@@ -211,7 +211,9 @@ class _Pattern:
         return scores, tuple(names)
 
     def source(self, name: str) -> _Source:
-        """The stored tensor from which permutations (and, before these, a repeat of heads) make the tensor `name`."""
+        """Follows permutations back from the tensor `name` to the stored tensor from which it is made. If the stored
+        tensor was made by repeating heads, the tensor before the repetition is returned.
+        """
         axes = tuple(range(len(self.graph.tensors[name].shape)))
         while (node := self.producers.get(name)) is not None and node.data is node.result is None:
             if not isinstance(node.operator, Permute):

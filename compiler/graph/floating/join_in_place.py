@@ -16,9 +16,11 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """Replaces concatenations by `Join` nodes, whose inputs are computed directly in the result's memory. A
-    concatenation is replaced if this holds for at least half of its result's bytes; other inputs are copied before the
-    `Join`.
+    """Replaces concatenations by `Join` nodes. The inputs of a `Join` are computed directly in the memory of its
+    result.
+
+    A concatenation is replaced if inputs with at least half of the result's bytes can be computed there. The other
+    inputs are copied to the result before the `Join`.
     """
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []

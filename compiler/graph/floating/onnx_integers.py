@@ -199,7 +199,9 @@ def _size(s: FloatSteps, index: int, point: int) -> int:
 
 
 def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
-    """Upper bounds on the magnitudes of an input's elements minus their zero points; exact for constants."""
+    """Upper bounds on the magnitudes of the elements of input `index` after the zero points are subtracted. The bounds
+    are exact for constants. `point`: index of the input with the zero points.
+    """
     context, node = s.context, s.node
     assert isinstance(context, GraphContext)
     known = [context.is_constant(node, i) for i in (index, point) if s.input(i)]

@@ -76,8 +76,9 @@ class _Matcher:
         return node.op_type == "Pow" and self._number(node.input[1]) == 2
 
     def _root(self, name: str, nodes: list[onnx.NodeProto]) -> tuple[str, bool] | None:
-        """Matches the square root of the mean of squares `name`. Returns the name of the tensor that holds the root or
-        its inverse, and whether it is the inverse; None if there is no root.
+        """Looks for nodes that compute the square root of `name`, a tensor with means of squares, or the inverse of the
+        root. Returns (name of the tensor that holds the result, whether the result is the inverse), or None if there
+        are no such nodes.
 
         Appends the matched nodes to `nodes`.
         """
