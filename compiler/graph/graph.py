@@ -84,11 +84,10 @@ def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Ten
 class Node:
     """One operator applied to tensors; `members`: names of the ONNX nodes that it implements.
 
-    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. `data` and
-    `result` are fused real-valued expressions, in which `te.scalars.argument(i)` is an element of input i, broadcast as
-    in numpy. The operator reads the values of `data` in place of its single input. The node stores the values of
-    `result`, in which `te.scalars.ELEMENT` is an element of the operator's own result.
-    """
+    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. Element-wise
+    operators can be fused with the node as expressions, in which `te.scalars.argument(i)` is an element of input i,
+    broadcast as in numpy. The operator reads the values of the expression `data` instead of its input. The node stores
+    the values of the expression `result`, in which `te.scalars.ELEMENT` is an element of the operator's result."""
 
     name: str
     members: tuple[str, ...]

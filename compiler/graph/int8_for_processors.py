@@ -1,8 +1,7 @@
-"""The form of an integer graph for processors and GPUs: activations in blocks of channels, and the host's conversions
-as nodes.
+"""Rewrites an integer graph for processors and GPUs. Activations are in blocks of channels, and nodes do the
+conversions of inputs and outputs that otherwise the host does.
 
-Activations are uint8 (stored value + 128), the operand type of dot products of unsigned with signed bytes.
-"""
+Activations are uint8 (stored value + 128), the operand type of dot products of unsigned with signed bytes."""
 
 from __future__ import annotations
 

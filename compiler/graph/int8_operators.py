@@ -92,11 +92,11 @@ class Channels:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
     """Moves pixels. Inputs: tensors with equal numbers of channels. Output pixel p has all channels of input pixel
-    `index`[p]; input pixels are numbered through all inputs, their images, rows and columns. Index -1 means `fill` in
-    all channels or, if `fill` is None, arbitrary values, which no reader uses.
+    `index`[p]. Input pixels are numbered row by row within an image, then image by image, then input by input. Index -1
+    means `fill` in all channels; if `fill` is None, it means arbitrary values, which no reader uses.
 
-    `index` is int64 (N, OH, OW). Covers slices, pads, repeated, moved and joined rows and columns. With `channels`
-    (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
+    `index` is int64 (N, OH, OW). Covers slices, pads, repetitions, moves and concatenations of rows and columns. With
+    `channels` (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
     """
 
     index: np.ndarray
@@ -231,8 +231,9 @@ class Quantize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dequantize:
-    """Converts a stored int8 tensor to a model output of equal element order: to float32 by `quantization`, or to the
-    model's own integer type. For processors only."""
+    """Converts a stored int8 tensor to a model output, with the elements in the same order. The output is float32 (by
+    `quantization`), or has the model's own integer type. For processors only.
+    """
 
     quantization: Quantization
 

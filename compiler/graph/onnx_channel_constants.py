@@ -18,8 +18,9 @@ from .onnx_values import Pending, Real
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports an Add, Sub, Mul or Div whose constant has one number for each channel, as a depthwise convolution, and
-    Add and Mul of any other float constant. Returns False for any other node.
+    """Imports Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers. If the constant has one
+    number for each channel, the node becomes a depthwise convolution. For other float constants, Add and Mul become a
+    node on two quantized tensors. Returns False for any other node.
     """
     values = [context.value(node, index) for index in (0, 1)]
     kinds = Constant if node.op_type in ("Add", "Mul") else Constant | QuantizedConstant

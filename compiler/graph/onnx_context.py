@@ -34,10 +34,9 @@ class GraphContext(NodeErrors):
     """Collects a float graph; used by one call of `import_float_model` and then dropped.
 
     `input_names`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations.
-    `renamed`: maps the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each
-    float32 tensor that holds integers; `integers`: maps some of these float32 tensors to integer tensors with the same
-    values. `recurrent`: operators all of whose steps the target computes in one kernel.
-    """
+    `renamed`: maps the output of a node that computes nothing to the tensor with the same values. `quantized`: dtype of
+    each float32 tensor that holds integers; `integers`: maps some of these float32 tensors to integer tensors with the
+    same values. `recurrent`: recurrent operators for which the target has a kernel that computes all steps."""
 
     integer_biases: ClassVar[bool] = False
     """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""

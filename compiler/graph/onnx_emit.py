@@ -52,10 +52,9 @@ REALIZED: Mapping[str, Located] = MappingProxyType(
         "BatchNormalization": Located("onnx_batch_normalization:scaled"),
     }
 )
-"""Functions that compute the value of a real-valued operator in an integer graph, by the name of the operator's class:
-(context, ONNX node, operator, names of inputs and output) -> value. The listed operators are those that importers
-shared by integer and float graphs add by `onnx_context.GraphContext.add`.
-"""
+"""For each class of operators that importers shared by integer and float graphs add (`onnx_context.GraphContext.add`),
+the function that imports the operator into an integer graph. The function takes context, ONNX node, operator, and names
+of inputs and output; it returns a value."""
 
 
 class RoundingError(Exception):

@@ -119,8 +119,8 @@ def _rounded(constant: Known, grid: Quantization) -> QuantizedConstant:
 
 
 def _of_two(context: ImportContext, node: OnnxNode, to: Rounding, a: str, b: str) -> str:
-    """Adds the maximum or minimum of the tensors called `a` and `b`, both on the grid of `to`; `b` may be broadcast.
-    Returns the name of the result's tensor.
+    """Adds the maximum or minimum of the tensors called `a` and `b`, which have the scale and zero point of the result
+    `to`; `b` may be broadcast. Returns the name of the result's tensor.
     """
     if context.tensors[a].nchw != context.tensors[b].nchw and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))

@@ -77,7 +77,9 @@ def _numbers(model: onnx.ModelProto, index: int) -> int | None:
 
 
 def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[str, float]:
-    """Values of the integers among `names` that shape inference knows before the node with index `index`."""
+    """Asks ONNX's shape inference for the values of the integers `names`. The inference sees only the nodes before the
+    node with index `index`. Returns the known values by name.
+    """
     probes: list[onnx.NodeProto] = []
     outputs: dict[str, tuple[str, int]] = {}
     stem = "vdla probe"

@@ -270,9 +270,12 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """The axes along which the values `parts` (each of `rank` axes) read different channels of their stored tensors.
-    The result is the last axis alone if no axis reads different channels, if the batch axis does, or if one of the axes
-    reads different pixels, too. Empty for vectors (rank 1), in which each element is an image.
+    """The axes of the values `parts` along which neighbouring elements are in different channels of the stored tensors.
+    `rank`: number of axes of each value.
+
+    The result is only the last axis in three cases: no axis reads different channels, the batch axis reads different
+    channels, or a found axis reads different pixels, too. For vectors (rank 1) there are no such axes, since each
+    element is an image.
     """
     if rank == 1:
         return []

@@ -31,9 +31,12 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 def on_own_grid(
     context: ImportContext, node: OnnxNode, pending: Pending, *, output: bool = False
 ) -> Real | None:
-    """Quantizes the result of a pending operation with a scale and zero point of its own; None if no bounds of the
-    result are known, or if the import allows only quantizations that change no value. `output`: the result is an output
-    of the model, whose bounds may be wide.
+    """Quantizes the result of a pending operation with a scale and zero point of its own, which represent the bounds of
+    the result. Returns None if the bounds are not known, or if they are so wide that few values would be distinguished.
+    Wide bounds are accepted for an output of the model (`output`).
+
+    Without `ImportContext.own_grids` the result is quantized only if it can have the scale and zero point of the
+    operation's input, which changes no value.
     """
     operation = pending.operation
     clamped = {pending.low, pending.high} - {-np.inf, 0.0, np.inf}

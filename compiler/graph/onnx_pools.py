@@ -252,9 +252,9 @@ def _units(shape: tuple[int, ...]) -> set[int]:
 def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
-    """The pending average (rounded by the next QuantizeLinear) of an image over whole rows, columns or planes, by a
-    pool with windows of size `kernel`. `natural`: shape (N, C, OH, OW) of the pool's output. `shape`: shape of the
-    node's result.
+    """Computes averages of an image over whole rows, columns or planes by an average pool with windows of size
+    `kernel`. Returns a pending result, which the next QuantizeLinear rounds. `natural`: shape (N, C, OH, OW) of the
+    pool's output. `shape`: shape of the node's result.
     """
     pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
     operation = Opaque(round=partial(round_average, data=data, pool=pool), bounds=data.quantization)

@@ -78,8 +78,9 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending result (rounded by the next QuantizeLinear) of a softmax or normalization over rows of `data`. A row
-    is the last axis of `data` or, with `axis` 1 and images, all channels of a pixel.
+    """Prepares a softmax or normalization (`operation`) of rows of `data`. Returns a pending result, which the next
+    QuantizeLinear rounds. A row lies along the last axis of `data`; if `axis` is 1 and `data` are images, a row is all
+    channels of a pixel. `members`: names of ONNX nodes that the operation includes besides `node`.
     """
     rank = len(data.shape)
     vectors = rank == 2 and data.view is None and context.tensors[data.tensor].nchw[2:] == (1, 1)

@@ -58,8 +58,8 @@ class Nodes(Generic[Context]):
 
 
 class StepContext(Protocol):
-    """The interface of an import, for code that writes replacement nodes: shapes of inputs, storage of constants, and
-    errors.
+    """The functions of an importer that code calls to write replacement nodes: they give shapes of inputs, store
+    constants and raise errors.
     """
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor: ...  # noqa: D102

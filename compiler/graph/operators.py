@@ -130,9 +130,10 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normalization:
-    """Inputs: data, and constant scale and bias, or scale alone. (x - m) / sqrt(v + epsilon) * scale + bias, with mean
-    m and variance v over all dimensions from `axis` on; scale and bias have the shape of these dimensions or,
-    `by_channel`, (C,)."""
+    """Normalizes each sample over all dimensions from `axis` on: (x - m) / sqrt(v + epsilon) * scale + bias, with mean
+    m and variance v over these dimensions. Inputs: data, a constant scale and, optionally, a constant bias. Scale and
+    bias have the shape of the normalized dimensions; if `by_channel`, they have the shape (C,).
+    """
 
     axis: int
     by_channel: bool
@@ -227,8 +228,8 @@ class Concatenate:
 class Join:
     """A concatenation without copies: the producers of its inputs have already written them into the output's memory.
 
-    `holds`: whether the output has memory of its own, in which the inputs are views. Otherwise inputs and output are
-    views of another tensor, in which the inputs are adjacent.
+    `holds`: whether the output has its own memory, which contains the inputs. If false, the output is itself a part of
+    another tensor's memory, where the inputs lie next to each other.
     """
 
     axis: int

@@ -96,8 +96,9 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Sets parameters by name, from arrays or from tensors of another package (PyTorch's state dict).
 
-        Unless `strict` is False, the names must be exactly the names in `named_parameters`. Raises NetworkError for
-        other names and shapes, and for values that are no numbers; no parameter is set then.
+        With `strict` the names must be exactly the names in `named_parameters`; otherwise missing and unknown names are
+        ignored. Raises NetworkError for wrong names or shapes and for values that are no numbers, and sets no parameter
+        in this case.
         """
         kind, own = type(self).__name__, dict(self.named_parameters())
         if not isinstance(state, Mapping):

@@ -86,11 +86,13 @@ class TracedGraph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Program:
-    """A compiled graph. `inputs`, `outputs`: (position among the graph's arguments or results, name in the model).
+    """A compiled graph, which `run` executes. `inputs`: for each input of the compiled model, its position among the
+    graph's arguments and its name. `outputs`: for each output of the compiled model, its position among the graph's
+    results and its name.
 
     `results`: the graph's results, with None for each tensor. `single`: the graph returns one result instead of a
-    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers), kept alive because their
-    identities are part of the key.
+    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers). They are kept alive here,
+    because the program is found by their ids.
     """
 
     run: Run

@@ -47,8 +47,8 @@ class Writer:
     integers: dict[tuple[int, bool], str] = field(default_factory=dict)
     constants: dict[int, np.ndarray] = field(default_factory=dict)
     columns: dict[int, np.ndarray] = field(default_factory=dict)
-    """For tensors that are images flattened as (C, H, W), by tensor index: the index of each element in TFLite's order
-    (H, W, C).
+    """For each tensor that is an image flattened as (C, H, W), an array with the position of each element in TFLite's
+    order (H, W, C). The keys are numbers of tensors.
     """
     taken: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)

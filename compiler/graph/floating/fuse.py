@@ -60,9 +60,8 @@ class _Pairs:
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
-        """Cached result of `fuse_pairs.with_result`: the node `before` that also applies the element-wise `node` to its
-        result, or None.
-        """
+        """Fuses the element-wise `node` into `before`, the node that computes its input. Returns the fused node, or
+        None if the nodes cannot be fused. The result is cached."""
         return self._joined("result", before, node, lambda: with_result(graph, before, node, self._stored))
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:

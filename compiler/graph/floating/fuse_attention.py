@@ -299,8 +299,9 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _with_causal_mask(graph: Graph, found: _Found) -> tuple[_Found, int | None]:
-    """If a constant causal mask is the only operand of the scores, makes the scores compare the indices of row and key
-    instead. Returns (attention, field `ahead` of `DotProductAttention`; None without a causal mask).
+    """Finds a constant causal mask in an attention: each row may read only the keys up to a certain distance ahead of
+    the row. If the mask is all that the scores read, it is replaced by a comparison of the indices of row and key.
+    Returns (attention, distance); the distance is None without a causal mask.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:

@@ -154,8 +154,9 @@ def _grid(
 def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """Returns, for the element-wise node that quantizes or dequantizes `data`, the names of its inputs and the pair
-    (scale, zero point) for its expression. A scalar scale is a number there; a vector is stored as a further input.
+    """Prepares the element-wise node that quantizes or dequantizes `data`. Returns the names of the node's inputs, and
+    the pair (scale, zero point) for the node's expression. A single scale becomes a number in the expression; several
+    scales become a further input.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
-    (None: no convolution). `attention` tells whether the target has a kernel for an attention of given sizes (None: for
-    none). `tied`: an output product can read the embedding of its input as its transposed weight. `halves`: kernels
-    that compute in float32 read and store 16-bit floats.
-    """
+    """The target of the rewrites: a processor with vectors of `lanes` elements. `tiling` chooses convolutions for
+    Winograd's method; None chooses no convolution. `attention` tells whether the target has a kernel for an attention
+    of given sizes; None means that it has none. `tied`: a matrix product can read a constant that an embedding look-up
+    reads, too. `halves`: kernels that compute in float32 read and store 16-bit floats."""
 
     lanes: int
     tiling: Tiling | None = None

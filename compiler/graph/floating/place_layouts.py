@@ -140,8 +140,8 @@ class _Wanted:
 
 
 def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
-    """The layout in which an input can be read together with an output in blocks of `block` channels; None if there is
-    no such layout.
+    """The layout in which a node with several inputs can read `tensor`, if the node computes `output` in blocks of
+    `block` channels. None if there is no such layout.
     """
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape

@@ -84,8 +84,8 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
 
 
 def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
-    """The range with the least square error after quantization to `dtype`, found by shrinking each end of the range in
-    turn, twice. Of ranges with equal errors, the larger one.
+    """The range with the least square error after quantization to `dtype`. The search shrinks the two ends of the range
+    in turn, each of them twice. If two ranges have equal errors, the larger range is returned.
     """
     values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
     used = histogram.counts > 0
