@@ -147,8 +147,8 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Fuses padding after a 1x1 convolution into the convolution, which then stores its result with gaps. The padding:
-    pixels of arbitrary value at the end of the result or of each of its rows.
+    """Fuses padding after a 1x1 convolution into the convolution, which then stores its result with gaps. The padding
+    consists of pixels of arbitrary value at the end of the result, or at the end of each row.
 
     For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """

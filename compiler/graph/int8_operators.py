@@ -177,13 +177,14 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Softmax or normalization over the channels of each pixel. Input: data. out = bias[c] + share, requantized by
-    scale[c] and `post`; shares are the results before scaling.
+    """Softmax or normalization over the channels of each pixel. Input: data. First `isa.rows` computes an integer share
+    for each channel c. Then out = share + bias[c], requantized by scale[c] and `post`.
 
-    `isa.rows` computes the shares: `softmax_shares` with the table `entries`, int64 (256,), or, if `entries` is None,
-    `normalized_shares`, which subtracts `zero_point` and, with `centre`, the mean; `epsilon` is (mantissa, shift).
-    `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane`, the output has `plane` pixels: the
-    input's, then pixels of arbitrary value. For accelerators with the extension `rows`.
+    For a softmax, `entries` is the table of exponentials, int64 (256,), and `softmax_shares` computes the shares. For a
+    normalization, `entries` is None, and `normalized_shares` computes the shares: it subtracts `zero_point` and, with
+    `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
+    (1,). With `plane`, the output has `plane` pixels: the pixels of the input, then pixels of arbitrary value. For
+    accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None

@@ -83,10 +83,10 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """int32 [OB, 2, block_out], in whole blocks of channels: biases, then the bits of float32 scales.
+    """Packs the bias and the scale of each channel as int32 [blocks, 2, block_out]: biases, then the bits of float32
+    scales. The channels are padded to whole blocks.
 
-    Lanes beyond the last channel have bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips
-    lanes of scale 0.
+    The padding has bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips lanes of scale 0.
     """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs

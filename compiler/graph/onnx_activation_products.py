@@ -151,8 +151,9 @@ def _images(origins: Origins | None) -> list[int] | None:
 
 
 def _image_indices(shape: tuple[int, ...]) -> list[int]:
-    """The index of the image that holds each matrix of a value of this shape: the matrix's index along the first
-    leading axis; 0 if there is only one leading axis.
+    """The index of the image that holds each matrix, for a value of `shape` (..., rows, columns). If there are several
+    leading axes, the first of them is the image, and the others count matrices within an image. A single leading axis
+    counts matrices within one image, which has index 0.
     """
     *lead, _, _ = shape
     images = lead[0] if len(lead) > 1 else 1

@@ -60,12 +60,13 @@ def check_text(context: NodeErrors, node: OnnxNode) -> None:
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
-    Wrong results: LRN sums over as many channels as there are samples; pools place windows wrongly, and ConvTranspose
-    places groups wrongly; GridSample has another cubic border; LogSoftmax returns the logarithm of exponentials that
-    underflow to 0. The implementation ignores lengths, activations and clips of recurrent layers, signs in
-    LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, and all axes
-    but one in softmaxes before opset 13. In Resize it ignores one meaning of scales with aligned corners, and the
-    coordinate of an axis's only element with PyTorch's half pixels or cropped images.
+    It computes wrong results for LRN (it sums over as many channels as there are samples), for pools (it places windows
+    wrongly), for ConvTranspose (it places groups wrongly), for GridSample (it pads wrongly in mode cubic), and for
+    LogSoftmax (it returns the logarithm of exponentials that underflow to 0).
+
+    It ignores lengths, activations and clips of recurrent layers, signs in LpNormalization with p = 1, the axis of
+    ConvInteger's weight zero points, the type in ReduceSumSquare, and all axes but one in softmaxes before opset 13.
+    Resize is wrong in three of its coordinate modes.
     """
     if node.domain not in STANDARD:
         return False

@@ -129,9 +129,8 @@ class GraphContext(NodeErrors):
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Stores a copy of the weight at constant input `index`, with its elements in the order that the function
-        `order` gives them for a convolution; returns the copy's name.
-        """
+        """Stores a rearranged copy of the constant weight at input `index`; returns the copy's name. The function
+        `order` maps the weight's array to the rearranged array."""
         array = self.array(node, index, "weight")
         if array is None:
             self.refuse(node, "its weight is missing")

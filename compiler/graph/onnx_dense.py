@@ -91,8 +91,8 @@ def dense(
 def _dense_rows(
     context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product (rounded by the next QuantizeLinear), as a 1x1 convolution, of the channels of each pixel
-    with weights `rows` (M, K).
+    """Multiplies the channels of each pixel of `data` by the weights `rows` (M, K), as a 1x1 convolution. Returns a
+    pending result, which the next QuantizeLinear rounds.
     """
     batch, channels, height, width = context.tensors[data.data.tensor].nchw
     product = Product(

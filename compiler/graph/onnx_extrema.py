@@ -68,8 +68,8 @@ def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _like(context: ImportContext, node: OnnxNode, other: Real, whole: Real) -> Real:
-    """The operand `other`, broadcast to the shape of `whole` and in its memory layout. It is not broadcast if it has
-    one value for each channel and the target's operators broadcast such operands.
+    """Broadcasts the operand `other` to the shape of `whole`, in the memory layout of `whole`. Returns `other`
+    unchanged if it has one value for each channel and the target can broadcast such an operand itself.
     """
     first, second = context.tensors[whole.tensor], context.tensors[other.tensor]
     small = first.nchw != second.nchw and one_for_each_channel(first, second)

@@ -129,8 +129,11 @@ def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[
 
 
 def inferred_shapes(model: onnx.ModelProto, **options: bool) -> onnx.ModelProto:
-    """The model with the shapes that ONNX's inference finds with `options`. It goes on behind nodes that it cannot
-    infer, whose results have no shape; nodes at which it would end the process for lack of a shape are hidden from it.
+    """Runs ONNX's shape inference with `options`; returns the model with the shapes that were found. The results of
+    nodes that ONNX cannot infer have no shape.
+
+    ONNX's inference crashes at some nodes whose input has no known shape (`needs_a_shape`). These nodes are hidden from
+    it.
     """
     places = [place for place, node in enumerate(model.graph.node) if needs_a_shape(node)]
     with in_domains(model, dict.fromkeys(places, HIDDEN)) as before:

@@ -186,9 +186,12 @@ def _masked_scores(
 
 
 def _masked_table(scale: float) -> np.ndarray:
-    """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. Entries are
-    exponentials of `scale` times the difference from the greatest score. Two entries are 0: the entry for the greatest
-    value (the element that `_with_greatest` adds to each row) and the entry for the least value (masked scores).
+    """Makes the softmax table, int64 (256,). It is indexed by (stored value - 255) modulo 256, since 255 is the
+    greatest stored value. An entry is the exponential of `scale` times the difference from the greatest score, which is
+    stored as 254.
+
+    Two entries are 0: the entry for 255 (the element that `_with_greatest` adds to each row), and the entry for the
+    least stored value (masked scores).
     """
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))

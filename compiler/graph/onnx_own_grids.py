@@ -91,8 +91,8 @@ def _ends(grid: Quantization) -> tuple[float, float]:
 
 
 def common(parts: Sequence[Real]) -> Quantization | Bounds:
-    """The quantization of a tensor that consists of the elements of `parts`: that of the parts, if all have the same
-    one; else the bounds of all parts together.
+    """Chooses the quantization of a tensor that will contain the elements of all `parts`. If all parts have the same
+    quantization, this is the result; otherwise the result is the range of numbers that all parts together represent.
     """
     grids = [part.quantization for part in parts]
     if all(grid == grids[0] for grid in grids):

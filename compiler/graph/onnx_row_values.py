@@ -28,8 +28,9 @@ class Shared(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
-    """Masked scores, which only a softmax can read. `step`: difference in score between neighbouring stored values of
-    `data`; `mask`: an addend of 0 or less that broadcasts to the scores.
+    """Attention scores to which a mask is added; only a softmax can read them. `data`: the tensor with the scores;
+    `step`: by how much the score grows from one stored value to the next; `mask`: numbers of 0 or less, which broadcast
+    to the scores.
     """
 
     alone = (

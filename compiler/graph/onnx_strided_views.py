@@ -242,9 +242,11 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A tensor of shape (N, C, H, W) with elements of the tensor that stores `data`; `elements`, int64 (N, C, H, W),
-    has their row-major indices there (-1: zero). Adds nodes that move whole positions (pixels) and channels. If these
-    moves are not enough and `again` is True, adds an exchange of channels and positions before them.
+    """Makes a tensor of shape (N, C, H, W) from elements of the tensor that stores `data`. `elements`, int64 (N, C, H,
+    W): for each element of the new tensor, its row-major index in the stored tensor (-1: zero).
+
+    Adds nodes that move whole positions (pixels) and channels. If these moves are not enough and `again` is True, adds
+    an exchange of channels and positions before them.
     """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
@@ -311,9 +313,11 @@ def _gathered(
     places: np.ndarray,
     shape: Natural,
 ) -> str:
-    """Adds a tensor of shape `shape` whose position (pixel) p has the elements in channels `channel`[:, p] at position
-    `places`[p] of `data`'s tensor; returns its name. The nodes are one Channels for each distinct choice of channels,
-    and one Positions.
+    """Adds nodes that compute a tensor of shape `shape` from the tensor of `data`; returns the new tensor's name.
+    Position (pixel) p of the new tensor is taken from position `places`[p], and has the elements in channels
+    `channel`[:, p] there.
+
+    The nodes are a Channels for each different selection of channels in `channel`, and then one Positions.
     """
     batch, _, height, width = context.tensors[data.tensor].nchw
     parts: dict[bytes, str] = {}

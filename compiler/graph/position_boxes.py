@@ -27,8 +27,9 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A box of moves between two grids of `rows` x `columns` elements: element (i, j) of the grid `output`, in the
-    output plane, gets the value of element (i, j) of the grid `source`, in the source plane (None: the fill value).
+    """A move of `rows` x `columns` elements from one plane to another. Element (i, j) of the grid `output`, in the
+    output plane, gets the value of element (i, j) of the grid `source`, in the source plane. If `source` is None, all
+    elements get the fill value.
     """
 
     rows: int

@@ -147,8 +147,9 @@ def _is_input(torch: Any, value: Any) -> bool:
 
 
 def _key(torch: Any, value: Any) -> Any:
-    """One argument's part of the key of a call: shape and dtype of an input, identity and version of a constant tensor,
-    any other value itself.
+    """Key of one argument of a call. Calls whose arguments have equal keys run the same compiled program. The key of an
+    input is its shape and dtype; the key of a constant tensor is its id and version; the key of any other value is the
+    value itself.
     """
     if not isinstance(value, torch.Tensor):
         return value

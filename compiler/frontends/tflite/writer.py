@@ -177,8 +177,9 @@ class Writer:
         return self.integers[key]
 
     def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
-        """Converts an image `name` from (N, H, W, C) to (N, C, H, W) or, if not `planes`, back; returns the name of the
-        result. The conversion is a Reshape where no element moves, else a Transpose. Inputs are always transposed.
+        """Converts an image `name` from (N, H, W, C) to (N, C, H, W) if `planes`, else from (N, C, H, W) to (N, H, W,
+        C). Returns the name of the result. The conversion is a Transpose; where no element moves it is a Reshape
+        instead, except for inputs of the model.
         """
         batch, height, width, channels = tensor.shape
         given = any(self.tensor(index) is tensor for index in self.network.inputs)

@@ -33,8 +33,11 @@ def ahead_of(visible: np.ndarray) -> int | None:
 
 
 def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | None:
-    """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
-    select by the mask between a score and a value below `hidden`, nor the sum of a score and the mask.
+    """Evaluates a constant mask of attention scores: for each element of `mask`, whether the score there keeps its
+    value (true) or is hidden (false).
+
+    `scores` is the expression that applies the mask. It may be a select by the mask between the score and a value below
+    `hidden`, or the sum of the score and the mask. Returns None for any other expression.
     """
     match scores:
         case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < hidden:

@@ -95,11 +95,12 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """Prepares a node for import if float32 tensors that hold integers are among its inputs. Returns (node to import,
-    integer dtype of its float32 result or "").
+    """Prepares the import of a node, since some of its float32 inputs may hold quantized integers. Returns (node to
+    import, integer dtype).
 
-    A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
-    other node is returned with "", and reads integer tensors in place of the float32 tensors that hold integers.
+    A node of an operator in `MOVES` only moves the integers, so it is returned unchanged, with the dtype of the
+    integers that its float32 result holds. In any other node, integer tensors with the same values replace these
+    inputs; the returned dtype is "".
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:

@@ -165,8 +165,9 @@ def _measure(
     prepare: Prepare,
     advance: Callable[[], None],
 ) -> None:
-    """Computes all samples with the quantized model `written` and with `run` (the float tensors), and adds the
-    differences to `errors`, by tensor of the float model.
+    """Measures the errors of the quantized model `written`. Computes all `samples` with it and with `run`, which
+    computes the tensors of the float model, and adds the differences to `errors` (keys: tensors of the float model).
+    `advance` is called after each sample.
     """
     kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}
     given = {info.name for info in model.inputs}
