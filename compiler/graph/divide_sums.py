@@ -15,11 +15,11 @@ from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """Replaces concat(a, b, ...) + constant by concat(a + part, b + part, ...), where each part is the piece of the
-    constant that belongs to this input; for concatenations along rows or columns. This is done if most pixels come from
-    one convolution or product, which can add its part while it stores its result. Returns the new graph.
+    """Replaces concat(a, b, ...) + constant by concat(a + part, b + part, ...), if the concatenation is along rows or
+    columns. Each part is the piece of the constant that is added to this input's pixels. Returns the new graph.
 
-    For accelerators, before `fuse_combines`.
+    A concatenation is replaced if most of its pixels come from one convolution or matrix product, which can add its
+    part while it stores its result. For accelerators, before `fuse_combines`.
     """
     uses, makers = graph.uses(), graph.producers()
     tensors, constants = dict(graph.tensors), dict(graph.constants)

@@ -24,9 +24,8 @@ BLOCKS = (4, 8, 16)
 
 
 def block_of(channels: int, lanes: int) -> int:
-    """Number of channels in a block of a tensor: the smallest of `BLOCKS` that holds all channels, at most the `lanes`
-    int32 sums of a vector.
-    """
+    """Chooses the number of channels in a block of a tensor's memory layout: the smallest of `BLOCKS` that holds all
+    channels, but not more than `lanes`, the number of int32 sums in a vector."""
     possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
     return next((block for block in possible if channels <= block), possible[-1])
 

@@ -61,8 +61,8 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
     It computes wrong results for LRN (it sums over as many channels as there are samples), for pools (it places windows
-    wrongly), for ConvTranspose (it places groups wrongly), for GridSample (it pads wrongly in mode cubic), and for
-    LogSoftmax (it returns the logarithm of exponentials that underflow to 0).
+    wrongly), for ConvTranspose (it places groups wrongly), for GridSample (it treats the border wrongly in mode cubic),
+    and for LogSoftmax (it returns the logarithm of exponentials that underflow to 0).
 
     It ignores lengths, activations and clips of recurrent layers, signs in LpNormalization with p = 1, the axis of
     ConvInteger's weight zero points, the type in ReduceSumSquare, and all axes but one in softmaxes before opset 13.

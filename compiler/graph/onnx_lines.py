@@ -107,7 +107,9 @@ WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
 def import_on_line(
     context: ImportContext, node: OnnxNode, importer: Callable[[ImportContext, OnnxNode], None]
 ) -> None:
-    """Imports a node with windows over a line as the same node over an image of one column."""
+    """Imports a convolution, pool or Resize of a tensor (N, C, L) as the same operator on an image (N, C, L, 1).
+    `importer` imports the operator on images.
+    """
     widened: dict[str, Value] = {node.inputs[0]: _as_image(context, node)}
     if (index := WEIGHTS.get(node.op_type)) is not None:
         weights = context.value(node, index)

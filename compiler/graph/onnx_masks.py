@@ -1,18 +1,18 @@
-"""Import of scores that are scaled and masked before a softmax, and stay float in quantized models: Add and Where of a
-float mask.
+"""Imports the masking of scores before a softmax: the Add or Where of a float mask. Quantizers leave the nodes between
+the scores and the softmax float.
 
-A mask adds about the lowest float32 number, so no 8-bit grid (scale and zero point) can represent masked and other
-scores. This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest
-element of a row, and a masked score must be negligible in comparison with every other score:
+A mask adds about the lowest float32 number, so no single 8-bit scale can represent both masked scores and other scores.
+This file chooses the scale and zero point of the sums of scores and mask. A softmax looks up exponentials by the
+difference from the greatest element of a row; a masked score must have a negligible exponential.
 
-- If all scores are within `NEAR`, each row gets an extra element, greater than all scores, whose entry in the softmax's
-  table is 0. Then all differences are from the same number. Masked scores have the least value, and the table's entry
-  for this value is 0, too.
-- Otherwise the step of the grid is so wide that a masked score is negligible even in comparison with the lowest score.
+- If all scores are within `NEAR` of each other, each row gets an extra element that is greater than all scores, so that
+  all differences are from the same number. Masked scores have the least stored value. The softmax's table has the entry
+  0 for the extra element and for the least value.
+- Otherwise the scale is made so large that a masked score is negligible even in comparison with the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
-a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed; these rows, which no output
-uses, get the softmax of equal scores.
+a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed. No output uses these rows; they
+get the softmax of equal scores.
 """
 
 from __future__ import annotations

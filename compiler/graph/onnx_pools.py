@@ -40,7 +40,10 @@ UNCOUNTED = (0, 0, 0, 0)
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
-    """Returns (windows, with the pads that replace `ceil_mode`; declared pads) of a pool over dimensions of `sizes`."""
+    """Reads the windows and pads of a pool over dimensions of `sizes`. Returns (windows, pads that the node declares).
+    If the node has `ceil_mode`, the windows have larger pads than declared, which give the same outputs without
+    `ceil_mode`.
+    """
     windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
     pads = windows.pads
     if node.integer("ceil_mode", 0):

@@ -1,5 +1,6 @@
-"""ReduceMax, ReduceMin, ReduceSum, ReduceL1, ReduceL2 and ReduceSumSquare in integer graphs: pools over the reduced
-axes, and products of rows with their own directions or with themselves.
+"""Imports ReduceMax, ReduceMin, ReduceSum, ReduceL1, ReduceL2 and ReduceSumSquare into integer graphs. The first four
+become pools over the reduced axes. The last two become matrix products of rows: a row times itself is its sum of
+squares, and a row times its direction (the row divided by its length) is its length.
 """
 
 from __future__ import annotations

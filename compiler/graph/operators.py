@@ -55,9 +55,12 @@ class WinogradTiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradOutputs:
-    """The last step of a convolution by Winograd's method. Inputs: products of transformed tiles and weights, (1, n * n
-    * O', 1, tiles) with n = outputs along a side of a tile + 2, and, by `epilogue`, a constant bias (O',) and an
-    operand in the output's shape. Output (N, O, OH, OW) in blocks; O' is the filters of all blocks.
+    """The last step of a convolution by Winograd's method. Input: products of transformed tiles and weights, (1, n * n
+    * O', 1, tiles). Here n is 2 + `outputs` (the number of outputs along a side of a tile), and O' is the number of
+    filters, rounded up to whole blocks.
+
+    If `epilogue` adds a bias or an operand, these are inputs too: a constant bias (O',), an operand in the output's
+    shape. Output: (N, O, OH, OW) in blocks.
     """
 
     outputs: int
@@ -199,9 +202,10 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; constant
-    recurrent weights R, for the cell "GRU" also RN, for "GRU, reset after" also the bias BN; initial H (D, batch,
-    hidden). Outputs: Y (steps, D, batch, hidden) and final H. `te.ops.recurrent.recurrent_steps` has the formulas.
+    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; the constant
+    recurrent weights; the initial hidden state (D, batch, hidden). A GRU has one more constant: the recurrent weights
+    of its gate n (cell "GRU"), or the bias of this gate (cell "GRU, reset after"). Outputs: hidden states of all steps
+    (steps, D, batch, hidden) and the final hidden state. `te.ops.recurrent.recurrent_steps` has the formulas.
     """
 
     cell: Cell

@@ -80,9 +80,9 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Covers a list of `values` by as few runs as possible. In a run, indices and values grow by constant steps; the
-    values' steps are 0 to `most`. The runs are of consecutive indices or, if that gives fewer runs, of every p-th index
-    for a period p.
+    """Covers a list of `values` by as few runs as possible. In a run the values grow by a constant step from 0 to
+    `most`. A run has consecutive indices of the list, or every p-th index, for a period p that is equal for all runs.
+    The choice that gives fewer runs is taken.
     """
     plain = _plain_runs(values, most)
     count = len(values)

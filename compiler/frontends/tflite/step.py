@@ -29,10 +29,11 @@ BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The conversion of `operator` by `writer`. `onnx`: the ONNX operator in the operator's row ("" for rows without
-    one); `options`: its options (None: not read); `inputs`: its input tensors (-1: left out); `output`: its first
-    output. Tensors are indices into the network's tensors. `planes` says whether a value has the layout (N, C, H, W)
-    instead of (N, H, W, C).
+    """The conversion of one TFLite operator, `operator`, to ONNX nodes, which `writer` collects. `onnx`: the ONNX
+    operator that the table of conversions (`rows.py`) names, or "". `options`: the operator's options (None: not read).
+    `inputs`: numbers of its input tensors (-1: left out); `output`: number of its first output tensor.
+
+    Several methods have a parameter `planes`: whether a value has the layout (N, C, H, W) instead of (N, H, W, C).
     """
 
     writer: Writer

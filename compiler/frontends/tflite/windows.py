@@ -27,8 +27,9 @@ Pair = tuple[int, int]
 def same_pads(
     step: Step, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)
 ) -> tuple[int, int, int, int]:
-    """Pads (top, left, bottom, right) of a window with TFLite's padding SAME, under which an odd pad row or column is
-    at the end; zeros for padding VALID. `plane`: rows and columns of the larger image.
+    """Pads (top, left, bottom, right) of an operator with windows. With TFLite's padding SAME, an odd number of pad
+    rows or columns has one more at the end; with padding VALID there are no pads. `plane`: rows and columns of the
+    operator's input or, for a transposed convolution, of its output.
     """
     same = step.options.Padding() == tflite.Padding.SAME
     ends: list[Pair] = []

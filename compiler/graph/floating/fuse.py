@@ -65,9 +65,8 @@ class _Pairs:
         return self._joined("result", before, node, lambda: with_result(graph, before, node, self._stored))
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
-        """Cached result of `fuse_pairs.inlined`: a node that computes `before` element by element as it reads, then
-        `node`; or None.
-        """
+        """Fuses the element-wise `before` into its reader `node`, which then computes each element of `before` when it
+        needs it. Returns the fused node, or None if the nodes cannot be fused. The result is cached."""
         return self._joined("inlined", node, before, lambda: inlined(graph, node, before))
 
     def _joined(self, how: str, first: Node, second: Node, join: Callable[[], Node | None]) -> Node | None:

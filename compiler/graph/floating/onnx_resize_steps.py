@@ -164,8 +164,10 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices of the input elements around each coordinate `left` + `ratio`, up to a distance of `reach`, and their
-    signed distances. If the axis shrinks (`scale` < 1), the greatest distance is `reach` / `scale`, and the returned
+    """Finds the input elements near each coordinate, which is given as `left` + `ratio`: those up to a distance of
+    `reach`. Returns (indices of the elements, distances of the elements with their signs).
+
+    If the axis shrinks (`scale` below 1), elements up to a distance of `reach` / `scale` are found, and the returned
     distances are multiplied by `scale`.
     """
     scale = min(scale, 1.0)

@@ -23,10 +23,11 @@ ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A node whose quantization users and searches can decide. `group`: the tensor whose scale the node's result
-    `tensor` shares; `weighted`: whether the node has weights.
+    """A node whose quantization the user or a search can decide. `tensor`: the node's result; `group`: the name of the
+    group of tensors that share the result's scale; `weighted`: whether the node has weights.
 
-    A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided.
+    A quantized tensor that no such node computes (for example an input of the model) is also listed as a layer, with
+    `operator` "". Only its type can be decided.
     """
 
     name: str
