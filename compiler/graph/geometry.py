@@ -70,8 +70,9 @@ def automatic_pads(
 def ceiling_pads(
     sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], pads: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads that replace ONNX's `ceil_mode` with `pads`: with them, windows of `extents` elements that fit entirely give
-    the same outputs. Returns the pads before each dimension, then the pads after each dimension.
+    """Pads with which a pool without ONNX's `ceil_mode` gives the same outputs as with `ceil_mode` and `pads`.
+    `extents`: lengths of a window along each dimension. Returns the pads before each dimension, then the pads after
+    each dimension.
 
     A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and as ONNX
     Runtime does at every opset.

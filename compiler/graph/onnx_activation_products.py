@@ -1,12 +1,12 @@
 """MatMul of two activations, as in attention, for accelerators whose array reads weights from activations.
 
-Layout of both factors: rows of a matrix in positions (pixels), columns in channels. Factors in another layout are moved
-into it by additional nodes.
+In both factors, the rows of a matrix are positions (pixels), and its columns are channels. Factors in another layout
+are moved into this layout by additional nodes.
 
 The channels of a matrix begin at a multiple of the block size. In the factor that the array reads as weights, the
-positions of a matrix do too, since a tile of weights is a block of positions. Moved matrices are padded to whole blocks
-of positions with arbitrary values: the padding becomes lanes that no softmax reads, and that a product multiplies by
-zero.
+positions of a matrix also begin at a multiple of the block size, since a tile of weights is a block of positions. A
+moved matrix is padded to whole blocks of positions with arbitrary values. In attention the padding does not matter: in
+the first product it gives additional scores, which no softmax reads; in the second product it is multiplied by zero.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
 def for_each_channel(
     context: ImportContext, node: OnnxNode, data: Real, factor: np.ndarray, addend: np.ndarray
 ) -> Pending | None:
-    """The pending result of data * `factor` + `addend`, arrays that broadcast to the data, as a depthwise 1x1
-    convolution; None if factor or addend differ within a channel.
+    """Computes data * `factor` + `addend` as a depthwise 1x1 convolution. `factor` and `addend` broadcast to the data.
+    Returns a pending result, which the next QuantizeLinear rounds, or None if factor or addend differ within a channel.
     """
     found = _of_channels(context, data, factor, addend)
     if found is None and len(data.shape) in (3, 4):

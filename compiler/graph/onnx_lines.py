@@ -101,7 +101,9 @@ def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str
 
 
 WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
-"""By operator, the index of the input that holds weights; the weights have the dimensions of the window."""
+"""By operator, the index of the input that holds the weights. Like the data, the weights must get a second spatial
+dimension when the operator is imported on images.
+"""
 
 
 def import_on_line(

@@ -79,7 +79,9 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""Largest constant in a Clip, Max or Add on the length of a row that counts as a guard against a division by 0."""
+"""A division by the length of a row may be guarded against zero by a Clip, Max or Add with a constant. A constant up to
+this number counts as such a guard.
+"""
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
 )

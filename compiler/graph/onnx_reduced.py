@@ -89,9 +89,12 @@ def _magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
-    """The pending result of ReduceSumSquare or ReduceL2 (it is rounded at its QuantizeLinear). A row is the elements
-    along `axes`; its sum of squares is its product with itself, its length is its product with its direction. Sums of
-    products are exact; only directions are rounded.
+    """Computes ReduceSumSquare or ReduceL2 by matrix products. Returns a pending result, which the next QuantizeLinear
+    rounds.
+
+    A row consists of the elements along `axes`. The sum of squares of a row is the product of the row with itself. The
+    length of a row is the product of the row with its direction (the row divided by its length). Sums of products are
+    exact; only directions are rounded.
     """
     stay = [axis for axis in range(len(data.shape)) if axis not in axes]
     order = [*stay, *sorted(axes)]

@@ -108,9 +108,11 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
-    """`data` as rows, whose last axis is the channels of a tensor. Its elements are copied to a new tensor if they do
-    not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order. A scalar is a row
-    of one channel.
+    """Returns the value `data` as rows of channels: all axes but the last enumerate pixels of a stored tensor, and the
+    last axis is the tensor's channels. A scalar is a row of one channel.
+
+    If the stored tensor of `data` does not have this form, the elements are copied to a new tensor. With `in_order`,
+    they are also copied if the pixels are not in the tensor's order.
     """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
@@ -223,8 +225,8 @@ def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
 
 
 def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
-    """An output of the model in a form that the target can convert for the host: processors support only transpositions
-    of whole tensors, so other views are stored first.
+    """Prepares an output of the model, which the host reads. On processors a node converts the output, and supports
+    only transpositions of whole tensors; so an output with another view is first copied to a tensor of its own.
     """
     view, size = value.view, prod(context.tensors[value.tensor].shape)
     whole = view is None or (view.size == size and permutation_of(view) is not None)
@@ -367,9 +369,10 @@ def swapped(
     plane: tuple[int, int],
     taken: Pair | None = None,
 ) -> str:
-    """Adds a new tensor in which channels and positions (pixels) of `data`'s tensor are exchanged; returns its name.
-    The new channels are the first `positions` old positions. The new positions, arranged as `plane` (rows, columns),
-    are the old channels `taken` (first channel, number of channels), or all if None.
+    """Adds a new tensor in which the channels and the positions (pixels) of `data`'s tensor are exchanged; returns its
+    name. `positions`: how many of the old positions become channels, from the first on. `taken` (first channel, number
+    of channels): the old channels that become positions; None takes all channels. `plane`: rows and columns of the new
+    positions.
     """
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken

@@ -75,9 +75,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowStatistic:
-    """A number for each row (last axis) of `data`: `factor` * (m + `epsilon`) ** `power`. By `moment`, m is the row's
-    mean or the mean of its squares; with `centre` the row's mean is subtracted first. The number is never computed by
-    itself, only as part of a normalization.
+    """A number for each row (last axis) of `data`: `factor` * (m + `epsilon`) ** `power`. Here m is the mean of the
+    row's elements (`moment` "mean") or of their squares ("square"). With `centre` the row's mean is subtracted from the
+    elements first. The number is never computed by itself, only as part of a normalization.
     """
 
     data: Real

@@ -32,8 +32,9 @@ Plane = tuple[int, int]
 
 
 def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, int, int], np.ndarray]:
-    """Storage of a float model input that is a volume: (permutation in which the host passes it, shape of its slices as
-    images, view by which the volume reads the slices).
+    """How to store a model input that is a volume (N, C, D, H, W): as slices, which are images (N * D, C, H, W).
+    Returns (permutation, shape, view). The host transposes the input by the permutation and reshapes it to the shape;
+    the view maps each element of the volume to its index in the slices.
     """
     batch, channels, depth, height, width = value.shape
     given = value.permutation or tuple(range(5))

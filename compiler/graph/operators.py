@@ -111,8 +111,8 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Input: data (N, C, H, W). Output: (N, C, OH, OW), resized rows and columns (`te.ops.resize`). `scales` of rows
-    and columns: the model's, or None for the ratio of the sizes.
+    """Input: data (N, C, H, W). Output: (N, C, OH, OW), resized rows and columns (`te.ops.resize`). `scales`: the
+    scales of rows and columns that the model gives; None if the model gives sizes, whose ratio is then the scale.
     """
 
     mode: Literal["nearest", "linear"]
@@ -253,11 +253,11 @@ class Remap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
-    """Input: data. Output: its elements with the given `indices` along `axis` (no number is negative), in any shape
-    that has this many elements.
+    """Selects elements along `axis`. Input: data. `indices`: the indices to select, 0 or more. The output may have any
+    shape with the same number of elements.
 
-    If `indices` is None, a second input has them, int64: negative ones count from the end, and an index outside of the
-    axis selects the element at the nearer end.
+    If `indices` is None, a second input has the indices, int64. Negative indices count from the end, and an index
+    outside of the axis selects the element at the nearer end.
     """
 
     axis: int

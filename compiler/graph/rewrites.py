@@ -1,8 +1,7 @@
 """Rewrites of graphs as rows of a table.
 
-Each row names the root operators of its rewrite. For a graph without these operators the rewrite's code is neither
-imported nor run.
-"""
+Each row names the operators that its rewrite changes (roots). For a graph without these operators the rewrite's code is
+neither imported nor run."""
 
 from __future__ import annotations
 

@@ -196,8 +196,8 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Division by the root of the mean square over the last dimensions of x; `normalized_shape` is their shape, and
-    that of weight. `eps` is by default the machine epsilon of float32.
+    """Division by the root of the mean square over the last dimensions of x. `normalized_shape`: the sizes of these
+    dimensions, which are also the shape of weight. `eps` is by default the machine epsilon of float32.
     """
 
     def __init__(

@@ -46,8 +46,9 @@ def reshape(step: Step) -> None:
 
 
 def _only_weighted(step: Step) -> bool:
-    """Whether only FULLY_CONNECTED operators read the output, with constant weights that have a column for each element
-    of an output row. Their columns can be reordered, so the elements may be in any order.
+    """Whether only FULLY_CONNECTED operators with constant weights read the output. A row of the output must have one
+    element for each column of the weights. The columns of the weights can then be reordered, so the elements of the
+    output may be in any order.
     """
     output, writer = step.output, step.writer
     readers = [operator for operator in writer.network.operators if output in operator.inputs]

@@ -1,11 +1,11 @@
 """Fusion by operator class: element-wise operators join the kernel that computes their argument or reads their result.
 
 The rules are the TVM paper's (OSDI 2018, section 3). Injective (element-wise) operators join each other. Operators that
-compute tiles or rows (convolutions, products, pools, reductions, and moves) also compute the injective operators after
-them; reductions and moves also compute those before them. Nothing else may read the tensor between the two nodes. There
-is one exception: an operator that costs no more than reading its result is copied into each reader. A fused node takes
-the place of its last member in the order of nodes, where all its inputs are computed.
-"""
+compute tiles or rows (convolutions, products, pools, reductions, moves) also compute the injective operators that read
+their results. Reductions and moves also compute the injective operators whose results they read. Nothing else may read
+the tensor between the two nodes, with one exception: an operator that costs no more than reading its result is copied
+into each reader. A fused node takes the place of its last member in the order of nodes, where all its inputs are
+computed."""
 
 from __future__ import annotations
 

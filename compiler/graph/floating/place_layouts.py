@@ -156,8 +156,8 @@ def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) 
 
 
 def adopt(state: State, wanted: _Wanted) -> str:
-    """Adds the tensor in the layout `wanted`, by a change of layout or as a packed constant, if it is not in the graph
-    yet; returns its name.
+    """Makes sure that the new graph has a tensor in the layout `wanted`; returns the tensor's name. If there is none
+    yet, a node is added that changes the layout, or a constant is stored in the new layout.
     """
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)

@@ -97,7 +97,9 @@ class WinogradNodes:
 
 
 def _without_weights(node: Node) -> Expr | None:
-    """The expression fused with a convolution, renumbered for inputs without the weight (input 1)."""
+    """The expression that is fused with a convolution, for a node that does not have the weight (input 1) among its
+    inputs: the numbers of later inputs are reduced by one.
+    """
     if node.result is None:
         return None
     types = argument_types(node.result)

@@ -214,7 +214,9 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
 
 
 def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[str, str]) -> bool:
-    """Whether a node is part of another layer: a clamp fused with its producer, or not the last node of a function."""
+    """Whether a node belongs to the layer of another node, because it is a clamp fused with its producer, or a node of
+    a function before the last one.
+    """
     if node.output[0] in functions:
         return node.output[0] in fused
     return node.op_type in CLAMPS and node.input[0] in fused
