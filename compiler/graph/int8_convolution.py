@@ -41,14 +41,13 @@ class Int8Convolution:
     and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
     point; elements outside the input read as `pad_value` (the input's zero point), never 0.
 
-    Optional parts. `pool`: the maximum of the sums over its windows is taken before requantization (stage A of `post`);
-    pads never win. `table`: look-up table, int8 (256,), applied between requantization and the combination with an
-    operand (stage B), if `post.table` is set. `phases`: an Interleave, which moves the result's elements. `share`:
-    fraction of the model's convolution that this node computes: below 1 for a subset of its filters, 0 for a node that
-    only moves values. `spaced` (columns, pitch): outputs are rows of `columns` pixels, each followed by arbitrary
-    values up to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as an input (N, C,
-    `taken`, 1), and the output has as many.
-    """
+    The other fields are optional. `pool`: before requantization, the maximum of the sums over windows is taken; pads
+    never win. `table`: look-up table, int8 (256,), that is applied after requantization, and before a combination with
+    the second operand. `phases`: an Interleave, which moves the result's elements. `share`: fraction of the model's
+    convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only moves values.
+    `spaced` (columns, pitch): the output consists of rows of `columns` pixels, and arbitrary values follow each row up
+    to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as if the input were (N, C,
+    `taken`, 1), and the output has as many pixels."""
 
     weight: np.ndarray
     bias: np.ndarray

@@ -128,8 +128,9 @@ class Resample:
     """Resize along one axis. Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over
     t of `weight`[p, t] * data[`first`[p] + t], requantized by `scale` and `post`.
 
-    `first` is int64 (O,); `weight` is int8 (O, number of weights for an output), all of whose rows have the same sum;
-    an element with weight 0 is not read. `bias` is `-zero_point * sum` for the input's zero point.
+    `first` is int64 (O,). `weight` is int8 (O, number of weights for an output), and the weights of each output have
+    the same sum. An element with weight 0 is not read. `bias` is `-zero_point * sum`, for the zero point of the input
+    and the sum of the weights.
     """
 
     axis: int

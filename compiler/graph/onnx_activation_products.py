@@ -210,8 +210,9 @@ def _moved_to_images(
 def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` by a move of pixels alone. None unless the columns of each
-    matrix are adjacent channels. Matrices that occupy the same pixels are moved together, once.
+    """Moves the matrices of `value` to the given `images` (batch indices) by a move of pixels alone. This works if the
+    columns of each matrix are adjacent channels; otherwise returns None. Matrices that occupy the same pixels are moved
+    together, once.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape

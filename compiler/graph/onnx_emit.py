@@ -34,10 +34,9 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
         "Shared": Located("onnx_rows:round_shared"),
     }
 )
-"""Functions that turn a pending operation (rounded by the next QuantizeLinear) into an integer operator, by the name of
-the operation's class: (context, operation, rounding) -> name of the result's tensor. Only classes that other importers
-inspect are listed; any other pending operation is an `Opaque`, which holds its function itself.
-"""
+"""For each class of pending operations (rounded by the next QuantizeLinear), the function that adds the integer
+operator. The function takes (context, operation, rounding) and returns the name of the result's tensor. Only classes
+that other importers inspect are listed; any other pending operation is an `Opaque`, which holds its function itself."""
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
     {

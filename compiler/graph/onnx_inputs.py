@@ -31,9 +31,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of the tensors that reach a product of two activations without passing a product with constant weights, and
-    that reach no windowed operator (convolution or pool).
-    """
+    """Names of the tensors from which a factor of a product of two activations is computed, without a product with
+    constant weights in between. Tensors from which a convolution or pool computes its result are left out."""
     known = set(constants)
     for node in nodes:
         if all(name in known for name in node.inputs if name):

@@ -26,8 +26,8 @@ from .onnx_strided_views import contiguous, elements_of, with_view, without_pads
 from .onnx_values import Pending, Real, reshaped
 
 FINENESS = 0.9
-"""Limit of the product of the normalized values' step and the largest channel factor, as a fraction of the result's
-quantization step.
+"""Decides the quantization step of the normalized values: this step times the largest factor of a channel is at most
+this fraction of the result's quantization step.
 """
 MOST_PIECES = 8
 """Largest number of 8-bit tensors (pieces) that add up to the normalized values. If a finer step would need more, the

@@ -357,8 +357,9 @@ def _concat_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
 
 
 def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
-    """The pending operation (rounded by the next QuantizeLinear) that joins channels of tensors: output channel c is
-    `sources`[c] = (part, channel). The parts are first rescaled to the quantization of the result.
+    """Makes the pending operation (rounded by the next QuantizeLinear) that joins channels of the tensors `parts`.
+    Entry c of `sources` tells where channel c of the result comes from: (index of the part, channel of the part). The
+    parts are first rescaled to the quantization of the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

@@ -42,8 +42,8 @@ HIDDEN = 1e4
 INVISIBLE = 512.0
 """A softmax term below 1 / `INVISIBLE` of the sum of the other terms rounds to 0 in 8 bits."""
 NEAR = 10.0
-"""Largest range of scores (greatest minus least) for which the smallest exponential in the look-up table still has ten
-bits.
+"""If the scores span more than this range (greatest minus least), the smallest exponential in the softmax's look-up
+table has fewer than ten bits.
 """
 STEPS = 255
 GREATEST = 255

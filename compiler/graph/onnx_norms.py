@@ -56,7 +56,9 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The statistic of a ReduceMean over rows: their mean, their mean square, or their variance, mean((x - mean)^2)."""
+    """Imports a ReduceMean over the rows of `value` as a number for each row (`RowStatistic`). The number is the mean
+    of the row, the mean of its squares, or its variance, mean((x - mean)^2). Returns None for any other node.
+    """
     data: Real | None = None
     moment, centre = "square", False
     match value:

@@ -85,8 +85,9 @@ def same_view(a: Real | Pending, b: Real | Pending) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """A value whose last axis is the channels of its tensor. `places`: for each element of the other axes, its position
-    (pixel) in the tensor, counted row by row over all images; each position occurs once.
+    """A value in the form of rows of channels: all axes but the last enumerate pixels of a stored tensor, and the last
+    axis is the tensor's channels. `places`: for each row, the number of its pixel in the tensor, counted row by row
+    over all images. Each pixel occurs once.
     """
 
     data: Real

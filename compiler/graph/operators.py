@@ -45,8 +45,9 @@ class Convolution:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradTiles:
     """The first step of a convolution by Winograd's method. Input: data (N, C, H, W) in blocks of channels. Output: the
-    transformed tiles, each for `outputs` x `outputs` outputs, in shape (1, n * n * C', 1, tiles), with n = `outputs` +
-    2 and C' the channels of all blocks (`te.ops.blocked_winograd.blocked_tiles`).
+    transformed tiles, in shape (1, n * n * C', 1, tiles). From each tile, `outputs` rows and columns of the
+    convolution's result are computed; n is `outputs` + 2, and C' is the number of channels, rounded up to whole blocks
+    (`te.ops.blocked_winograd.blocked_tiles`).
     """
 
     outputs: int
@@ -174,13 +175,16 @@ class MatrixProduct:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotProductAttention:
     """softmax(scores(Q K^T)) V. Inputs: Q (..., rows, depth), K (..., keys, depth), V (..., keys, columns), whose
-    leading dimensions broadcast, and the operands of `scores`. Output (..., rows, columns).
+    leading dimensions broadcast; then the tensors that `scores` reads. Output: (..., rows, columns).
 
-    `axes`: for Q, K, V and the output, how they are stored: dimension d is axis `axes`[i][d] of the tensor. `repeats`:
-    for K and V, the number of neighbouring heads (last leading dimension of the output) that share a matrix. `scores`:
-    the expression of a score before softmax, with `te.scalars.ELEMENT` for an element of Q K^T, `argument(i)` for input
-    i (3 or more), `te.ops.attention_sizes.ROW` and `KEY` for the indices of its row and key. `ahead`: keys from row +
-    `ahead` + 1 on have weight 0 in a row, by a causal mask that is constant (None: any key may have another weight).
+    `axes`: how Q, K, V and the output (i = 0 to 3) are stored; dimension d of the shapes above is axis `axes`[i][d] of
+    the stored tensor. `repeats`: for K and V, the number of neighbouring heads (last leading dimension of the output)
+    that share a matrix.
+
+    `scores`: the expression that computes a score before the softmax. In it, `te.scalars.ELEMENT` is an element of Q
+    K^T, `argument(i)` is an element of input i (3 or more), and `te.ops.attention_sizes.ROW` and `KEY` are the indices
+    of the score's row and key. `ahead`: for a constant causal mask, how many keys after the key of its own index a row
+    may read; all later keys have weight 0. None without such a mask.
     """
 
     axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]

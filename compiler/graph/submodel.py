@@ -84,8 +84,8 @@ def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 class SubmodelWriter:
-    """Writes submodels of `model`, a result of `prepare_model`; `survey` says which of its nodes are constants or entry
-    nodes.
+    """Writes submodels of `model`, a result of `prepare_model`. `survey` says which of the model's nodes are constants,
+    and which only quantize or reshape a tensor that enters a submodel (entry nodes).
     """
 
     def __init__(self, label: str, model: onnx.ModelProto, survey: Survey) -> None:

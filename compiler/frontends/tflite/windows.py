@@ -279,11 +279,12 @@ def _weights(
 
 
 def _multiplied(step: Step, data: int, filters: int) -> Grid:
-    """The quantization by which `filters`, the second operand of a product with quantized `data`, is dequantized: the
-    tensor's own, with one exception.
+    """The scale and zero point with which the weights `filters` of a product with quantized `data` are dequantized.
+    Except in one case they are the weights' own.
 
-    If the data are int16 and no bias is int32, LiteRT rounds the factor between a sum and an output to 15 bits (except
-    in FULLY_CONNECTED). The result then has the scales that correspond to the rounded factors.
+    The exception is a product of int16 data without an int32 bias (other than FULLY_CONNECTED). LiteRT then rounds to
+    15 bits the factors by which it multiplies the sums to get the output. The returned scales correspond to the rounded
+    factors, so that the results agree.
     """
     grid, source, result = step.tensor(filters).grid, step.tensor(data), step.tensor(step.output).grid
     assert grid is not None and source.grid is not None

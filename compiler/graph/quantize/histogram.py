@@ -1,9 +1,9 @@
-"""Chooses the range of a tensor to quantize from its values on calibration data.
+"""Chooses the range of a tensor to quantize from its values on calibration data. There are three methods:
 
-minmax      from the least to the greatest value
-percentile  without a fraction of the values on either side
-mse         the range with the least mean square error of quantization: outliers are clipped where that lowers the error
-            of the other values by more than it costs
+minmax      takes the range from the least to the greatest value
+percentile  takes a range that leaves out a given fraction of the values, half of them at either end
+mse         takes the range with the least mean square error after quantization: outliers are clipped if a smaller
+            range makes the other values more exact
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Histogram:
 def choose_range(
     histogram: Histogram, method: Method, dtype: ActivationType, *, percentile: float = 99.99
 ) -> Range:
-    """The range to quantize. `percentile`: percentage of the values inside the range, for method "percentile"."""
+    """Chooses the range of numbers that `dtype` will represent, for a tensor whose values on calibration data are in
+    `histogram`. `percentile`: for the method "percentile", the percentage of the values that are inside the range.
+    """
     full = (histogram.low, histogram.high)
     if histogram.high <= histogram.low:
         return full

@@ -108,8 +108,8 @@ class _Matcher:
         return name, True
 
     def _centred(self, rows: str, nodes: list[onnx.NodeProto]) -> str | None:
-        """The tensor whose rows are normalized: `rows` itself or, if `rows` is x - mean(x), x; the nodes of the
-        difference are appended to `nodes`.
+        """Finds the tensor x whose rows are normalized. If `rows` is computed as x - mean(x), returns x and appends the
+        nodes of this computation to `nodes`; otherwise returns `rows`.
         """
         sub = self.producers.get(rows)
         if sub is None or sub.op_type != "Sub":
