@@ -72,12 +72,12 @@ class Int8Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
-    """Last step of a transposed convolution, which joins its phases (each computed as a convolution) into one image.
-    Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx].
+    """Last step of a transposed convolution. A convolution has computed its phases, the outputs with equal remainders
+    modulo the strides; this operator joins them into one image. Input: data. Output: out[n, c, y, x] = data[n, phase *
+    `stride` + c, (y + top) // sy, (x + left) // sx], where phase = (y + top) % sy * sx + (x + left) % sx.
 
-    `factors`: (sy, sx); `before`: (top, left); `outputs`: (channels, rows, columns); `kernel`: kernel of the transposed
-    convolution; phase = (y + top) % sy * sx + (x + left) % sx.
-    """
+    `factors`: (sy, sx), the strides; `before`: (top, left), the pads; `outputs`: (channels, rows, columns); `kernel`:
+    rows and columns of the transposed convolution's kernel."""
 
     factors: Pair
     before: Pair

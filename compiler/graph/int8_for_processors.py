@@ -66,7 +66,8 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
 
 
 def _without_unused_inputs(node: Node) -> Node:
-    """The node; for a Channels node, without inputs of which no channel is used (their loops would be empty)."""
+    """Removes from a Channels node the inputs of which no channel is used (their loops would be empty); returns any
+    other node unchanged."""
     operator = node.operator
     if not isinstance(operator, Channels):
         return node

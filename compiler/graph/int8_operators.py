@@ -107,7 +107,8 @@ class Positions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
     """Exchange of pixels and channels. Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the
-    first `positions` pixels become channels. With `channels` (first, count), for accelerators, only these channels.
+    first `positions` pixels become channels. With `channels` (first, count), only these channels of the input become
+    pixels; this is for accelerators only.
     """
 
     positions: int
@@ -156,14 +157,14 @@ class Group:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
     """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. Each
-    product is a group; its first element is at (channel, position) of each tensor. For i below `rows` and j below
-    `columns`
+    matrix product is a `Group`, which gives the channel and the position (row-major index of a pixel) of the product's
+    first element in a, b and the output. For i below `rows` and j below `columns`
 
         out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
-    with `scale`; positions are row-major indices of pixels in a plane. The groups fill the output. `table`: look-up
-    table between the stages of `post`, as in `Int8Convolution`. For accelerators.
+    where `post` requantizes by `scale`. Together the groups fill the output. `table`: look-up table between the stages
+    of `post`, as in `Int8Convolution`. For accelerators.
     """
 
     groups: tuple[Group, ...]

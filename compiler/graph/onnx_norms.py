@@ -87,12 +87,15 @@ this number counts as such a guard.
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
 )
-"""Operators between the length of a row and the division of the row by its length."""
+"""Operators that may lie between the node that computes the length of a row and the Div that divides the row by its
+length.
+"""
 
 
 def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The row lengths that a ReduceL2 computes, as a statistic, if they only divide the rows themselves (nodes between
-    the ReduceL2 and the Div must be in `BETWEEN`); None for other nodes.
+    """Imports a ReduceL2 of `value` that computes the lengths of rows, as a number for each row (`RowStatistic`). This
+    is possible only if a Div divides the rows by their lengths, and nothing else reads the lengths; operators in
+    `BETWEEN` may come before the Div. Returns None for any other node.
     """
     if not isinstance(value, Real) or not context.abilities.rows:
         return None

@@ -1,11 +1,14 @@
-"""Grids (scale and zero point) of results that no QuantizeLinear rounds: of outputs of the model, and of results that
-another operator reads as a float tensor.
+"""Chooses scale and zero point ("grid") for results that no QuantizeLinear rounds: outputs of the model, and results
+that another operator reads as a float tensor.
 
-A maximum or a clamp has the grid of its input, which changes no value. With `ImportContext.own_grids` other results
-with narrow bounds get a grid whose 256 values span these bounds: averages, functions of one tensor, softmax, joined and
-resized tensors. So the whole network can run on integers. A rounding to such a grid changes a value by half a step at
-most. Sums and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the
-model only. Products with weights have no useful bounds: their results need a QuantizeLinear.
+A maximum or a clamp keeps the scale and zero point of its input, which changes no value. With `ImportContext.own_grids`
+other results get a scale and zero point whose 256 values span the least to the greatest possible result, so that the
+whole network can run on integers. This applies to averages, functions of one tensor, softmax, joined and resized
+tensors; it changes a value by half a quantization step at most.
+
+The possible results of a sum or product of two tensors span a much wider range than the actual results. A sum or
+product is therefore quantized in this way only if it is an output of the model. For products with weights the range is
+useless: their results need a QuantizeLinear.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from .onnx_values import FloatInput, Real
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
-    """Softmax or normalization over channels, as a pending operation. Softmax: by the table `entries` (None: the table
-    for the tensor's scale). Normalization: `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted.
+    """Softmax or normalization over channels, as a pending operation. A softmax looks up exponentials in the table
+    `entries`; if it is None, the table follows from the scale of `data`. A normalization multiplies by `gain` and adds
+    `offset`, float64 (C,); with `centre` it first subtracts the mean.
     """
 
     data: Real

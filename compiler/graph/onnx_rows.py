@@ -134,8 +134,8 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The quantized tensor from which the pending `scores` of a softmax are computed element by element, with the shape
-    and view of the scores. The scores must have a constant step (`step_of`).
+    """The quantized tensor from which the `scores` of a softmax are computed element by element, in the shape of the
+    scores. From one stored value of this tensor to the next, the score must grow by a constant (`step_of`).
     """
     assert isinstance(scores.operation, Identity | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)

@@ -345,9 +345,12 @@ def moved_positions(
     *,
     filled: bool = True,
 ) -> str:
-    """Adds a tensor with some positions (pixels) and channels of `data`'s tensor: positions `index` (N, H, W), counted
-    row by row over all images, and channels `taken` (first, count). Returns its name, or that of `data`'s tensor if
-    nothing moves. Index -1: zeros or, with `filled` False, any values.
+    """Adds a tensor that is made of pixels of `data`'s tensor; returns its name, or the name of `data`'s tensor if
+    nothing moves.
+
+    `index` (N, H, W): the number of the source pixel of each pixel, counted row by row over all images. Index -1 stands
+    for zeros or, if not `filled`, for any values. `taken` (first, count): the channels that the new tensor has; None
+    takes all.
     """
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)

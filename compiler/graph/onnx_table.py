@@ -40,9 +40,8 @@ _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
     {"quantized": "onnx_", "either": "onnx_", "both": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
 )
-"""By kind of row, the prefix of the modules that contain the rows' functions; kinds that are missing here have the
-float importer's prefix.
-"""
+"""For each kind of row, the prefix of the modules that contain the functions of these rows. Kinds that are missing here
+have the prefix of the float importer."""
 
 
 def _row(

@@ -104,7 +104,9 @@ class MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragePool:
-    """Input: data (N, C, H, W). Means over windows; `counted` pads (top, left, bottom, right) count as zeros."""
+    """Input: data (N, C, H, W). Output: the mean of each window. `counted`: how many of the pads (top, left, bottom,
+    right) are counted in a mean, as zeros; other pads are left out of it.
+    """
 
     window: Window
     counted: Pads
@@ -195,9 +197,9 @@ class DotProductAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmSteps:
-    """All steps of an LSTM. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent weights (D, hidden, 4,
-    hidden), and initial H and C (D, batch, hidden); D: number of directions. Outputs: Y (steps, D, batch, hidden),
-    final H and C (`te.ops.recurrent`).
+    """All steps of an LSTM, with D directions. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent
+    weights (D, hidden, 4, hidden), and the initial hidden and cell states (D, batch, hidden). Outputs: hidden states of
+    all steps (steps, D, batch, hidden), final hidden states, final cell states (`te.ops.recurrent`).
     """
 
     steps: int

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """Packs weights of a convolution that reads patches (windows of an interleaved image): int8 (O, C, kh, kw) as [OB,
-    KB, block_out, block_in], in whole blocks of filters; KB: number of patch vectors that an output reads.
+    """Packs int8 weights (O, C, kh, kw) of a convolution that reads patches. A patch holds the elements of a window, or
+    of neighbouring windows, of an interleaved image: taps come before channels, in vectors of block_in. The result is
+    [filter blocks, patch vectors, block_out, block_in], where patch vectors are the vectors that an output reads.
+    Filters are padded to whole blocks.
 
-    `cut` is int [5], the arguments of `PatchLayout.of`: `apart` (distance, in rows of patches, of the patches that an
-    output sums), `count` (number of these patches), `columns` (output columns that share a patch), and the window's two
-    strides. The taps of the window come before the channels, as in a patch. If several output columns share a patch,
-    each of them has its own copy of the weights, shifted inside the patch: [OB, columns, KB, block_out, block_in].
+    `cut` is int [5], the arguments of `PatchLayout.of`. `apart`: an output may add the products of several patches,
+    whose distance is `apart` rows of patches; `count`: the number of these patches; `columns`: the number of adjacent
+    output columns that read the same patch; then the window's two strides. If `columns` is above 1, each column has its
+    own copy of the weights, shifted inside the patch: [filter blocks, columns, patch vectors, block_out, block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()

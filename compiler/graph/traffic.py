@@ -47,8 +47,9 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
-    """Bytes (one for each int8 element) of a node's first input that some window reads. With `fused`, a window of a
-    convolution counts only if the fused pool reads its result (`input_read`).
+    """How many bytes of a node's first input are read: the elements that some window reads, of one byte each. With
+    `fused`, a window of a convolution counts only if the pool that is fused with the convolution reads the window's
+    result (`input_read`).
     """
     batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)

@@ -36,8 +36,9 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. `reals`: names of the float tensors, by the TFLite tensor's index and whether
-    the layout is (N, C, H, W). `integers`: likewise, the names of the tensors of quantized integers.
+    """The ONNX model under construction. `reals`: names of float tensors that hold the values of TFLite's tensors;
+    `integers`: names of integer tensors that hold the integers of TFLite's quantized tensors. The keys of both are
+    (number of the TFLite tensor, whether the layout is (N, C, H, W)).
     """
 
     network: Network

@@ -17,11 +17,11 @@ MASK = argument(3).name
 
 
 def ahead_of(visible: np.ndarray) -> int | None:
-    """The greatest k - i for which a mask leaves key k visible to row i (causal mask: 0). `visible`: whether a key is
-    visible, bool [..., rows, keys].
+    """How far a constant mask lets rows look ahead: the greatest k - i for which key k is visible to row i. This is 0
+    for an ordinary causal mask. `visible`: whether a key is visible, bool [..., rows, keys].
 
-    None if a row sees no key, if the first row sees the last key, or if the result would be negative. Hidden keys then
-    have weight 0, since each row has a visible score far above the value in `HIDDEN`.
+    Returns None if the result would be negative, or if the first row sees the last key, so that no key need be skipped.
+    Also returns None if a row sees no key: hidden keys have weight 0 only in a row that also has a visible key.
     """
     rows, keys = visible.shape[-2:]
     seen = np.any(visible.reshape(-1, rows, keys), axis=0)

@@ -96,8 +96,8 @@ def _before_view(
     graph: Graph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
 ) -> tuple[Graph, list[Node], Node] | None:
     """Moves an element-wise `node` before `view`, one of its inputs. Returns (graph with new tensors, nodes that
-    compute `node` in the shape of the view's source, node that views their result in the old shape); None if an input
-    of `node` cannot be read in the source's shape.
+    compute the result in the shape of the view's source, a view of the result in the node's shape). Returns None if
+    another input of `node` cannot be read in the source's shape.
 
     `views`: the source of each view. `ages`: for each tensor, the index of the node that computes it.
     """

@@ -130,8 +130,9 @@ def _grows_for_plain_readers(state: State, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """An input tensor, and the block size (channels of a block) in which a node should read it. `aligned`: the tensor's
-    shape extended to the output's rank (constants only).
+    """An input tensor `name` of a node, and the block size (channels of a block) in which the node should read the
+    tensor. `aligned`: for a constant of fewer dimensions than the node's output, its shape with leading dimensions of
+    1.
     """
 
     name: str

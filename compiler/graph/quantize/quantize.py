@@ -23,8 +23,8 @@ from .write_qdq import QuantizedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Options of quantization: type of activations, method of calibration and its percentile, scales of weights per
-    channel or per tensor.
+    """Options of quantization. `activations`: their type; `method` and `percentile`: how calibration chooses ranges
+    (`histogram`); `per_channel`: weights have one scale for each channel instead of one scale in all.
 
     `whole`: quantize functions, softmax, normalizations and products of two activations too.
     """
