@@ -115,11 +115,12 @@ def moved_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The bias of each output channel, int32 (O,): the value nearest to `wanted` that keeps all sums of the channel in
-    32 bits. `wanted`, int64 (O,): `bias` minus zero point x sum of weights. `rows`: int8 weights (O, products).
+    """Moves the bias of each output channel into a range in which no sum of the channel leaves 32 bits. Returns the
+    biases, int32 (O,). `wanted`, int64 (O,): the biases to move, which are `bias` minus zero point x sum of weights.
+    `rows`: int8 weights (O, products).
 
-    A value other than the wanted value is allowed only if requantization by `scale` and `stage` saturates all sums of
-    the channel with either value. Raises AccumulatorError otherwise; its message names the `bias`.
+    A bias may be moved only if this changes no result: requantization by `scale` and `stage` must saturate all sums of
+    the channel, with the old and with the new bias. Otherwise raises AccumulatorError, whose message names the `bias`.
     """
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = rows.sum(axis=1, dtype=np.int64) - positive

@@ -22,7 +22,8 @@ STANDARD = ("", "ai.onnx")
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
 CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
-"""Default values of attributes of ONNX Runtime's operators, for attributes that no row of `onnx_table` reads."""
+"""Default values of attributes of ONNX Runtime's operators. A node may have such an attribute with its default value,
+although no row of `onnx_table` reads the attribute."""
 NO_DEFAULT = object()
 """Marks an attribute without default value; equal to no value."""
 FLAGS = frozenset(

@@ -56,8 +56,9 @@ def check_returns(label: str, model: onnx.ModelProto) -> None:
 
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
-    """Whether ONNX's shape inference may also propagate values (fold constants). Raises ModelError for a Range of more
-    than `MOST_NUMBERS` numbers.
+    """Whether ONNX's shape inference may also compute constant values in the model. This is not safe if a Range might
+    produce too many numbers, and its length cannot be checked first. Raises ModelError for a Range known to produce
+    more than `MOST_NUMBERS` numbers.
     """
     bodies = (body for node in model.graph.node for body in subgraphs(node))
     inner = (node.op_type for body in bodies for _, node in nodes_of(body))
@@ -97,7 +98,9 @@ def _numbers(model: onnx.ModelProto, index: int) -> int | None:
 
 
 def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[str, float]:
-    """Values of the integers among `names` that shape inference knows before the node with index `index`."""
+    """Asks ONNX's shape inference for the values of the integers `names`. The inference sees only the nodes before the
+    node with index `index`. Returns the known values by name.
+    """
     probes: list[onnx.NodeProto] = []
     outputs: dict[str, tuple[str, int]] = {}
     stem = "vdla probe"
@@ -147,8 +150,11 @@ def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[
 
 
 def inferred_shapes(model: onnx.ModelProto, **options: bool) -> onnx.ModelProto:
-    """The model with the shapes that ONNX's inference finds with `options`. It goes on behind nodes that it cannot
-    infer, whose results have no shape; nodes at which it would end the process for lack of a shape are hidden from it.
+    """Runs ONNX's shape inference with `options`; returns the model with the shapes that were found. The results of
+    nodes that ONNX cannot infer have no shape.
+
+    ONNX's inference crashes at some nodes whose input has no known shape (`needs_a_shape`). These nodes are hidden from
+    it.
     """
     places = [place for place, node in enumerate(model.graph.node) if needs_a_shape(node)]
     with in_domains(model, dict.fromkeys(places, HIDDEN)) as before:

@@ -171,11 +171,13 @@ def without_dilations(weight: np.ndarray, dilations: Sequence[int]) -> np.ndarra
 
 
 def round_transposed(context: ImportContext, to: Rounding, *, product: Product) -> str:
-    """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases;
-    returns the name of the result's tensor.
+    """Adds the nodes that compute a transposed convolution and round its result to the quantization `to`. Returns the
+    name of the result's tensor.
 
-    A phase is all outputs whose rows and columns have the same remainders modulo the strides. Output row y, with y +
-    top = q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
+    The outputs are divided into phases: two outputs are in one phase if their rows, and their columns, have the same
+    remainders modulo the strides. One ordinary convolution computes all phases as separate channels, and an Interleave
+    puts the phases together. Output row y, with y + top = q * stride + r, is the sum over t of input row q - t times
+    weight row r + stride * t.
     """
     if product.weight.dtype != np.int8:
         product = split_weights(context, product, to)

@@ -27,8 +27,9 @@ Pair = tuple[int, int]
 def same_pads(
     step: Step, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)
 ) -> tuple[int, int, int, int]:
-    """Pads (top, left, bottom, right) of a window with TFLite's padding SAME, under which an odd pad row or column is
-    at the end; zeros for padding VALID. `plane`: rows and columns of the larger image.
+    """Pads (top, left, bottom, right) of an operator with windows. With TFLite's padding SAME, an odd number of pad
+    rows or columns has one more at the end; with padding VALID there are no pads. `plane`: rows and columns of the
+    operator's input or, for a transposed convolution, of its output.
     """
     same = step.options.Padding() == tflite.Padding.SAME
     ends: list[Pair] = []
@@ -209,8 +210,10 @@ def fully_connected(step: Step) -> None:
 
 
 def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """Reshapes the value `data` to rows of `length` elements. Returns (name of the result, order). Columns of the
-    weights must be put in this order to match a row's elements; None if they match already.
+    """Reshapes the value `data` to rows of `length` elements. Returns (name of the reshaped value, order).
+
+    `order` says how the elements within a row are permuted against TFLite: element i of a row is element order[i] in
+    TFLite. The caller must permute the columns of its weights in the same way. None if no permutation is needed.
     """
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)
@@ -251,9 +254,11 @@ def matrix_product(step: Step) -> None:
 def _weights(
     step: Step, data: int, filters: int, weights: np.ndarray, *, axis: int, last: bool = False
 ) -> str:
-    """Adds the constant `weights` of tensor `filters`, in ONNX's layout; returns the name of their real values. They
-    are dequantized integers if tensor `data` is quantized, else floats. `last`: output channels are the last axis, not
-    the first. `axis`: the axis of output channels in TFLite's layout, the only one along which scales may differ.
+    """Adds the constant `weights`, the values of tensor `filters` in ONNX's layout. Returns the name of the real-valued
+    weights: if tensor `data` is quantized, the result of a DequantizeLinear, else a float constant.
+
+    `axis`: the axis of output channels in TFLite's layout; the weights may have one scale for each index along this
+    axis. `last`: output channels are the last axis of `weights`, not the first.
     """
     writer, tensor, grid = step.writer, step.tensor(filters), step.tensor(filters).grid
     if grid is None:
@@ -274,11 +279,12 @@ def _weights(
 
 
 def _multiplied(step: Step, data: int, filters: int) -> Grid:
-    """The quantization by which `filters`, the second operand of a product with quantized `data`, is dequantized: the
-    tensor's own, with one exception.
+    """The scale and zero point with which the weights `filters` of a product with quantized `data` are dequantized.
+    Except in one case they are the weights' own.
 
-    If the data are int16 and no bias is int32, LiteRT rounds the factor between a sum and an output to 15 bits (except
-    in FULLY_CONNECTED). The result then has the scales that correspond to the rounded factors.
+    The exception is a product of int16 data without an int32 bias (other than FULLY_CONNECTED). LiteRT then rounds to
+    15 bits the factors by which it multiplies the sums to get the output. The returned scales correspond to the rounded
+    factors, so that the results agree.
     """
     grid, source, result = step.tensor(filters).grid, step.tensor(data), step.tensor(step.output).grid
     assert grid is not None and source.grid is not None
