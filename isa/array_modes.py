@@ -31,9 +31,9 @@ LEAST_COLUMNS = 4
 
 
 def swept(config: Config) -> int:
-    """Number of operations whose input positions (pixels) the array multiplies together in a sweep: an operation of
-    TAPS then multiplies its own input positions and those of the operations before it. The number is SWEPT, or less if
-    a lane has too few multipliers.
+    """Number of operations in a sweep whose input positions (pixels) the array multiplies together: an operation of
+    TAPS multiplies its own positions and those that registers hold of the operations before it. The number is SWEPT, or
+    less if a lane has too few multipliers.
     """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
@@ -119,12 +119,12 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Index of the row of weights for input vector number `place` among the vectors that an operation multiplies.
-        The index counts within a group, the rows of weights that one operation multiplies.
+        """Index of the row of weights by which an operation multiplies its input vector number `place`, counted within
+        the operation's group of rows.
 
-        If an input vector has several times as many elements as there are lanes, an operation multiplies only part
-        `part` of it, and the row is the one for this part. Rows of different parts alternate or, in a mode that `holds`
-        (keeps positions of earlier operations), are in separate groups.
+        If an input vector has more elements than there are lanes, an operation multiplies only part number `part` of
+        it, and each part has a row of its own. The rows of the parts alternate or, in a mode that `holds` (keeps the
+        positions of earlier operations), are in separate groups.
         """
         return place if self.holds else place * config.position_outputs + part
 

@@ -97,13 +97,13 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Generations by name (litedram/common.py: get_default_cl_cwl; litedram/phy/model.py: get_sdram_phy_settings)."""
+"""DRAM generations by name (litedram/common.py: get_default_cl_cwl; litedram/phy/model.py: get_sdram_phy_settings)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Times of a part. A `float` is a number of nanoseconds, a `Limit` the longer of clocks and nanoseconds; None: the
-    data sheet has no limit.
+    """Times of a part. A `float` is in nanoseconds. A `Limit` is a number of clocks and a number of nanoseconds, and
+    the longer of both times applies. None: the data sheet has no limit.
 
     Names are JEDEC's: precharge `rp`, activate to column command `rcd`, end of write data to precharge `wr`, refresh
     `rfc`, window of four activates `faw`, activate to precharge `ras`, write to read `wtr`, column command to column
@@ -263,4 +263,4 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Parts by name."""
+"""DRAM parts by name."""

@@ -59,11 +59,11 @@ BUSY = {"load": 0.95, "compute": 0.5, "operand": 0.5, "store": 0.45}
 
 
 def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) -> float:
-    """Share of cycles in which reads to a FIFO of `words` bus words keep the bus busy, relative to the largest share
-    that the memory's stalls allow.
+    """Estimates how well a read FIFO of `words` bus words keeps the bus busy, if at most `outstanding` reads are
+    unanswered at a time. Returns the share of busy cycles, divided by the share that an unlimited FIFO would reach.
 
-    Assumes one long run of bytes, a writer as fast as the bus, and `outstanding` reads at a time. Random latency counts
-    as JITTER times its maximum, random stalls count as their mean.
+    Assumes one long run of bytes, and a writer as fast as the bus. Random latency counts as JITTER times its maximum,
+    random stalls count as their mean.
     """
     burst = longest_burst(words, READ_BURST_BEATS)
     moved = burst + memory.stall / 2
@@ -74,11 +74,12 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
-    """Share of cycles in which writes from a store FIFO of `words` bus words keep the bus busy, with `outstanding`
-    writes at a time, relative to the largest share that the memory's stalls allow.
+    """Estimates how well a store FIFO of `words` bus words keeps the bus busy with writes, if at most `outstanding`
+    writes are unanswered at a time. Returns the share of busy cycles, divided by the share that an unlimited FIFO would
+    reach.
 
-    Assumes one long run of bytes, and a store unit that makes an output vector in each cycle. Random stalls count as
-    their mean.
+    Assumes one long run of bytes, and a store unit that makes an output vector in each cycle. The memory's random
+    stalls count as their mean.
     """
     memory = config.memory
     longest = most_write_beats(config)

@@ -1,11 +1,12 @@
 """The integer arithmetic of the extension `rows` (softmax and normalizations), for reference, simulator, RTL and
 compiler: reductions of rows (instruction ROWS), and scaling by the results (STORE.POST with the flag `rows`).
 
-A row has the elements of one column (value of x) of an instruction: the lanes of `y_size` accumulator vectors, up to
-MOST_ELEMENTS. Of the last vector, only the first `lanes` may be elements (`elements_of_last`); results for the other
-lanes are 0. An element is a 9-bit difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the
-machine stores a *value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 /
-square root of the sum of squares), in one of `row_entries` entries. The factor scales a number w:
+A row is a sequence of up to MOST_ELEMENTS numbers: the lanes of the `y_size` accumulator vectors that an instruction
+reads at one value of x. In the last of these vectors, only the first `lanes` lanes may belong to the row
+(`elements_of_last`); results for the other lanes are 0. From a lane's number the machine computes an element, a 9-bit
+difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the machine stores a *value* (the row's
+largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 / square root of the sum of squares), in
+one of `row_entries` entries. The factor scales a number w:
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
@@ -47,7 +48,7 @@ FRACTION_BITS = 16
 """Number of fraction bits of the results of `apply`."""
 
 TOTAL_BITS = 48
-"""Width in bits of an integer; a factor is the reciprocal, or reciprocal square root, of such an integer."""
+"""Width in bits of the sums over a row of which a factor is the reciprocal or the reciprocal square root."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
 """Shift in the reciprocal of a mantissa: floor(2^QUOTIENT_SHIFT / mantissa)."""
@@ -103,8 +104,9 @@ def reciprocal_root(total: int) -> int:
 
 
 def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) -> int:
-    """The number whose reciprocal square root is the factor of a normalization: length * squares - total^2 (only if
-    `centre`) + epsilon, at least 0.
+    """The number under the root in a normalization, whose factor is 1 / sqrt(radicand): length * squares - total^2 +
+    epsilon, at least 0; without total^2 if not `centre`. `length`: number of elements in the row. `squares`, `total`:
+    sums over the row of the squares and of the elements, relative to the zero point.
     """
     return max(0, length * squares - (total * total if centre else 0) + epsilon)
 
@@ -148,8 +150,9 @@ def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]
 
 
 def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
-    """Normalization of int8 `rows` (number of rows, n elements) as machines compute it with `length` n; int32 of the
-    same shape. `centre`: the mean is subtracted; `epsilon`: added to the radicand (`radicand`).
+    """Normalizes int8 `rows` (number of rows, n elements) with the arithmetic of the machines; returns int32 of the
+    same shape. `zero_point`: zero point of the elements. `centre`: whether the mean of a row is subtracted. `epsilon`:
+    number added below the square root (see `radicand`).
     """
     d = difference(rows.astype(np.int64), zero_point)
     n = d.shape[1]
