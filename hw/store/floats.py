@@ -20,7 +20,9 @@ INTEGER_BITS = 17
 """
 
 FRACTION_BITS = 25
-"""Fraction bits that determine how a float32 of 0.5 or more was rounded; one sticky bit represents all lower bits."""
+"""Number of bits below the binary point that matter when a sum of 0.5 or more is rounded to float32 and then to an
+integer. One sticky bit represents all lower bits.
+"""
 
 
 def float_layout() -> data.StructLayout:
