@@ -35,7 +35,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The longest path between two registers: their names, nanoseconds in cells and wires, its segments in order."""
+    """The longest path from register `start` to register `end`. `logic_ns`, `routing_ns`: delay in its cells and in its
+    wires, in nanoseconds. `segments`: its parts in order, one for each instance of a module that the path passes.
+    """
 
     start: str
     end: str

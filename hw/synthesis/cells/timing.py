@@ -122,8 +122,9 @@ def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> 
 
 
 def _timed_netlist(design: CellDesign) -> tuple[str, dict[str, MappedModule]]:
-    """Returns the Verilog for the timing tool, and the modules that have stubs, by name. Only the first of several
-    equal instances is written in full; a stub, a cell with only input capacitances, replaces each further one.
+    """Writes the Verilog for the timing tool. Of several equal instances in a module only the first is written in full;
+    the others become stubs, cells that have input capacitances and nothing else. Returns the Verilog, and the modules
+    that have stubs, by name.
     """
     stubs: dict[str, MappedModule] = {}
 
