@@ -182,13 +182,15 @@ def burst_layout(config: Config) -> data.StructLayout:
 
 
 def read_client(config: Config) -> Signature:
-    """A read client's side of the arbiter (hw/README.md section 2).
+    """Signature between a read client and the arbiter, with directions for the client (hw/README.md section 2).
 
-    `request.valid` (registered) shows a request, for whose beats the client has reserved room. The request stays, with
-    its payload, until the arbiter accepts it with `request.ready`; the next request may be shown REQUEST_GAP cycles
-    later. The client always takes beats: a beat that moved on the bus in t - 1 has `beat_valid` in t, and `beat_data`
-    is at the output of the client's FIFO from t + FIFO_LATENCY - 1 on. `beat_last`: the last beat of a burst. Bursts
-    arrive in order of acceptance.
+    - `request` (registered): stream of bursts to read. The client shows a request only after it has reserved room for
+      all its beats. The request stays until the arbiter accepts it with `request.ready`; the next one may be shown
+      REQUEST_GAP cycles later.
+    - `beat_valid`: a beat has arrived, one cycle after it moved on the bus. The client must always take it. Beats come
+      in the order in which the requests were accepted. `beat_last`: the beat is the last one of its burst.
+    - `beat_data`: the word of the beat. If `beat_valid` is 1 in cycle t, the word is at the output of the client's FIFO
+      from t + FIFO_LATENCY - 1 on.
     """
     return Signature(
         {
@@ -272,9 +274,11 @@ def banked_read(*, depth: int, width: int) -> Signature:
 
 
 def inp_read(config: Config) -> Signature:
-    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest. With the
-    extension `taps`, each bank has a port, which reads the input vectors of one position of the window
-    (`Config.position_inputs` vectors).
+    """Signature of the port by which the compute unit reads the input scratchpad. A read returns an input vector,
+    [batch][block_in] int8, first byte lowest.
+
+    With the extension `taps` the scratchpad has several banks, each with a port of its own. Each port returns the input
+    vectors of one position (pixel), `Config.position_inputs` vectors.
     """
     if ArrayShape.of(config).banks == 1:
         return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
@@ -368,7 +372,9 @@ def compute_members(config: Config) -> dict[str, Member]:
 
 
 def store_members(config: Config) -> dict[str, Member]:
-    """Ports of the store unit. `read` is for LOAD.PAR, LOAD.TABLE and operands; without `post` it shows no requests."""
+    """Ports of the store unit. `read`: the read client for LOAD.PAR, LOAD.TABLE and the operands of STORE.POST; on a
+    machine without the extension `post` it makes no requests.
+    """
     return {
         **unit_members(config),
         "read": Out(read_client(config)),

@@ -39,14 +39,15 @@ def swept(config: Config) -> int:
 
 
 def sweep_rows(config: Config) -> int:
-    """Number of rows of weights in a group, which is the set of rows that one operation multiplies in a sweep. (In a
-    sweep an operation of TAPS multiplies its own input positions, or pixels, and those of the operations before it.)
-    Groups begin at multiples of this number.
+    """Number of rows of weights that one operation of a sweep multiplies: a group. (In a sweep, an operation of TAPS
+    multiplies its own input positions, or pixels, and those of the operations before it.) Groups begin at multiples of
+    this number.
 
-    A position consists of the input vectors of one pixel that the lanes multiply. A group has a row for each input
-    vector of `swept` x TAPS positions. It has at least twice as many rows as an input vector has parts
-    (`position_outputs`), because the index of a row within its group also says which part of an input vector is
-    multiplied and, by its highest bit, whether the operation only stores its positions for later operations.
+    A position consists of the input vectors of one pixel that the lanes multiply, and a group has a row for each input
+    vector of `swept` x TAPS positions. But a group has at least twice as many rows as an input vector has parts
+    (`position_outputs`). The reason is that the index of a row in its group carries two more facts: which part of an
+    input vector is multiplied, and, in its highest bit, whether the operation only stores its positions for later
+    operations.
     """
     return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 

@@ -4,9 +4,10 @@ Organisation and times of SDR, DDR2, DDR3 and DDR4 parts are those that LiteDRAM
 from the data sheets of the manufacturers; a test compares each part with LiteDRAM. Latencies of the interface to the
 part (the PHY) are those of LiteDRAM's simulation model (litedram/phy/model.py), which follow its PHYs for FPGAs.
 
-The parts of other generations have no oracle (`Kind.oracle`): the same controller's rules with the part's times, which
-no RTL confirms. Such a part's source stands beside its rows. Bank groups are ignored, as LiteDRAM ignores those of
-DDR4: column commands are as close as for alternating groups.
+LiteDRAM has no simulation model of the other generations. For these, the simulator applies the rules of the same
+controller to the part's times, and no RTL confirms the cycles (`Kind.oracle`); comments beside generations and parts
+name the sources of their times. Bank groups are ignored, as LiteDRAM ignores those of DDR4: column commands are as
+close as for alternating groups.
 """
 
 from __future__ import annotations

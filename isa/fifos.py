@@ -1,11 +1,11 @@
 """Sizes of FIFOs that keep the bus busy: defaults of a configuration, and warnings about smaller configured sizes.
 
 The formulas follow from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words is filled by
-bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. The room of a burst is reserved
-from its request until a new request may use the room again: while the request waits for memory (`read_latency`), while
-the beats move, and while the last beat passes the FIFO (FIFO_LATENCY, ROOM_DELAY). During this time the next k - 1
-bursts must keep the bus busy. `outstanding_reads` bursts must keep the bus busy from the acceptance of a request to its
-last beat.
+bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. A burst's room is reserved when it
+is requested, and free for a new request after the last beat has passed the FIFO. In between, the request waits for
+memory (`read_latency`), the beats move, and the last beat passes the FIFO (FIFO_LATENCY, ROOM_DELAY). To keep the bus
+busy in this time, the k - 1 other bursts must be long enough. In the same way, `outstanding_reads` bursts must be long
+enough to keep the bus busy from the acceptance of a request to its last beat.
 """
 
 from __future__ import annotations

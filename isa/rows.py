@@ -59,8 +59,8 @@ Int64Array = NDArray[np.int64]
 
 
 def elements_of_last(lanes: int, block_out: int) -> int:
-    """Number of lanes of a row's last vector that are elements: `lanes` (a field of register ROWS), or all lanes if it
-    is 0.
+    """Number of lanes in a row's last vector that belong to the row: `lanes` (a field of register ROWS), or all
+    block_out lanes if this field is 0.
     """
     return min(lanes or block_out, block_out)
 
@@ -88,16 +88,16 @@ def _packed(factor: int, shift: int) -> int:
 
 
 def reciprocal(total: int) -> int:
-    """The factor (mantissa and shift, packed) of a sum of table entries: apply(w, factor) = w * 2^FRACTION_BITS /
-    total.
+    """Returns the factor for a softmax row whose table entries have the sum `total`: multiplying w by it (`apply`)
+    gives w * 2^FRACTION_BITS / total. A factor is a mantissa and a shift, packed.
     """
     mantissa, places = normalized(total, False)
     return _packed((1 << QUOTIENT_SHIFT) // mantissa >> 16, TOTAL_BITS - places)
 
 
 def reciprocal_root(total: int) -> int:
-    """The factor (mantissa and shift, packed) of a sum of squares: apply(w, factor) = w * 2^FRACTION_BITS /
-    sqrt(total).
+    """Returns the factor for a normalized row: multiplying w by it (`apply`) gives w * 2^FRACTION_BITS / sqrt(total). A
+    factor is a mantissa and a shift, packed. `total`: result of `radicand`.
     """
     mantissa, places = normalized(total, True)
     return _packed(isqrt((1 << QUOTIENT_SHIFT) // mantissa), (TOTAL_BITS - places) // 2)
@@ -112,8 +112,8 @@ def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) 
 
 
 def apply(w: Int64Array, factor: int) -> NDArray[np.int32]:
-    """`w` (25 bits, signed) times a `factor` (mantissa and shift, packed), rounded half up; the low 32 bits of the
-    result.
+    """Multiplies `w` (25 bits, signed) by `factor`, a mantissa and a shift packed in one number. The product is rounded
+    half up, and its low 32 bits are returned.
     """
     product = np.asarray(w, np.int64) * (factor & ((1 << FACTOR_BITS) - 1)) * 2
     shifted = product >> np.int64(factor >> FACTOR_BITS)
@@ -141,8 +141,8 @@ def planes_of(entries: Int64Array) -> NDArray[np.int8]:
 
 
 def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]:
-    """Softmax of int8 `rows` (number of rows, elements) as machines compute it with the table `entries`; int32 of the
-    same shape.
+    """Computes the softmax of each of the int8 `rows` (number of rows, elements) with the arithmetic of the machines;
+    returns int32 of the same shape. `entries`: the look-up table for ROWS, as `exponentials` makes it.
     """
     x = rows.astype(np.int64)
     w = entries[difference(x, 0) - x.max(axis=1, keepdims=True) & 255]

@@ -187,8 +187,9 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
-    """Accepts in `cycle` the request of the highest-priority client that has one on the bus; returns the client. P, M,
-    C, Q: state arrays (`sim/arrays.py`); `moved`, `beats`: updated counts of data bytes and bus beats by kind.
+    """Accepts a read request in `cycle`. If several clients have a request on the bus, it takes that of the client with
+    the highest priority. Returns the client. P, M, C, Q: state arrays (`sim/arrays.py`). `moved`, `beats`: counts of
+    data bytes and of bus beats by kind of data, updated.
     """
     c = 0
     while C[c, C_SHOWN] > cycle:

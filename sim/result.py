@@ -25,11 +25,11 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCounters:
-    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`); their sum is the number of cycles of
-    the run.
+    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`). All of them together are the cycles of
+    the run; categories without cycles are left out.
 
-    `busy` has the single key busy for the load and the store unit, and gemm, alu, load_uop, load_acc, other and drain
-    for compute. Categories without cycles are left out.
+    Keys of `busy`: for the load and the store unit only "busy"; for the compute unit gemm, alu, load_uop, load_acc,
+    other and drain.
     """
 
     busy: dict[str, int]

@@ -424,8 +424,9 @@ class MultiplyArray(wiring.Component):
         return _choice(row[: self.tap_bits], parts)
 
     def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
-        """The element of `position` (the input vectors of one pixel) that lane `o` of batch row `b` multiplies;
-        elements have `bits` bits.
+        """Selects the element of a position (pixel) that lane `o` multiplies, for batch item `b`. `position`: the input
+        vectors of the pixel. `bits`: width of an element. `row`: index of the row of weights, which selects the part of
+        an input vector that is longer than the lanes.
         """
         config = self.config
         if self.outputs == 1:

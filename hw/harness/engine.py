@@ -296,8 +296,8 @@ class Machine:
 
         An access to the bus word that contains byte `failing_address` gets the response SLVERR; one outside the
         program's memory gets DECERR. `memory_timing` replaces the configuration's memory timing. `surroundings`:
-        addresses of the memory image and initial values of counters. `on_progress` is called after every few cycles of
-        simulation with the number of cycles so far.
+        addresses of the memory image and initial values of counters. `on_progress` is called at regular intervals with
+        the number of cycles so far.
 
         Raises ProgramError for a program that the DRAM cannot hold, and RtlError if the program does not finish. After
         an RtlError the machine needs a reset before its next run, except if an error response of memory ended the

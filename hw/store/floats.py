@@ -16,7 +16,8 @@ MANTISSA_BITS = 24
 EXPONENT_BITS = 11
 
 INTEGER_BITS = 17
-"""Integer bits of a rounded number: after the addition of a 16-bit zero point, a number of 2^16 or more saturates int8.
+"""Number of integer bits that are kept of a rounded number. A larger number need not be exact: from 2^16 on, the result
+saturates to the bounds of int8, whatever 16-bit zero point is added.
 """
 
 FRACTION_BITS = 25

@@ -21,11 +21,11 @@ copies differ (`copies.py`).
 
 
 class Reduction(wiring.Component):
-    """Sum or maximum of a window's accumulators, plus the bias.
+    """Reduces the accumulators of a window to their sum or maximum, and adds a bias.
 
-    Members: `value`: an accumulator, taken if `take` is set; with `first`, it is the first one of a window. `sum`: 1
-    for the sum, 0 for the maximum. `bias`. `total`: the reduction of all values taken, plus the bias, from the cycle
-    after the last value on.
+    Members: `value`: an accumulator, used only if `take` is 1. `first`: `value` is the first accumulator of a window.
+    `sum`: 1 for the sum, 0 for the maximum. `bias`: number that is added to the reduction. `total`: reduction of all
+    values taken so far, plus the bias; complete in the cycle after the last value.
     """
 
     value: In(signed(32))

@@ -81,8 +81,8 @@ class Rows(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds adder trees over the lanes, sums over vectors, and the computation of factors; memories hold values,
-        factors and partial sums of rows.
+        """Builds adder trees that sum over the lanes, accumulators that sum over the passes and vectors of a row, and
+        the computation of factors. Memories hold the value, the factor and the partial sum of each row.
         """
         m = Module()
         depth, flags = self._config.row_depth, self.flags

@@ -31,8 +31,8 @@ class Writer(wiring.Component):
     - `start`: loads `runs`, the addresses that a store writes. It is allowed only while `ready` is 1. Older stores may
       still have vectors to come.
     - `room`: the FIFO has space for one more vector. `reserve`: reserves this space.
-    - `put`: writes `vector` to the FIFO in this cycle. If a burst is complete by it, the burst is requested two cycles
-      later at the earliest.
+    - `put`: writes `vector` to the FIFO in this cycle. If this vector completes a burst, the burst is requested two
+      cycles later at the earliest.
     - `write`: connects to the memory port.
     - `done`: the response in this cycle belongs to the last burst of a store.
     """

@@ -68,7 +68,7 @@ def place(
 
     `paths`: instance of each cell of the design (`netlist.instance_paths`), for the critical path.
 
-    Raises ToolError if nextpnr is missing or fails for another reason than a design that does not fit.
+    If the design does not fit, the result says so. Raises ToolError if nextpnr is missing or fails for another reason.
     """
     options = [*device.options, "--seed", str(seed), "--freq", f"{target_mhz:g}"]
     options += ["--timing-allow-fail", "--detailed-timing-report", "--lpf-allow-unconstrained"]

@@ -65,7 +65,8 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """The longest timing path that ends in each module or memory macro: (nanoseconds, start point), by end point.
+    """Finds, for each module or memory macro, the longest timing path that ends in it. Returns (nanoseconds, start
+    point) by end point.
 
     End and start points are plain paths of modules. Equal instances are named without their number
     ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
@@ -248,8 +249,9 @@ _ENDS: Final = re.compile(r"^(\S+)/(\w+)\S* \(\S+\) +(\S+)/(\w+)\S* \(\S+\) +(-?
 
 
 def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
-    """Parses OpenSTA's summary into the result of `longest_by_end`: nanoseconds and start of the longest path to each
-    end."""
+    """Parses OpenSTA's summary. Returns, for each module or memory macro in which a path ends, a pair: the delay of the
+    longest such path in nanoseconds, and its start point, named as in `longest_by_end`.
+    """
     names = _instance_units(design)
     found: dict[str, tuple[float, str]] = {}
     for line in text.splitlines():
