@@ -47,8 +47,8 @@ class Issue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds three registers: for each of the two tokens that the head instruction may pop, one that tells whether
-        it has popped the token already, and `begin`. All other outputs are combinational.
+        """Builds three registers. Two of them tell which of its two tokens the head instruction has popped already; the
+        third is `begin`. All other outputs are combinational.
         """
         m = Module()
         head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)

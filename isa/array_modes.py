@@ -31,9 +31,9 @@ LEAST_COLUMNS = 4
 
 
 def swept(config: Config) -> int:
-    """Number of operations in a sweep whose input positions (pixels) the array multiplies together: an operation of
-    TAPS multiplies its own positions and those that registers hold of the operations before it. The number is SWEPT, or
-    less if a lane has too few multipliers.
+    """Number of operations in a sweep whose input positions (pixels) the array multiplies together. An operation of
+    TAPS multiplies its own positions and those of the operations before it, which registers hold. The number is SWEPT,
+    or less if a lane has too few multipliers.
     """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
@@ -44,10 +44,9 @@ def sweep_rows(config: Config) -> int:
     this number.
 
     A position consists of the input vectors of one pixel that the lanes multiply, and a group has a row for each input
-    vector of `swept` x TAPS positions. But a group has at least twice as many rows as an input vector has parts
-    (`position_outputs`). The reason is that the index of a row in its group carries two more facts: which part of an
-    input vector is multiplied, and, in its highest bit, whether the operation only stores its positions for later
-    operations.
+    vector of `swept` x TAPS positions. It has at least twice as many rows as an input vector has parts
+    (`position_outputs`), because the index of a row in its group also tells which part is multiplied and, in its
+    highest bit, whether the operation only stores its positions for later operations.
     """
     return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 

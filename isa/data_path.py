@@ -168,9 +168,9 @@ def _table_storage(config: Config) -> dict[str, int]:
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Storage in bytes that the extension `taps` adds, under one name. Registers after the input memories hold the
-    vectors of all positions (pixels) except the first. Registers in the array's rows hold the elements of these vectors
-    that the row multiplies.
+    """Storage that the extension `taps` adds, in bytes by name. Registers after the input memories hold the vectors of
+    all positions (pixels) except the first. Registers in the array's rows hold the elements of these vectors that the
+    row multiplies.
     """
     position, lanes = config.inp_bytes * config.position_inputs, _lanes(config)
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes

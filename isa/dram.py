@@ -54,8 +54,8 @@ class Controller:
 
 
 QUEUE, READ_TIME, WRITE_TIME = 8, 32, 16
-"""Defaults of three fields of `Controller` with these names, as in LiteDRAM (litedram/core/controller.py,
-ControllerSettings).
+"""Defaults of LiteDRAM for the fields `queue`, `read_time` and `write_time` of `Controller`
+(litedram/core/controller.py, ControllerSettings).
 """
 READ_FIFO, WRITE_FIFO = 64, 128
 """Bus words in the FIFOs of the AXI bridge. A full burst of the accelerator fits into each."""

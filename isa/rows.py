@@ -3,16 +3,16 @@ compiler: reductions of rows (instruction ROWS), and scaling by the results (STO
 
 A row is a sequence of up to MOST_ELEMENTS numbers: the lanes of the `y_size` accumulator vectors that an instruction
 reads at one value of x. In the last of these vectors, only the first `lanes` lanes may belong to the row
-(`elements_of_last`); results for the other lanes are 0. From a lane's number the machine computes an element, a 9-bit
-difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the machine stores a *value* (the row's
-largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 / square root of the sum of squares), in
-one of `row_entries` entries. The factor scales a number w:
+(`elements_of_last`); results for the other lanes are 0. For each number a the machine computes an element: the 9-bit
+difference d = a - c from a constant c, or entry d mod 256 of a table of 256 entries. For each row it stores a *value*
+(the largest number, or the sum of all d) and a *factor* (1 / sum of table entries, or 1 / square root of the sum of
+squares), in one of `row_entries` entries. The factor scales a number w:
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
 Results are int32: shares of a sum (softmax) or normalized elements (layer and RMS normalization). With n elements
 
-    softmax:        table[(x - max) mod 256] / sum over the row                        w = entry of the table
+    softmax:        table[(a - max) mod 256] / sum over the row                        w = entry of the table
     normalization:  (n*d - sum d) / sqrt(n * sum d^2 - (sum d)^2 + epsilon)            w = n*d - sum d
     without mean:   n*d / sqrt(n * sum d^2 + epsilon)                                  w = n*d
 

@@ -106,7 +106,7 @@ class Sizes:
 
     @property
     def position_outputs(self) -> int:
-        """Number of output vectors that are as long as one input vector, at least 1 (for modes DEPTHWISE and TAPS)."""
+        """Number of output vectors that together are as long as an input vector, at least 1 (DEPTHWISE, TAPS)."""
         return max(1, self.block_in // self.block_out)
 
     @property
@@ -174,7 +174,7 @@ class Sizes:
                 raise ConfigError(f"{kind!r} is not a kind of element")
 
     def least_fifo_bytes(self, fifo: str) -> int:
-        """Smallest legal size of FIFO `fifo`: two bus words, and in FIFOs of vectors also two vectors."""
+        """Smallest legal size of FIFO `fifo`: two bus words; FIFOs of output vectors must hold two of these, too."""
         out = self.out_bytes if fifo in ("operand", "store") else 0
         return 2 * max(self.memory.bus_bytes, out)
 

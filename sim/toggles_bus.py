@@ -60,12 +60,13 @@ def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
-    """Counts the bits that toggle on the bus while the data of the instruction `row` are transferred. It counts either
-    reads (loads, and a store's operands) or a store's outputs; the number of rows of `beats` selects which, 2 or 1.
+    """Counts the bits that toggle on the bus while the data of the instruction `row` are transferred. If `beats` has
+    two rows, it counts reads: those of a load, or of a store's operands. If `beats` has one row, it counts the outputs
+    of a store.
 
-    `beats`, uint8 (n, bus bytes), updated: the bytes of the last beat on the bus. `here`: values of the unit's
-    configuration registers. `sizes`: DRAM bytes of an element by kind of instruction. `totals`: counters of toggled
-    bits, updated.
+    `beats`, uint8 (n, bus bytes): the first row has the bytes of the last beat on the bus, and is updated. `here`:
+    values of the unit's configuration registers. `sizes`: DRAM bytes of an element by kind of instruction. `totals`:
+    counters of toggled bits, updated.
     """
     kind = row[KIND]
     size = sizes[kind]

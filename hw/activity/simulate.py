@@ -154,7 +154,8 @@ class _Memories(NamedTuple):
     clocked read ports will output after the next clock edge. `versions`: number of writes to each memory.
 
     `reads`, `writes`, `at_once`: tables of the clocked read ports, of the write ports, and of the read ports without
-    clock. The constants _MEMORY to _FRESH name their columns. They give nets as indices into `nets`.
+    clock, with a row for each port. The constants from _MEMORY to _FRESH name the columns. `nets`: the nets of all
+    ports; the tables have indices into it.
     """
 
     storage: NDArray[np.uint8]

@@ -313,7 +313,8 @@ class MultiplyArray(wiring.Component):
         elements of these.
 
         `modes`: three signals, which are 1 for TAPS, for DEPTHWISE and TAPS, and for a sweep. `row`: index of the
-        operation's row of weights, which selects the part of an input vector that is longer than the lanes.
+        operation's row of weights; it selects the part of an input vector to multiply if the vector has more elements
+        than there are lanes.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -403,8 +404,8 @@ class MultiplyArray(wiring.Component):
         `alone` is 1 (modes DEPTHWISE and TAPS).
 
         In these modes, a lane multiplies only one element of the first input position (pixel), so it needs one weight.
-        It is an element of `chosen`, the rows of weights for this position, and replaces the weight of the multiplier
-        that gets this element.
+        This weight is an element of `chosen`, the rows of weights for the position. It replaces the weight of the
+        multiplier that gets the element.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -414,8 +415,8 @@ class MultiplyArray(wiring.Component):
 
     def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:
         """Selects the weight by which lane `o` multiplies one input position (pixel). `rows`: the rows of weights for
-        this position. `row`: index of the first row of weights; it selects the part of a row that is longer than the
-        lanes.
+        this position. `row`: index of the first of these rows; it selects a part of the position if the position has
+        more elements than there are lanes.
         """
         config = self.config
         if self.outputs == 1:
@@ -425,8 +426,8 @@ class MultiplyArray(wiring.Component):
 
     def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
         """Selects the element of a position (pixel) that lane `o` multiplies, for batch item `b`. `position`: the input
-        vectors of the pixel. `bits`: width of an element. `row`: index of the row of weights, which selects the part of
-        an input vector that is longer than the lanes.
+        vectors of the pixel. `bits`: width of an element. `row`: index of the row of weights; it selects the part of an
+        input vector to multiply if the vector has more elements than there are lanes.
         """
         config = self.config
         if self.outputs == 1:

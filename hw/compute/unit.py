@@ -39,9 +39,9 @@ class ComputeUnit(wiring.Component):
         super().__init__(compute_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """Connects the parts of the unit. While an instruction executes, one of four signals is 1: `operations.busy` or
-        `ends.busy` for instructions with operations, `exclusive` for an ALU, LOAD or FINISH, `configuring` for a
-        CONFIG.
+        """Connects the parts of the unit. While an instruction executes, at least one of four signals is 1:
+        `operations.busy` or `ends.busy` for an instruction of the array, `exclusive` for an ALU, LOAD or FINISH,
+        `configuring` for a CONFIG.
         """
         m = Module()
         config = self.config

@@ -48,7 +48,7 @@ which the lowest POINT bits are the fraction.
 
 _PRODUCT_EXPONENT = FIXED_BITS - PRODUCT_BITS - POINT
 ZERO_SHIFT = -_PRODUCT_EXPONENT
-"""Number of bits by which a zero point must be shifted left to get the binary point of an unshifted product."""
+"""Number of places by which a zero point is shifted left, so that its binary point is that of an unshifted product."""
 
 assert 0 <= ZERO_SHIFT <= PRODUCT_BITS - 16
 _INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
