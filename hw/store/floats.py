@@ -142,7 +142,9 @@ def round_mantissa(m: Module, mantissa: Value, guard: Value, sticky: Value, name
 
 
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
-    """min(max(value, low), high), 8 bits signed. The bounds must be stable: a register delays `low` by a cycle."""
+    """Computes min(max(value, low), high), 8 bits signed. The bounds must not change, because a register delays `low`
+    by a cycle.
+    """
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
     # The sign of a difference needs one carry chain, unlike `<`.
     above, below = high - value, value - lower

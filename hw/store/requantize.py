@@ -18,7 +18,7 @@ SCALE_STAGE = 4
 """Cycles from the input `total` of `Requantize` to the use of `scale`."""
 
 _PLACES = 7
-"""Number of fraction bits of a rounded product before its alignment shift; it has 18 integer bits."""
+"""Number of fraction bits of a rounded product before its alignment shift. The product also has 18 integer bits."""
 
 
 class Requantize(wiring.Component):

@@ -53,7 +53,7 @@ class MappedDesign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """A resource that the design needs more of than the device has: the `needed` and the `available` amount."""
+    """A resource of which the design needs more than the device has: the amounts `needed` and `available`."""
 
     needed: int
     available: int
