@@ -172,12 +172,14 @@ class Found:
             why = next(
                 (member.figures.failed for member in self.members if member.figures.failed), "none was run"
             )
-            raise UserError(f"{source}: no decisions give a network that runs: {why}")
+            raise UserError(
+                f"{source}: none of the quantized networks that the search tried can be run: {why}"
+            )
         within = [m for m in self.front if latency is None or m.figures.milliseconds <= latency]
         if not within:
             least = min(self.front, key=lambda member: member.figures.milliseconds)
             raise UserError(
-                f"{source}: no decisions found take at most {latency:g} ms; the fastest takes "
+                f"{source}: no quantized network that the search found takes at most {latency:g} ms; the fastest takes "
                 f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB"
             )
         if sqnr is not None:
@@ -185,8 +187,8 @@ class Found:
             if not good:
                 best = max(within, key=lambda member: member.figures.sqnr)
                 raise UserError(
-                    f"{source}: no decisions found reach {sqnr:g} dB; the best has {best.figures.sqnr:.1f} dB at "
-                    f"{best.figures.milliseconds:.4g} ms; a larger --budget looks further"
+                    f"{source}: no quantized network that the search found reaches {sqnr:g} dB; the best has "
+                    f"{best.figures.sqnr:.1f} dB at {best.figures.milliseconds:.4g} ms; a larger --budget looks further"
                 )
             return min(
                 good, key=lambda member: self.study.value(member.figures)
