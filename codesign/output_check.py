@@ -200,9 +200,10 @@ def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np
 
 
 def coarsest_float(source: Source | ReadModel) -> str:
-    """The float type with the shortest mantissa in which a model computes: "float32", "float16" or "bfloat16".
+    """The least precise float type in which a model computes: "float32", "float16" or "bfloat16".
 
-    16-bit weights that a Cast makes float32 do not count, nor does float64. Raises ModelError as `read_model` does.
+    Weights of 16 bits do not count if the model converts them to float32 before use. float64 counts as float32. Raises
+    ModelError as `read_model` does.
     """
     graph = (source if isinstance(source, ReadModel) else read_model(source)).bare.graph
     held = {item.name: item.data_type for item in graph.initializer}

@@ -73,8 +73,9 @@ class _Machine:
         raise ProgramError(f"{self.where}: {message}")
 
     def check(self, field: str, value: int, limit: int, of: str) -> int:
-        """`value` if it is an index in 0..`limit` - 1, else raises ProgramError; its message names `field`, from which
-        the index was computed, and `of`, the name of an element.
+        """Returns `value` if it is a valid index, in 0..`limit` - 1, and else raises ProgramError. The other arguments
+        are only for the message: `field` is the instruction field from which the index was computed, and `of` says what
+        the index selects, such as "weight tile".
         """
         if not 0 <= value < limit:
             self.fail(f"{field} leads to {of} {value}, outside 0..{limit - 1}")

@@ -143,9 +143,12 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
-    """Fills the array V (the current store) for the store `i`, which begins in `cycle` and writes at least one vector.
-    All reads of the store before it must be known. P, C: state arrays (`sim/arrays.py`). `row`: the decoded
-    instruction.
+    """Makes store instruction number `i`, which begins in `cycle` and writes at least one vector, the current store:
+    fills the array V with its sizes, strides and addresses.
+
+    V describes one store at a time. The caller must therefore have computed the cycles of all accumulator reads of the
+    previous store before this call. P, C: parameters and state of the simulation (`sim/arrays.py`). `row`: the decoded
+    instruction. `registers`: the values of the store unit's registers.
     """
     out = P[P_OUT_BYTES]
     V[V_INSTRUCTION] = i

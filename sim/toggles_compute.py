@@ -437,9 +437,11 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 
 @compiled()
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of partial products of `left` x `right` in lane `k`; an ALU multiplication (MUL) consists
-    of three such products of 16 bits. `slow`: rows 1 and 2 hold each lane's previous factors, which are replaced.
-    `totals`: counters of toggled bits, updated.
+    """Counts the bits that toggle in a multiplier of lane `k` when it multiplies `left` by `right`, both of 16 bits,
+    after its previous two factors. (The ALU computes MUL as three multiplications of 16 bits.)
+
+    `slow`: array of the last operands of each lane; `slow[1, k]` and `slow[2, k]` are the previous factors, and are set
+    to `left` and `right`. `totals`: counters of toggled bits; the counter of multiplications is increased.
     """
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)
     slow[1, k], slow[2, k] = left, right

@@ -121,7 +121,9 @@ def _program(declaration: IntrinsicDeclaration) -> Program:
 
 
 def _assigned(name: str, target: Buffer, value: Callable[[tuple[Var, ...]], Expr]) -> Stmt:
-    """The loops that assign each element of `target`; `value`: a function of the element's indices."""
+    """Loops that assign each element of `target`. `name`: name of the assignment, from which the names of the loops are
+    made. `value`: returns the value of an element, given the element's indices.
+    """
     places = tuple([Var(f"{name}.{d}") for d in range(len(target.shape))])
     return nest(
         list(zip(places, target.shape, strict=True)),

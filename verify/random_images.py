@@ -1,5 +1,6 @@
-"""Makes the DRAM image of random programs: fixed addresses have micro-ops, parameters and accumulator totals (int32
-sums) that fit the parameters; all other bytes are random.
+"""Makes the initial DRAM contents ("image") of random programs. At fixed addresses the image has valid micro-ops,
+post-processing parameters, and int32 accumulator values in the range for which the parameters are made. All other bytes
+are random.
 """
 
 from __future__ import annotations

@@ -160,10 +160,11 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
 
 
 def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
-    """A ratio and an int16 zero point with which (int8 - `zero_point_in`) x ratio + zero point is near the range of
-    int8.
+    """A random ratio and int16 zero point for a rescaling whose results, (int8 - `zero_point_in`) x ratio + zero point,
+    are near the range of int8.
 
-    Many of the products are near n + 1/2, with n of up to 15 bits, so that each bit of n is the leading one sometimes.
+    Many products have the form n + 1/2 or are close to it, which is a hard case of rounding. n has at most 15 bits;
+    over many calls, each of its bits is sometimes the highest one that is set.
     """
     ratio = dyadic(rng)
     number = int(rng.integers(-128, 128))

@@ -96,9 +96,11 @@ def setting(name: str, values: dict[str, int]) -> Instruction:
 
 
 def _random(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """CONFIG instructions before a store of the totals (accumulators) of parameter entry `entry`. They set random
-    constants of stage B (the operation after requantization) whose result is near a tie of rounding for some pair of
-    int8 values. `values`: flags of the store. `first`: fields of register REQUANTIZE.
+    """CONFIG instructions with random constants for stage B of the store pipeline (the optional operation after
+    requantization to int8). With these constants, some int8 operands give a result near a rounding tie.
+
+    `values`: fields of the STORE.POST instruction that follows. `first`: values for the register REQUANTIZE. `entry`:
+    number of the parameter entry with which the stored accumulators are requantized.
     """
     own, operand, offset = combine_constants(source.rng)
     last = register_values(source, "COMBINE")

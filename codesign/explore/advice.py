@@ -144,11 +144,12 @@ class Advice:
 
 
 def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_steps: bool = True) -> Advice:
-    """The changes of a machine that save at least the share `least` of the latency of the trial's network, and more
-    than nothing.
+    """Finds the changes of the machine `config` that make the network of `trial` faster. A change is listed if it
+    reduces the latency, and by at least the share `least`.
 
-    `with_steps`: whether `Advice.steps` are searched too; each step compiles the network again for every change of the
-    previous step's machine. Raises UserError if the machine cannot run the whole network with any extensions.
+    `with_steps`: whether to also search for successive changes (`Advice.steps`). This takes long: for each step, the
+    network is compiled for every change of the machine that the previous step gave. Raises UserError if the network
+    cannot run as a whole with any set of extensions.
     """
     network, components = trial.network, trial.components
     needed = needed_extensions(config, trial)
@@ -172,10 +173,11 @@ def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_ste
 def advised_machine(
     config: Config, networks: Sequence[Network], components: Components
 ) -> tuple[Config, tuple[str, ...]]:
-    """Applies the extensions and steps that `advise` finds for the first network to `config`, then those that it finds
-    for the second network on the resulting machine, and so on. Returns the last machine and the names of its changes.
+    """Improves a machine for several networks. For the first network, it adds the extensions that the network needs and
+    then applies the successive changes (`Advice.steps`) that make the network faster. From the resulting machine it
+    continues with the second network, and so on. Returns the last machine and the names of all changes.
 
-    Raises UserError if the machine cannot run a whole network with any extensions.
+    Raises UserError if some network cannot run as a whole with any set of extensions.
     """
     machine, names = config, list[str]()
     for network in networks:

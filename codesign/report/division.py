@@ -228,7 +228,9 @@ class DivisionAccount:
 
     @property
     def offloaded_share(self) -> float | None:
-        """Share of the CPU-only time that the regions on the accelerator would take on the CPU."""
+        """Of the time that the CPU alone takes for the whole network, the share spent in those regions that now run on
+        the accelerator; None if the CPU's time is not known.
+        """
         total = self.all_cpu_seconds
         if total is None:
             return None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .events import Events
 
 _PUMP_VOLTS = 2.5
-"""Second supply of DDR4, VPP."""
+"""Voltage of the second supply of DDR4 (VPP), which drives the word lines."""
 FIXED_PART: Final = "MT41K256M16"
 """The part whose currents give the energy of a fixed memory: DDR3L, 4 Gbit, 16 lines, 1.35 V."""
 ROW_BYTES: Final = 2048

@@ -165,6 +165,7 @@ class Tunable(ABC, Generic[WorkloadT]):
 
     @abstractmethod
     def finish(self, layer: Layer[WorkloadT], run: Run) -> Outcome:
-        """The result of tuning a workload (costs of the template's choice and of the best candidate), after further
-        measurements if measurements of this target are noisy.
+        """The result of tuning one workload: the cost of the template's own schedule and the cost of the best
+        candidate. Targets whose measurements are noisy measure the best candidates again first. `layer`: the finished
+        search. `run`: the session, with the backend that measures.
         """

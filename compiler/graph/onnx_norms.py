@@ -87,8 +87,9 @@ BETWEEN = frozenset(
 
 
 def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The row lengths that a ReduceL2 computes, as a statistic, if they only divide the rows themselves (nodes between
-    the ReduceL2 and the Div must be in `BETWEEN`); None for other nodes.
+    """The statistic that stands for a ReduceL2 over the last axis: each row's Euclidean length. It is returned only if
+    the model uses the lengths for nothing but a division of the rows by their own lengths; between the ReduceL2 and the
+    Div, only operators in `BETWEEN` may stand. Otherwise the result is None.
     """
     if not isinstance(value, Real) or not context.abilities.rows:
         return None

@@ -120,10 +120,10 @@ def fitted_sums(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """Returns the constants of an integer product: (int8 weights, int32 biases minus zero point x sum of weights,
-    scales). They are `weight` (O, ...), `bias` (O,) and `scale` (O,) for an input with the zero point `zero_point`.
+    """Returns (int8 weights, int32 biases, scales) of an integer matrix product or convolution.
 
-    If sums may leave 32 bits, `accumulators.sums_in_range` changes these values, or raises AccumulatorError.
+    `zero_point` (of the input) x the sum of a channel's weights is subtracted from the channel's `bias`. The rest stays
+    as given, unless a sum might exceed 32 bits: then `sums_in_range` adjusts all three or raises AccumulatorError.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.

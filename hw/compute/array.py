@@ -356,9 +356,12 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; while `sweep` is 1, some are replaced. In this mode a TAPS operation also
-        multiplies the input positions (pixels) of earlier operations. `row` selects a group of weight rows in `tile`,
-        one row for each position, from which the multipliers of the row's lanes get their weights.
+        """The weights of the multipliers of array row `o`. While `sweep` is 0, these are `own`, the row's ordinary
+        weights. While `sweep` is 1, the weights of some multipliers are selected from `tile` instead.
+
+        In a sweep, a TAPS operation multiplies its own input positions (pixels) and those of earlier operations, so it
+        needs one vector of weights for each position. These vectors are consecutive in the weight tile and form a
+        group; `row`, an index in the tile, says which group.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]

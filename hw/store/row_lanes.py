@@ -82,8 +82,8 @@ class RowLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the stages of the lane. The name of a register ends in the cycle, counted from `value`, in which it is
-        valid.
+        """Builds the pipeline of the lane. The number at the end of a register's name is the number of cycles from the
+        entry of a value at input `value` until the register holds the result for this value.
         """
         m = Module()
         less = (self.value[:DIFFERENCE_BITS].as_signed() - self.subtrahend)[:DIFFERENCE_BITS].as_signed()

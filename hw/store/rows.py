@@ -50,7 +50,9 @@ class Rows(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` determines the number of entries and the number of lanes in a pass."""
+        """`config` determines the capacity: the number of rows whose statistics are held (`row_depth`), and the number
+        of lanes, which is the part of a vector that is processed in a cycle.
+        """
         self._config = config
         self._lanes = config.block_out // config.post_passes
         # The next instruction waits until the pipeline is empty; by then the last factor is written.

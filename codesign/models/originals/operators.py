@@ -132,7 +132,9 @@ def linear(g: Graph, x: Value, name: str, out: int, *, bias: bool = True) -> Val
 
 
 def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
-    """Adds MatMul, the product of two activations, to the graph. `power`: estimated mean square of the product."""
+    """Adds MatMul, the product of two activations, to the graph. `power`: estimated mean square of the product's
+    elements, from which the random weights of later layers are scaled.
+    """
     *lead, rows, depth = a.shape
     assert b.shape[:-1] == (*lead, depth)
     g.macs += math.prod(a.shape) * b.shape[-1]

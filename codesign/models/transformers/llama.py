@@ -20,7 +20,9 @@ EPSILON = 1e-5
 THETA = 100_000.0
 """The base of the angles of rotary position embeddings."""
 SYMBOLIC_MASK = 1024
-"""Largest number of tokens of a prompt if that number is a symbol: the model contains a mask of this size."""
+"""Size of the causal mask in models whose number of tokens is symbolic. A prompt for these models has at most this many
+tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
