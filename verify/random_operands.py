@@ -122,8 +122,8 @@ def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
 
 
 def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
-    """Random float32 constants for an add in stage B (the operation of a store after requantization): (ratio of the own
-    value, ratio of the operand, offset).
+    """Random float32 constants for an addition in stage B, the operation that a store may apply after requantization:
+    value x ratio + operand x ratio + offset. Returns (ratio of the value, ratio of the operand, offset).
     """
     match int(rng.integers(8)):
         case 0:

@@ -24,12 +24,13 @@ from .random_operands import TOTALS, combine_constants, far_rescale
 from .worst_roundings import worst_add, worst_multiply, worst_rescale
 
 _STORES = 6
-"""Largest number of consecutive stores that read the same totals, except in a long series (`_SERIES`)."""
+"""Usual limit on the number of consecutive stores that store the same accumulators; a long series (`_SERIES`) has more.
+"""
 
 _MANY = 160
 _SERIES = 0.12
-"""Probability of a long series of stores: up to `_MANY` read the same totals, since a wrong last bit rarely changes a
-result.
+"""Probability of a long series of stores, in which up to `_MANY` instructions store the same accumulators with
+different constants. Many tries are needed because a wrong last bit of a constant rarely changes a result.
 """
 
 
@@ -68,8 +69,8 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """Flags of a store that select a random operation of stage B (the operation after requantization); most often add,
-    which rounds most often.
+    """Flags of a STORE.POST that select a random operation of stage B (the optional operation after requantization).
+    Addition is drawn most often, because it consists of more roundings than the other operations.
     """
     values = {
         "combine": 1,

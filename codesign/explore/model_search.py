@@ -47,8 +47,8 @@ _OPTIMISM = 3.0
 Pareto front.
 """
 _CHECKED = 32
-"""Number of candidates whose expected growth of the hypervolume is recomputed at a time after a machine was chosen for
-the batch.
+"""When a machine is chosen for a batch, the expected growths of the hypervolume by the other candidates shrink. They
+are recomputed for the best candidates only, this many at a time.
 """
 _MARGIN = 0.1
 """Distance of the hypervolume's reference corner beyond the worst objective values, as a fraction of their range."""

@@ -155,10 +155,12 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether more decisions of `kind` can improve the cost or the error: more layers with symmetric types
-        ("type"), or more tensors with a single scale (other kinds). Compares the evaluated starts (sets of decisions
-        equal for all layers) in pairs that differ only in this kind; in at least one pair, more such decisions must
-        give less cost or less error.
+        """Whether more decisions of one `kind` can improve the cost or the error. For the kind "type", more decisions
+        means more tensors with symmetric types; for all other kinds, more layers with a single scale.
+
+        Compares the evaluated start points (sets of decisions that are equal for all layers) in pairs that differ only
+        in this kind. Returns True if, in at least one pair, the point with more such decisions has less cost or less
+        error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:

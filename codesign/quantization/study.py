@@ -38,7 +38,9 @@ UNIFORM = {
     "per-tensor u8": (False, "uint8"),
     "per-tensor s8": (False, "int8"),
 }
-"""Names of decisions that are equal for all layers: (one scale for each channel, type of activations)."""
+"""Sets of decisions that treat all layers equally, by name. Each value is a pair (whether weights have one scale for
+each channel, type of the activations).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +86,9 @@ class Study:
         return self.evaluator.calibrated.layers
 
     def canonical(self, decisions: Decisions) -> Decisions | None:
-        """`decisions` overridden by the user's decisions, without decisions that have no effect. None if no convolution
-        or product stays quantized.
+        """The standard form of a set of decisions, so that sets with the same effect are equal. The user's own
+        decisions replace those in `decisions`, and decisions without an effect are removed. None if no convolution or
+        product would remain quantized.
         """
         calibrated, whole = self.evaluator.calibrated, self.fixed.over(decisions)
         if all(layer.name in whole.floats for layer in self.layers if layer.weighted):

@@ -1,5 +1,5 @@
-"""The second half of `vdla tune` for a network on the accelerator: every node is tuned inside the network, by the
-network's total cycles.
+"""The second half of `vdla tune` for a network on the accelerator. In the first half, each layer was tuned alone. Here,
+each candidate schedule of a layer is tried in the whole network and judged by the network's total cycles.
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ def _starts(
     task_of: TaskOf,
     known: Sequence[Record],
 ) -> list[Settings]:
-    """Settings (schedule of each node) with which tuning inside the network may start: the best settings in the known
-    records; and, for every node, the schedule that was best in trials of the node alone.
+    """The settings (a schedule for each node) from which the tuning of the whole network may start. There are up to
+    two: the settings with the fewest cycles of the network in the records `known`, and the settings in which each node
+    has the schedule that was best when the node was tuned alone.
     """
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
@@ -139,8 +140,8 @@ def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
 
 
 def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run) -> Before:
-    """The state in which an interrupted run left the tuning inside the network, reconstructed from the known records. A
-    remark to the user states the number of records that are not used.
+    """Reconstructs the state of an interrupted tuning of the whole network from its records, so that the tuning can
+    continue. Tells the user how many records could not be used.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])

@@ -22,8 +22,8 @@ from vdla.isa.timing import AXI_BOUNDARY
 
 _KINDS = ("uop", "wgt", "inp", "acc", "acc8", "par", "patch", "out")
 _PRESETS = 512
-"""Largest number of increments after which a counter with a chosen initial value carries into a high bit; most counters
-grow by more in a run.
+"""Upper bound on the distance of a counter's initial value from a carry into its high bits: after fewer increments than
+this, the high bits change. Most counters are incremented more often in a run, so that the test covers the carry.
 """
 
 

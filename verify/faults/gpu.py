@@ -74,8 +74,8 @@ class Fault:
     """A fault in a GPU kernel. `change` turns the correct kernel, with a copy pipeline of `stages` stages, into a
     faulty program; `breaks` describes the fault.
 
-    `whole`: the fault is in the kernel with bulk copies (one copy for a whole block of threads), else in the kernel
-    whose threads copy.
+    `whole`: which of two correct kernels is changed. True: the kernel with bulk copies (one copy for a whole block of
+    threads). False: the kernel in which every thread copies its own elements.
     """
 
     name: str

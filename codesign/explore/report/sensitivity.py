@@ -114,8 +114,9 @@ def _together(
 
 
 def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """Labels of the common levels of fields that change together, and the index of each design's level. A label lists
-    the values of all fields, or their common value.
+    """Numbers the values of several fields that change together, so that they count as one field. `columns`: for each
+    field, its value in every design. Returns the labels of the distinct combinations of values, and for each design the
+    index of its combination. A label lists the values of all fields, or only one value if all fields have the same.
     """
     lead = next((column for column in columns if all(isinstance(v, int) for v in column)), columns[0])
     labels, codes = _levels(lead)
