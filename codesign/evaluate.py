@@ -224,10 +224,12 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
 
 
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
-    """Returns (name of the reference with which outputs of `model` are compared, reason). The reason is None unless
-    `wanted` is auto and the interpreter is used.
+    """Chooses the reference with which the outputs of `model` are compared. `wanted` is "auto", "onnxruntime" or
+    "interpreter".
 
-    `wanted` is auto, onnxruntime or interpreter. Raises CheckError if ONNX Runtime is demanded and not installed.
+    Returns (name of the reference, reason). If `wanted` is "auto", but the interpreter has to replace ONNX Runtime,
+    `reason` is a text that says why; otherwise it is None. Raises CheckError if `wanted` is "onnxruntime" and ONNX
+    Runtime is not installed.
     """
     if wanted == INTERPRETER:
         return INTERPRETER, None

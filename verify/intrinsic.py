@@ -1,5 +1,5 @@
-"""Checks an intrinsic that a user declares: its LLVM code, or its sequence of ALU instructions, and its semantics must
-give equal results.
+"""Checks an intrinsic that a user declares. The user gives the semantics as a tensor expression, and an implementation
+as LLVM code or as a sequence of ALU instructions. The check runs both on random operands and compares the results.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ MANY_LOADS = 40
 """Number of loads in sequence, larger than the number that may be in flight."""
 
 _MOST_READS = 128
-"""Largest number of accumulators in the window (rows x columns that are reduced to one output) of a random store; such
-a store has dozens of windows.
+"""Largest size of the window of a random store. The window is the rectangle of accumulators that a store reduces to one
+output; a store computes dozens of outputs, each from a window of its own.
 """
 
 _MODE_REGISTERS = {item.name: item for item in ARRAY_REGISTERS if item.name != "ZERO"}

@@ -58,8 +58,8 @@ it is above 1,024 to test counters of more than ten bits.
 """
 
 _SEQUENCE = 8
-"""A random sequence of more instructions than this counts only as this many towards the length of a program, so that
-the program also has other instructions.
+"""A random sequence of related instructions counts as at most this many instructions towards the length of a program,
+even if it is longer. So a long sequence leaves room for other instructions.
 """
 
 _MOST_TOKENS = 64

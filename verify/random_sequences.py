@@ -25,7 +25,9 @@ from .random_instructions import (
 from .random_roundings import near_ties, setting
 
 _ENDS = 10
-"""Largest number of instructions that may end in the same cycle; the pipeline of a GEMM has no room for more."""
+"""Largest number of consecutive instructions made to end in the same cycle, behind a GEMM. More of them would not fit
+in the pipeline while the GEMM is in it.
+"""
 
 _ALIKE = 16
 """Largest number of consecutive stores with the same flags, more than may be in flight."""

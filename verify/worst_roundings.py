@@ -179,8 +179,8 @@ def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
     """Random low bits for a product of `length` bits, such that the rounding of the product is a hard case. Returns a
     number of `places` bits: the fraction of the product, after the binary point.
 
-    With this fraction, the product equals a threshold, or differs from it in few bits. At a threshold, rounding to
-    float32 gives exactly n + 1/2, which is a tie for the rounding to an integer that follows.
+    With this fraction, the product equals a threshold, or differs from it in few bits. Near a threshold, rounding to
+    float32 may give exactly n + 1/2, which is a tie for the rounding to an integer that follows.
     """
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))

@@ -61,12 +61,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The changes of a machine that would make one network faster, the greatest saving first.
+    """The changes of a machine that would make one network faster. `changes`: single changes, the greatest saving
+    first.
 
     `needed`: extensions without which the given machine cannot run the whole network; they add `needed_area`.
     `machine`: the given machine with these extensions, from which all changes start; `cycles`, `milliseconds` and
-    `area` are its figures. `steps`: successive changes; each step is the change that saves most on the machine after
-    the step before. Areas are in square millimetres.
+    `area` are its figures. Areas are in square millimetres.
+
+    `steps`: changes to be made one after the other. Each step is the change that saves most on the machine that results
+    from the previous steps.
     """
 
     network: str

@@ -40,8 +40,10 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantized:
-    """Quantization of every tensor and of the input of every ReLU (int8 only), and the integer weights,
-    by layer name.
+    """The quantization of a network.
+
+    `tensors`: scale and zero point of each tensor, by name. `before_relu`: scale and zero point of each ReLU's input,
+    which is quantized only in int8 models. `weights`: the integer weights of each layer, by the layer's name.
     """
 
     tensors: dict[str, Quantization]

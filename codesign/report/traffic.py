@@ -42,8 +42,11 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Number of bytes by kind (the keys are KINDS): `moved`: all moved bytes; `distinct`: the distinct addresses among
-    them; `unread`: for the kinds in INPUTS, the distinct bytes of input elements that no window reads.
+    """Numbers of bytes that a program moves between DRAM and the chip. Each attribute maps the kinds of data (KINDS) to
+    a number.
+
+    `moved` counts every byte as often as it is moved. `distinct` counts every address once. `unread`, only for the
+    kinds in INPUTS, counts the addresses of those input elements that are moved but that no window of the layer reads.
     """
 
     moved: dict[str, int]

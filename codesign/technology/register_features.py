@@ -103,7 +103,7 @@ def _column_bits(config: Config) -> int:
 
 
 def _patch_ring_bits(config: Config) -> int:
-    """Number of bits of the ring memory with an entry for each of LOAD.PATCH's vectors in flight
-    (`memories.memories_of`); it decides whether the ring is a memory macro.
+    """Number of bits of the ring memory of LOAD.PATCH, which has an entry for each vector that is in flight
+    (`memories.memories_of`). From this number follows whether the ring is built as a memory macro or of flip-flops.
     """
     return 8 * (75 + (2 if config.batch <= 4 else 3) + 2 * config.block_in)

@@ -37,8 +37,8 @@ from .options import Options
 from .target import Layer, Run
 
 STARTS = 8
-"""Number of schedules of a node that are tried first inside the network: the best schedules among the trials of the
-node alone.
+"""Number of schedules of a node that are tried first in the whole network. They are the best schedules among the trials
+in which the node was measured alone.
 """
 
 
@@ -62,11 +62,12 @@ class Before:
 def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> TuningResult:
-    """Chooses the schedule of every node by the network's total cycles; `layers`: the nodes' workloads with the
-    histories of their trials alone (outside of the network).
+    """Chooses the schedule of every node by the network's total cycles. `layers`: the nodes' workloads, with the
+    histories of the trials in which each was tuned alone.
 
-    The start is the fastest of three settings: the templates' choices, the best schedules in the known records, and the
-    schedules that are best alone for each node. So the result is never slower than any of these.
+    Three settings are compared first: the templates' own choices; the best settings of the network in the known
+    records; and, for each node, the schedule that was best when the node was tuned alone. The search starts from the
+    fastest of the three, so the result is never slower than any of them.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])

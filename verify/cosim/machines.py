@@ -549,10 +549,10 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
     """Changes some of `machines`, so that each configuration field of the RTL takes its declared `samples` (values for
     tests) and each extension occurs; returns all machines.
 
-    A field that has its default on all `machines` gets its samples on the machines that are not presets: one sample on
-    each, in a cycle. Every second of these machines gets the extensions that are off by default, if it has the
-    extensions that they need. Two kinds of extensions are not added: those that need "post" or "table", and "fold" on
-    machines with block_in unequal block_out.
+    If a field has its default on all `machines`, its samples are distributed over the machines that are not presets,
+    one sample to each, in turn. Every second of these machines also gets the extensions that are off by default. An
+    extension is added only if the machine already has the extensions that it needs. Extensions that need "post" or
+    "table" are never added, and "fold" is added only if block_in equals block_out.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}

@@ -58,12 +58,13 @@ def sensitivity(
     figure: Sequence[float],
     following: Mapping[str, Sequence[Value]] | None = None,
 ) -> Sensitivity | None:
-    """Effects of `fields` (by name, a value for each design) on the figure `figure`, whose values are positive.
+    """Effects of `fields` (by name, a value for each design) on the figure `figure`, whose values are positive. The
+    effects are fitted as a sum of one term for each field.
 
     Fields that always change together are one term. `following` are derived fields: a derived field that always changes
     together with one of `fields` belongs to the same term, other derived fields have no term.
 
-    Returns None if there are fewer designs than terms of the model, or the figure is constant.
+    Returns None if there are too few designs to fit all terms, or if the figure is constant.
     """
     values = np.asarray(figure, float)
     if len(values) < 2 or values.min() <= 0:
@@ -98,9 +99,11 @@ def sensitivity(
 def _together(
     fields: Mapping[str, Sequence[Value]], following: Mapping[str, Sequence[Value]]
 ) -> dict[str, list[Sequence[Value]]]:
-    """The columns of the `fields` that change, by name. Fields that always change together are one entry, named
-    "block_in, block_out" for example, with the columns of all. A field of `following` is included only if it always
-    changes together with one of `fields`.
+    """Groups the fields that change between designs. Fields that always change together form one entry, with a name
+    such as "block_in, block_out". Returns, for each entry, the columns (one value for each design) of all its fields.
+
+    `fields`: the fields to group, by name. `following`: derived fields; one of these is added to an entry only if it
+    always changes together with the fields of the entry.
     """
     members: dict[tuple[int, ...], list[str]] = {}
     columns = {**fields, **following}
