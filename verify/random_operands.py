@@ -91,9 +91,11 @@ def near_tie_totals(
     rows: int,
     zero_point: int = 0,
 ) -> NDArray[np.int32]:
-    """Random totals, int32 (rows, lanes): (total + bias) x scale is near n + 1/2, with `biases` and `scales` (lanes,).
+    """Random accumulator values ("totals") that are hard to round, int32 (`rows`, lanes). For each of them, (total +
+    bias) x scale is near a tie n + 1/2. `biases` and `scales` have an element for each lane.
 
-    Most n + `zero_point` are in the range of int8. Raises ProgramError if there are not as many biases as scales.
+    For most of them, n + `zero_point` is in the range of int8. Raises ProgramError if there are not as many biases as
+    scales.
     """
     if scales.shape != biases.shape:
         raise ProgramError(

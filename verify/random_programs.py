@@ -47,8 +47,8 @@ _WIDE = 0.8
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_OTHER_STEPS = 3000
-"""Largest number of steps of an instruction that programs contain: _MOST_STEPS[name] for matrix and ALU instructions,
-_MOST_OTHER_STEPS for all others.
+"""Random programs contain no instruction that takes more steps (operations, or vectors moved) than a limit. The limit
+is _MOST_STEPS[name] for a matrix or ALU instruction, and _MOST_OTHER_STEPS for any other instruction.
 """
 
 _IDLE = 0.03

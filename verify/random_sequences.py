@@ -263,7 +263,9 @@ def alike_stores(source: Source) -> list[Instruction]:
 
 
 def _many_ends(source: Source) -> list[Instruction]:
-    """A matrix instruction, followed by as many instructions without operations as can end in the same cycle as it."""
+    """A matrix instruction, followed by instructions without operations. There are as many of these as can end in the
+    same cycle as the matrix instruction.
+    """
     kinds = [name for name in (*MATRIX, "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
     empty = [

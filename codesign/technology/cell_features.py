@@ -256,8 +256,8 @@ def _extensions(config: Config) -> dict[str, float]:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """Numbers of instances of the RTL's modules on a machine, 0 for hardware that the machine lacks. The keys are the
-    names with which the rows of MODULES begin.
+    """For each key in the rows of MODULES: the number of instances of this hardware on a machine, or 0 if the machine
+    lacks it.
     """
     lanes, there = config.batch * config.block_out, _extensions(config)
     passed = lanes / config.post_passes

@@ -41,8 +41,11 @@ class DramCommands:
     refreshes: int
 
     def share(self, read: float, written: float, cycles: float) -> DramCommands:
-        """The commands of a layer with these shares (0 to 1) of the run's bytes read, bytes written and cycles. Rows
-        count by bytes, as the simulator does not tell which layer opened a row.
+        """Estimates how many of the run's commands belong to one layer. `read`, `written`, `cycles`: the layer's
+        shares, 0 to 1, of the run's bytes read, bytes written and cycles.
+
+        Row activations are divided among layers in proportion to their bytes, because the simulator does not tell which
+        layer opened a row.
         """
         words = self.reads + self.writes
         layer = self.reads * read + self.writes * written

@@ -44,9 +44,9 @@ class Spread:
     reach: float
 
     def deviation(self, data: float, clock: float, memories: float, *, rates: float = 0.0) -> float:
-        """Standard deviation of the sum `data` + `clock` + `memories`, in the unit of these energies. `rates`:
-        additional relative error of `data` if rates are used in place of operands
-        (`operand_rates.OperandRates.spread`).
+        """Standard deviation of the error of the sum `data` + `clock` + `memories`, in the unit of these energies.
+        `rates`: additional relative error of `data` if the numbers of changed bits were estimated
+        (`operand_rates.OperandRates.spread`); 0 if they were counted.
         """
         return math.hypot(self.data * data, rates * data, self.clock * clock, self.memories * memories)
 

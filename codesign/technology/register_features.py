@@ -85,8 +85,9 @@ def register_features(config: Config) -> dict[str, float]:
 
 
 def _column_bits(config: Config) -> int:
-    """Register bits of an array column: every product in each stage of the multipliers, and every sum of the adder
-    tree. With the extension `fold`, the last levels have one sum for each of `config.tile_parts` parts of the tile.
+    """Number of register bits in a column of the array. Every product has a register in each stage of the multipliers,
+    and every sum of the adder tree has a register. With the extension `fold`, the last levels of the tree have one sum
+    for each of the `config.tile_parts` parts of the tile.
     """
     bits = ArrayShape.of(config).product_bits
     found, sums, pairs = (

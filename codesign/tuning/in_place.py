@@ -49,9 +49,9 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
-    """State of an interrupted tuning run inside a network. `start`: the settings (schedule of each node) with which the
-    run began; `trials`: its trials by number; `improvements`: the better settings found by a trial, by the trial's
-    number.
+    """State of an interrupted run that tuned the schedules of a whole network. `start`: the settings (schedule of each
+    node) with which the run began. `trials`: the trials made so far, by number. `improvements`: for each trial that
+    found better settings, by its number, the changed knobs and the cycles.
     """
 
     start: Settings | None

@@ -148,8 +148,9 @@ def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[Hist
 
 
 def _outcome(target: Tunable[WorkloadT], layer: Layer[WorkloadT], best: float, run: Run) -> Outcome:
-    """The result of tuning a workload: cost of the template's choice and of the best candidate. `best`: the least cost
-    over all methods to compute the same layer.
+    """The result of tuning a workload: the cost of the template's own choice and the cost of the best candidate.
+    `best`: the least cost of the layer over all methods to compute it. If this workload's method is much slower than
+    `best`, it is not worth a final, more precise measurement.
     """
     history = layer.history
     if layer.job.first is not None and RIVAL_MARGIN * best < history.best < inf:

@@ -26,9 +26,12 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
-    """The effect of a field on a figure: `levels` are (value of the field, factor of the figure relative to the mean).
-    `share` is the part of the variance that only this field explains, 0 to 1. Fields that always change together are
-    one entry: "block_in, block_out", with values such as "8, 16", or a single value if all are equal.
+    """The effect of a field on a figure. `levels` are pairs (value of the field, factor): with this value of the field,
+    the figure is the mean times the factor. `share` is the part of the figure's variance that only this field explains,
+    0 to 1.
+
+    Fields that always change together count as one field with a name such as "block_in, block_out". Its values are
+    texts such as "8, 16", or a single value if the fields always have equal values.
     """
 
     field: str
