@@ -224,10 +224,12 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
 
 
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
-    """Returns (name of the reference with which outputs of `model` are compared, reason). The reason is None unless
-    `wanted` is auto and the interpreter is used.
+    """Chooses the reference with which the outputs of `model` are compared. `wanted` is "auto", "onnxruntime" or
+    "interpreter".
 
-    `wanted` is auto, onnxruntime or interpreter. Raises CheckError if ONNX Runtime is demanded and not installed.
+    Returns (name of the reference, reason). If `wanted` is "auto", but the interpreter has to replace ONNX Runtime,
+    `reason` is a text that says why; otherwise it is None. Raises CheckError if `wanted` is "onnxruntime" and ONNX
+    Runtime is not installed.
     """
     if wanted == INTERPRETER:
         return INTERPRETER, None
@@ -299,14 +301,16 @@ class LayerDifferences:
 def compare_layers(
     model: Path | bytes, launches: Sequence[Arrays], *, abilities: Abilities = EVERYTHING
 ) -> LayerDifferences:
-    """Compares every step from a user's inputs to the outputs: quantization of inputs, every layer, and dequantization
-    of outputs, each with ONNX Runtime's own integers as its inputs.
+    """Compares our integers with ONNX Runtime's, step by step: the quantization of the inputs, every layer, and the
+    dequantization of the outputs. Each step gets ONNX Runtime's own results of the previous steps as its inputs.
 
-    `abilities` (operators that the target supports) decide how the model is divided into layers.
+    A comparison of the outputs alone would be too strict. In symmetric int8 models, ONNX Runtime computes each layer in
+    float32, between a DequantizeLinear and a QuantizeLinear, so a result may differ in its last bit; over many layers
+    these differences add up (docs/measures.md). The same happens with all models on processors whose integer kernels
+    saturate.
 
-    ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
-    DequantizeLinear; from end to end, errors in the last bit of each layer add up (docs/measures.md). The same holds
-    for all models on processors whose integer kernels saturate. Raises CheckError.
+    `abilities`: the operators that the target supports; they decide how the model is divided into layers. Raises
+    CheckError.
     """
     content = read_model(model).whole()
     graph = import_model(model, abilities=abilities)

@@ -208,11 +208,11 @@ def _compare(
     as_written: Arrays,
     optimized: Arrays,
 ) -> DivisionCheck:
-    """The verdict extended by one more launch; `as_written` and `optimized` are ONNX Runtime's tensors without and with
-    its optimization.
+    """Compares the results of one more launch with ONNX Runtime's, and returns `verdict` updated by this comparison.
 
-    With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator. But then it does not round
-    the float operators between these layers as the model specifies.
+    `as_written` and `optimized` are all tensors that ONNX Runtime computes with its graph optimization off and on. With
+    optimization, it computes uint8 layers in integers, like the accelerator, but then it does not round the float
+    operators between these layers as the model specifies.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (

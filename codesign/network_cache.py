@@ -190,8 +190,8 @@ def _compiler() -> str:
 
 
 def _touch(path: Path) -> None:
-    """Marks an entry of the cache as used now, so that it is removed late; has no effect in a cache that this user may
-    not write.
+    """Records that an entry of the cache was used now, since the least recently used entries are removed first. Does
+    nothing if this user may not write to the cache.
     """
     try:
         os.utime(path)

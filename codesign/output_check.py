@@ -130,11 +130,11 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """Compares each layer of our integer interpreter with ONNX Runtime. Both compute the layer from ONNX Runtime's
-    integers, because over a whole network one rounding can grow to many quantization steps.
+    """Compares our integer interpreter with ONNX Runtime layer by layer. In both, each layer gets ONNX Runtime's
+    integers as its input, because over a whole network one rounding difference can grow to many quantization steps.
 
-    None if some layers are not quantized, or if `outputs` are not the interpreter's own: the comparison would then say
-    nothing about them.
+    Returns None if some layers are not quantized. Also returns None if the interpreter does not compute exactly
+    `outputs`: then a comparison of its layers would say nothing about `outputs`.
     """
     try:
         graph = import_model(model, abilities=EVERYTHING)
@@ -164,8 +164,9 @@ def _allowed(
     got: Mapping[str, np.ndarray],
     tolerance: float,
 ) -> bool:
-    """Whether outputs are within a tolerance of the expected ones: whether `error` is at most `tolerance` or, for an
-    expected output that is all zeros, whether all elements of the output are at most `tolerance`.
+    """Whether the outputs `got` are close enough to the outputs `expected`. `error` is the largest relative difference;
+    it must be at most `tolerance`. It is None if it cannot be computed: then each output is judged alone, and an output
+    that should be all zeros may differ from zero by at most `tolerance`.
     """
     if error is not None:
         return within(error, tolerance)
@@ -200,9 +201,10 @@ def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np
 
 
 def coarsest_float(source: Source | ReadModel) -> str:
-    """The float type with the shortest mantissa in which a model computes: "float32", "float16" or "bfloat16".
+    """The least precise float type in which a model computes: "float32", "float16" or "bfloat16".
 
-    16-bit weights that a Cast makes float32 do not count, nor does float64. Raises ModelError as `read_model` does.
+    Weights of 16 bits do not count if the model converts them to float32 before use. float64 counts as float32. Raises
+    ModelError as `read_model` does.
     """
     graph = (source if isinstance(source, ReadModel) else read_model(source)).bare.graph
     held = {item.name: item.data_type for item in graph.initializer}

@@ -14,7 +14,9 @@ STEPS_TOLERANCE = 2
 rounding.
 """
 LAYER_STEPS_TOLERANCE = 1
-"""Tolerance in quantization steps of one layer whose inputs are the reference's own integers: one rounding."""
+"""Allowed difference of one layer's output, in quantization steps, if the layer gets the reference's own integers as
+inputs. One step allows for a single rounding in the other direction.
+"""
 FLOAT_TOLERANCE = 1e-4
 """Tolerance of max |a - b| / max |b| for float32 outputs: ten times the error found in networks of a hundred layers.
 

@@ -177,8 +177,8 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
 
 
 def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
-    """The workload of a node with the given sizes and without fused operators, for operators without a template; a
-    generator makes their schedules.
+    """The workload of a single node with the given sizes, for operators that have no hand-written template. (A
+    generator derives the schedules of these operators from their expressions.)
     """
     width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
     match operator:

@@ -146,10 +146,10 @@ def cpu_now(
 
 
 def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarget, NetworkCode]:
-    """The form of compilation (target and way of code generation) that yields code for any processor, to be saved as an
-    archive (`runtime.network_archive`) or as one function of an object file (`runtime.network_object`).
+    """Ahead-of-time compilation for the processor `target`, which need not be this computer's. The resulting code can
+    be saved as an archive (`runtime.network_archive`) or as one function of an object file (`runtime.network_object`).
 
-    With `library`, for an archive, a static library of that name is built during compilation.
+    `library`: name of a static library that is also built, for an archive; None builds none.
     """
 
     @contextmanager

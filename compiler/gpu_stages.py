@@ -1,9 +1,9 @@
-"""GPU-specific parts of the compilation by `pipeline.compile_kernels`: lowering, code generation, and the forms of
-compilation (code for a GPU, or emulation on a processor).
+"""The GPU-specific stages that `pipeline.compile_kernels` calls: they lower graph nodes to kernels and generate code.
+One form of compilation yields code for a GPU; another emulates the GPU on a processor.
 
-Models that are quantized throughout are computed in integers, as on processors, if the kernels' language has the
-arithmetic (`Dialect.exact_integers`). All other models are computed in float32, also models of 16-bit floats (whose
-products on tensor cores are exact), and rounded where they have pairs of QuantizeLinear and DequantizeLinear.
+A model whose tensors are all quantized is computed in integers, as on processors, if the kernel language has the
+integer arithmetic for it (`Dialect.exact_integers`). Every other model is computed in float32 and rounded at each pair
+of QuantizeLinear and DequantizeLinear. This includes models of 16-bit floats, whose products on tensor cores are exact.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ _NUMBERS: Mapping[type, tuple[type, ...]] = {
 
 
 class _Late:
-    """A class in an annotation of `function` that its module imports only under TYPE_CHECKING.
+    """A class in an annotation of `function` that the function's module imports only under TYPE_CHECKING.
 
-    `path`: the dotted name of the class, for example ("onnx", "ModelProto"). The class is imported only to check a
-    value that has no class or base class of the same last name.
+    `path`: the dotted name of the class, e.g. ("onnx", "ModelProto"). If the class of a value, or a base class, has the
+    same last name, the value is accepted at once; only otherwise is the class at `path` imported.
     """
 
     def __init__(self, function: Callable[..., Any], path: tuple[str, ...]) -> None:
@@ -66,8 +66,8 @@ class _Late:
 def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
     """A wrapper of `function` that raises UserError if an argument is missing, unknown, or does not fit its annotation.
 
-    Members of unions, literals, and items of sequences and mappings are checked. Messages call the function `name`, and
-    a class in an annotation by its attribute `called`, if it has one, else by its name.
+    Unions, literals, and items of sequences and mappings are checked, too. Error messages call the function `name`, and
+    call a class in an annotation by its attribute `called` (default: by its `__name__`).
     """
     signature = inspect.signature(function)
 

@@ -23,10 +23,10 @@ MOST_TEXT_BYTES = 2**20
 
 
 def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) -> bytes:
-    """The bytes of a regular file or, with `pipes`, of a pipe or device until its end, for which the call waits.
+    """The whole contents of a regular file. With `pipes`, also reads a pipe or a device, and waits for its end.
 
-    Raises OSError, with a `strerror` in words, for every other kind of file and for more than `most` bytes; a larger
-    regular file is not read at all.
+    Raises OSError, with a sentence as its `strerror`, for any other kind of file and for more than `most` bytes. (A
+    regular file that is too large is not read at all.)
     """
     descriptor = open_file(path, pipes=pipes)
     with os.fdopen(descriptor, "rb") as file:

@@ -38,11 +38,12 @@ RecordT = TypeVar("RecordT")
 
 
 def whole_records(path: Path, make: Callable[[Any], RecordT], *, kind: str) -> list[RecordT]:
-    """The results of `make` for the parsed JSON of each line of a file; empty if there is no file.
+    """Reads a file with one JSON value in each line. Returns the result of `make` for each value; an empty list if
+    there is no file.
 
-    An incomplete last line, from a killed process, is skipped. Raises RecordError for errors of the operating system,
-    and for a line for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: the message
-    calls it no record of `kind`.
+    An incomplete last line, left by a killed process, is skipped. Raises RecordError if the file cannot be read. If a
+    line is not valid JSON, or if `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError for it,
+    raises RecordError with the message that the line is not a record of `kind`.
     """
     try:
         data = read_file(path)

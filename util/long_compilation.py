@@ -60,7 +60,7 @@ class LongCompilation:
                     self._spent += time.monotonic() - self._began
 
     def begins(self) -> None:
-        """Starts the timer for the long-compilation message. Called if numba found no cached code, so compiles now."""
+        """Starts the timer of the long-compilation message. Called when numba has no cached code and compiles."""
         with self._lock:
             if self._told or not self._depth or self._timer is not None:
                 return

@@ -104,7 +104,7 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """Folders for which this process has reported the error `number` (errno); callers append to this one list."""
+    """The folders for which this process has reported the error `number` (errno): one list, which callers extend."""
     return []
 
 

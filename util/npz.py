@@ -98,7 +98,9 @@ def open_npz(data: bytes) -> Iterator[StoredArrays]:
 
 
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of the array in a .npy file. Raises one of `_DAMAGED`."""
+    """Shape and dtype of the array in a .npy file, read from its header. If the header is damaged, raises one of the
+    exception classes listed in `_DAMAGED`.
+    """
     version = npy.read_magic(file)
     # numpy parses the header with Python's own parser, which warns of strange literals.
     with warnings.catch_warnings():

@@ -59,8 +59,8 @@ def check_own_file(descriptor: int, path: Path) -> None:
 
 
 def _check_way(folder: Path) -> Path:
-    """Checks that no other user can replace `folder`: all its parents must belong to this user or root, and others must
-    not be able to remove files of this user in them. Returns the path with all links resolved. Raises OSError.
+    """Checks that no other user can replace `folder`. Each folder above it must belong to this user or root, and must
+    not let other users remove entries that belong to this user. Returns the path without links. Raises OSError.
     """
     place = Path("/")
     links = 0

@@ -89,7 +89,9 @@ def _others(instruction: AluInstruction, left: Lanes, right: Lanes) -> Iterator[
 
 
 def _run_rtl(instruction: AluInstruction, left: Sequence[int], right: Sequence[int]) -> Lanes:
-    """Simulates the RTL, beginning an operation every `cycles` cycles as the ALU does; returns each pair's result."""
+    """Simulates the RTL of a custom instruction. As in the ALU, a new operation begins every `instruction.cycles`
+    cycles. Returns the result for each pair of operands (`left`, `right`).
+    """
     from amaranth.hdl import Module, Signal
     from amaranth.sim import Simulator
 

@@ -51,11 +51,12 @@ class Comparison:
 
 
 def random_streams(controller: Controller, words: int, masters: int, bursts: int, seed: int) -> Streams:
-    """Streams of `bursts` bursts of each master in a memory of `words` bus words.
+    """Random streams of bursts for testing a DRAM controller. There are `masters` streams; each has `bursts` bursts,
+    and addresses a memory of `words` bus words.
 
-    Drawn for each master: the share of writes (none, all or some), lengths of bursts, an order of addresses (linear,
-    strided, random in the memory, random within three rows of every bank, or two linear sequences mixed), cycles
-    without requests, pauses between words of writes, stalls.
+    For each stream, these properties are drawn: the share of writes (none, all or some), the lengths of the bursts, the
+    cycles before requests, pauses between the words of a write, and stalls. The order of the addresses is also drawn:
+    linear, strided, random in the whole memory, random within three rows of every bank, or two linear sequences mixed.
     """
     rng = np.random.default_rng(seed)
     requests = np.zeros((masters, bursts, 5), np.int64)

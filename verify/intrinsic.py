@@ -1,5 +1,5 @@
-"""Checks an intrinsic that a user declares: its LLVM code, or its sequence of ALU instructions, and its semantics must
-give equal results.
+"""Checks an intrinsic that a user declares. The user gives the semantics as a tensor expression, and an implementation
+as LLVM code or as a sequence of ALU instructions. The check runs both on random operands and compares the results.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ def _program(declaration: IntrinsicDeclaration) -> Program:
 
 
 def _assigned(name: str, target: Buffer, value: Callable[[tuple[Var, ...]], Expr]) -> Stmt:
-    """The loops that assign each element of `target`; `value`: a function of the element's indices."""
+    """Loops that assign each element of `target`. `name`: name of the assignment, from which the names of the loops are
+    made. `value`: returns the value of an element, given the element's indices.
+    """
     places = tuple([Var(f"{name}.{d}") for d in range(len(target.shape))])
     return nest(
         list(zip(places, target.shape, strict=True)),

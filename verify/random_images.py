@@ -1,5 +1,6 @@
-"""Makes the DRAM image of random programs: fixed addresses have micro-ops, parameters and accumulator totals (int32
-sums) that fit the parameters; all other bytes are random.
+"""Makes the initial DRAM contents ("image") of random programs. At fixed addresses the image has valid micro-ops,
+post-processing parameters, and int32 accumulator values in the range for which the parameters are made. All other bytes
+are random.
 """
 
 from __future__ import annotations
@@ -54,11 +55,15 @@ long strides access these bytes.
 
 @dataclass(slots=True, kw_only=True)
 class Regions:
-    """Byte addresses of the parts of the image; micro-ops and parameters cross a multiple of 4096.
+    """Byte addresses of the parts of the memory image of random programs.
 
-    `data`: random numbers. `even`: EVEN output vectors of equal bytes. `totals`: for each parameter entry, TOTALS
-    accumulator vectors whose products with the entry's scales are near ties of rounding, given the entry's zero point
-    in `zero_points`. `output` to `end`: the region that programs write. There may be more memory after `end`.
+    - `uops`: micro-ops. `parameters`: the parameter table. Both lie across a multiple of 4096, so that a load of all
+      has to be split into two bursts.
+    - `data`: random numbers.
+    - `even`: EVEN output vectors; within each of them all bytes are equal.
+    - `totals`: accumulator vectors, TOTALS for each parameter entry. Their products with the scales of the entry are
+      near rounding ties. `zero_points` has a zero point for each entry, for which the results are in the range of int8.
+    - `output` to `end`: the region that programs write. There may be more memory after `end`.
     """
 
     uops: int

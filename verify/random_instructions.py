@@ -25,13 +25,13 @@ MANY_LOADS = 40
 """Number of loads in sequence, larger than the number that may be in flight."""
 
 _MOST_READS = 128
-"""Largest number of accumulators in the window (rows x columns that are reduced to one output) of a random store; such
-a store has dozens of windows.
+"""Largest size of the window of a random store. The window is the rectangle of accumulators that a store reduces to one
+output; a store computes dozens of outputs, each from a window of its own.
 """
 
 _MODE_REGISTERS = {item.name: item for item in ARRAY_REGISTERS if item.name != "ZERO"}
-"""Registers that select a mode of the array or the number of its groups, by name; all legal values are
-equally likely.
+"""Registers, by name, that select a mode of the array or the number of its groups. Random programs draw each of the
+legal values of these registers with the same probability.
 """
 
 _MOST_LOOPS = 2**14 - 1
@@ -61,7 +61,9 @@ class Source:
     uops_at: int
 
     def number(self, limit: int, low: int = 0) -> int:
-        """A random integer in low..limit, both included; `limit` if it is below `low`, as on small machines."""
+        """A random integer from `low` to `limit`, both included. If `limit` is below `low`, as happens on small
+        machines, the result is `limit`.
+        """
         return int(self.rng.integers(min(low, limit), limit + 1))
 
     def chance(self, probability: float) -> bool:

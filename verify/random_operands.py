@@ -91,9 +91,11 @@ def near_tie_totals(
     rows: int,
     zero_point: int = 0,
 ) -> NDArray[np.int32]:
-    """Random totals, int32 (rows, lanes): (total + bias) x scale is near n + 1/2, with `biases` and `scales` (lanes,).
+    """Random accumulator values ("totals") that are hard to round, int32 (`rows`, lanes). For each of them, (total +
+    bias) x scale is near a tie n + 1/2. `biases` and `scales` have an element for each lane.
 
-    Most n + `zero_point` are in the range of int8. Raises ProgramError if there are not as many biases as scales.
+    For most of them, n + `zero_point` is in the range of int8. Raises ProgramError if there are not as many biases as
+    scales.
     """
     if scales.shape != biases.shape:
         raise ProgramError(
@@ -122,8 +124,8 @@ def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
 
 
 def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
-    """Random float32 constants for an add in stage B (the operation of a store after requantization): (ratio of the own
-    value, ratio of the operand, offset).
+    """Random float32 constants for an addition in stage B, the operation that a store may apply after requantization:
+    value x ratio + operand x ratio + offset. Returns (ratio of the value, ratio of the operand, offset).
     """
     match int(rng.integers(8)):
         case 0:
@@ -160,10 +162,11 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
 
 
 def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
-    """A ratio and an int16 zero point with which (int8 - `zero_point_in`) x ratio + zero point is near the range of
-    int8.
+    """A random ratio and int16 zero point for a rescaling whose results, (int8 - `zero_point_in`) x ratio + zero point,
+    are near the range of int8.
 
-    Many of the products are near n + 1/2, with n of up to 15 bits, so that each bit of n is the leading one sometimes.
+    Many products have the form n + 1/2 or are close to it, which is a hard case of rounding. n has at most 15 bits;
+    over many calls, each of its bits is sometimes the highest one that is set.
     """
     ratio = dyadic(rng)
     number = int(rng.integers(-128, 128))

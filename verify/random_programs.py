@@ -47,19 +47,19 @@ _WIDE = 0.8
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_OTHER_STEPS = 3000
-"""Largest number of steps of an instruction that programs contain: _MOST_STEPS[name] for matrix and ALU instructions,
-_MOST_OTHER_STEPS for all others.
+"""Random programs contain no instruction that takes more steps (operations, or vectors moved) than a limit. The limit
+is _MOST_STEPS[name] for a matrix or ALU instruction, and _MOST_OTHER_STEPS for any other instruction.
 """
 
 _IDLE = 0.03
 _MOST_IDLE = 2200
-"""_IDLE: share of programs that begin with many empty instructions. _MOST_IDLE: largest number of these instructions,
-which needs more than ten bits.
+"""_IDLE: share of programs that begin with many empty instructions. _MOST_IDLE: largest number of these instructions;
+it is above 1,024 to test counters of more than ten bits.
 """
 
 _SEQUENCE = 8
-"""A random sequence of more instructions than this counts only as this many towards the length of a program, so that
-the program also has other instructions.
+"""A random sequence of related instructions counts as at most this many instructions towards the length of a program,
+even if it is longer. So a long sequence leaves room for other instructions.
 """
 
 _MOST_TOKENS = 64
@@ -67,10 +67,11 @@ _MOST_TOKENS = 64
 
 
 def random_config(seed: int) -> Config:
-    """A small machine with random shape, queue depths, bus, latencies, noise and extensions.
+    """A small random machine: its array, queue depths, bus, memory latencies, random variations of latency, and
+    extensions are drawn.
 
-    Shape, scratchpads and FIFOs depend on each other and are drawn here; each other field of the configuration takes
-    one of its declared `samples` (isa/parameters.py).
+    The sizes of array, scratchpads and FIFOs depend on each other, so this function draws them itself. Each other field
+    of the configuration takes one of the values declared as its `samples` (isa/parameters.py).
     """
     rng = np.random.default_rng((seed, 1))
 
@@ -163,8 +164,8 @@ def _generator(seed: int, name: str) -> np.random.Generator:
 
 
 def _tokens(source: Source, values: dict[str, int]) -> bool:
-    """Sets random token flags in `values`; returns whether the builder must make the flags valid (by adding tokens) or
-    may clear them.
+    """Sets random token flags in `values`. Returns True if the program builder must keep these flags, and add
+    instructions that supply the tokens; False if the builder may clear flags that are not valid.
     """
     if source.chance(0.25):
         for flag in FLAGS:

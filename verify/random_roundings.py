@@ -24,12 +24,13 @@ from .random_operands import TOTALS, combine_constants, far_rescale
 from .worst_roundings import worst_add, worst_multiply, worst_rescale
 
 _STORES = 6
-"""Largest number of consecutive stores that read the same totals, except in a long series (`_SERIES`)."""
+"""Usual limit on the number of consecutive stores that store the same accumulators; a long series (`_SERIES`) has more.
+"""
 
 _MANY = 160
 _SERIES = 0.12
-"""Probability of a long series of stores: up to `_MANY` read the same totals, since a wrong last bit rarely changes a
-result.
+"""Probability of a long series of stores, in which up to `_MANY` instructions store the same accumulators with
+different constants. Many tries are needed because a wrong last bit of a constant rarely changes a result.
 """
 
 
@@ -68,8 +69,8 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """Flags of a store that select a random operation of stage B (the operation after requantization); most often add,
-    which rounds most often.
+    """Flags of a STORE.POST that select a random operation of stage B (the optional operation after requantization).
+    Addition is drawn most often, because it consists of more roundings than the other operations.
     """
     values = {
         "combine": 1,
@@ -96,9 +97,11 @@ def setting(name: str, values: dict[str, int]) -> Instruction:
 
 
 def _random(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """CONFIG instructions before a store of the totals (accumulators) of parameter entry `entry`. They set random
-    constants of stage B (the operation after requantization) whose result is near a tie of rounding for some pair of
-    int8 values. `values`: flags of the store. `first`: fields of register REQUANTIZE.
+    """CONFIG instructions with random constants for stage B of the store pipeline (the optional operation after
+    requantization to int8). With these constants, some int8 operands give a result near a rounding tie.
+
+    `values`: fields of the STORE.POST instruction that follows. `first`: values for the register REQUANTIZE. `entry`:
+    number of the parameter entry with which the stored accumulators are requantized.
     """
     own, operand, offset = combine_constants(source.rng)
     last = register_values(source, "COMBINE")

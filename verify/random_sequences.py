@@ -25,7 +25,9 @@ from .random_instructions import (
 from .random_roundings import near_ties, setting
 
 _ENDS = 10
-"""Largest number of instructions that may end in the same cycle; the pipeline of a GEMM has no room for more."""
+"""Largest number of consecutive instructions made to end in the same cycle, behind a GEMM. More of them would not fit
+in the pipeline while the GEMM is in it.
+"""
 
 _ALIKE = 16
 """Largest number of consecutive stores with the same flags, more than may be in flight."""
@@ -261,7 +263,9 @@ def alike_stores(source: Source) -> list[Instruction]:
 
 
 def _many_ends(source: Source) -> list[Instruction]:
-    """A matrix instruction, followed by as many instructions without operations as can end in the same cycle as it."""
+    """A matrix instruction, followed by instructions without operations. There are as many of these as can end in the
+    same cycle as the matrix instruction.
+    """
     kinds = [name for name in (*MATRIX, "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
     empty = [

@@ -2,11 +2,13 @@
 Stage A multiplies totals (int32 sums) by scales and rounds to int8; stage B is an optional add, multiply or rescale
 after it.
 
-A rounding to float32 followed by a rounding to an integer agrees with exact arithmetic, except for numbers within half
-a unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is the threshold at which the first rounding gives the tie.
-This module solves for operands whose product or sum is T, or T plus or minus a small power of two (at the least, the
-last bit of the product). The int8 result then depends on every bit. Random operands come within 2^-20 of T once in a
-million times.
+The pipeline first rounds to float32 and then to an integer. This gives the same integer as exact arithmetic, unless the
+exact value is so near n + 1/2 that the first rounding moves it there. The limit of this range is the threshold T = n +
+1/2 +- u/2, where u is the unit in the last place of a float32.
+
+This module solves for operands whose product or sum is exactly T, or differs from T by a small power of two, down to
+the last bit of the product. The int8 result then depends on every bit. Among random operands, only one in a million
+comes within 2^-20 of T.
 """
 
 from __future__ import annotations
@@ -111,9 +113,11 @@ def worst_add(
 
 
 def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32, int]:
-    """Constants (ratio, int16 zero point) for which rescale is hardest to round. The product of the ratio and
-    `difference`, an int8 minus its zero point (17 bits), is at or near a threshold T = n + 1/2 +- half a unit in the
-    last place; the zero point brings the rounded product near the range of int8.
+    """Constants for which the operation rescale of stage B is hardest to round: returns (ratio, int16 zero point).
+    `difference`: the int8 operand minus its zero point.
+
+    The product of `difference` and the ratio is at or near a threshold, as the module's docstring explains. Adding the
+    zero point to the rounded product gives a result near the range of int8.
     """
     ratio = _exact_ratio(rng, difference, 15)
     result = round(difference * float(ratio))
@@ -123,9 +127,11 @@ def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32
 def worst_multiply(
     rng: np.random.Generator, difference: int, operand: int, low: int, high: int
 ) -> tuple[np.float32, int]:
-    """Constants (ratio, zero point of the int8 `operand`) for which combine_multiply is hardest to round: at or near a
-    threshold T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `difference`: the other int8
-    minus its zero point. Assumes that no zero point of the result is added before rounding.
+    """Constants for which the multiplication of stage B is hardest to round: returns (ratio, zero point of the int8
+    `operand`). `difference`: the other int8 operand minus its own zero point.
+
+    The product difference x (operand - zero point) x ratio is at or near a threshold n + 1/2 +- half a unit in the last
+    place, with n in `low` .. `high`. This assumes that no zero point of the result is added before rounding.
     """
     if rng.random() < 0.5:
         # The operand minus its zero point is a number of few bits, so that the ratio can be solved for.
@@ -176,9 +182,11 @@ def _lost(
 
 
 def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
-    """A number modulo 2^`places`, used as the lowest `places` bits (the fraction) of a product of `length` bits. With
-    this fraction the product is equal to a threshold T, at which a first rounding to float32 gives a tie, or differs
-    from T in few bits.
+    """Random low bits for a product of `length` bits, such that the rounding of the product is a hard case. Returns a
+    number of `places` bits: the fraction of the product, after the binary point.
+
+    With this fraction, the product equals a threshold, or differs from it in few bits. Near a threshold, rounding to
+    float32 may give exactly n + 1/2, which is a tie for the rounding to an integer that follows.
     """
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))

@@ -1,7 +1,8 @@
-"""Measures candidate schedules on this processor one by one, with the seconds of each step, for searches that run
-without a session of the tuner.
+"""Compiles and times candidate schedules on this computer's processor, one at a time, and reports the seconds of each
+step (compilation, measurement, overhead). Benchmarks of search strategies call this module directly, without the
+tuner's session around it.
 
-The measuring processes are workers of `local_workers.py`.
+The candidates run in worker processes (`local_workers.py`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The library that GPU kernels are compared with, torch with cuDNN and cuBLAS: makes torch modules from ONNX models and
-single products. torch need not be installed.
+"""Runs ONNX models and single matrix products in torch (with cuDNN and cuBLAS), so that benchmarks can compare our GPU
+kernels with a library. Works without torch installed: `find_torch` then returns None.
 """
 
 from __future__ import annotations

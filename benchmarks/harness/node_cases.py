@@ -196,8 +196,11 @@ def _holds_strings(end: TypeProto) -> bool:
 def _verdict(
     case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]
 ) -> tuple[Verdict, str, bool]:
-    """Compiles and runs a node test's `model` with the inputs `fixed` as constants; returns (verdict, message, whether
-    the model could be compiled only after values of inputs had arrived).
+    """Compiles `model`, the model of the node test `case` or a variant, runs it on the test's data and compares the
+    outputs. The inputs in `fixed` are compiled as constants.
+
+    Returns (verdict, message, late). `message` describes the failure and is empty without one. `late`: the model could
+    not be compiled before the first run, because shapes depend on the values of inputs.
     """
     at_run = False
     try:

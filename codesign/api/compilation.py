@@ -170,7 +170,7 @@ def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: boo
 
 
 def _from_cache(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
-    """The network compiled by `backend`, from the user's cache; compiled in this process if the cache is unusable."""
+    """The network compiled by `backend`, taken from the user's cache. If the cache cannot be used, compiles it here."""
     from ..network_cache import cached_network
 
     device = backend.open(options)

@@ -151,17 +151,17 @@ def explore(
     called with (number of front designs done, number of front designs). No machine is slower with trials than with the
     templates' own schedules.
 
-    With `from_advice` the search starts from hardware that helps: the space's base becomes the machine after the steps
-    of `vdla.advise` for each network in turn; the space's own fields keep their values.
+    With `from_advice`, `vdla.advise` first improves the base machine of the space for each network in turn, and the
+    search starts from the improved machine. Fields that the space itself varies keep the values that the space gives.
 
     With a `folder` every design is recorded there, and a repeated search continues from the records; `records` are
-    files of other studies whose results are used again. `workers` above 1 is a number of processes on this computer;
-    `scheduler` is the address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In
-    other processes, a machine that takes longer than `timeout` seconds counts as failed. `told` is called with the
-    exploration after every batch, `notify` with a line of text when nothing has finished for a while. Area, clock and
-    energy come from the models that ship with the package, fitted to syntheses and to switching activity; with
-    `technology` (the file of a table, or "45nm-published" for the shipped table) area and energy come from that table,
-    and the clock is the configuration's. Raises UserError.
+    files of other studies whose results are used again. `workers` above 1 is a number of processes on this computer
+    that evaluate machines. `scheduler` is the address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose
+    workers then evaluate them. In other processes, a machine that takes longer than `timeout` seconds counts as failed.
+    `told` is called with the exploration after every batch, `notify` with a line of text when nothing has finished for
+    a while. Area, clock and energy come from the models that ship with the package, fitted to syntheses and to
+    switching activity; with `technology` (the file of a table, or "45nm-published" for the shipped table) area and
+    energy come from that table, and the clock is the configuration's. Raises UserError.
     """
     records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)

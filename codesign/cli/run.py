@@ -170,7 +170,8 @@ def run(
             refuse_options_of_models(context)
         if kind is Device.vdla:
             raise UserError(
-                f"{model}: was compiled for a processor; leave out --device vdla, or give the model"
+                f"{model}: this archive was compiled for a processor; leave out --device vdla, or give the model file "
+                "from which the archive was compiled"
             )
     divided = kind is Device.vdla and bool(targets.llvm)
     if target is not None:

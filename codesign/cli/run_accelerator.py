@@ -137,8 +137,11 @@ def run_on_accelerator(
 def _trial(
     model: Path, run: RunAccount, machine: Config, technology: Components, *, everything: bool
 ) -> Trial:
-    """Returns a `Trial`, which evaluates changed machines on the network of this run; the figures of `machine` itself
-    are taken from `run`. Without `everything`, it can evaluate only machines that support the same operators.
+    """Returns a `Trial`, which evaluates changed machines on the network of this run. The figures of `machine` itself
+    are taken from `run`, so that it is not simulated again.
+
+    `everything`: the model is read again, so that machines that support more operators than `machine` can be evaluated,
+    too. Otherwise only machines that support the same operators as `machine` can be evaluated.
     """
     from vdla.compiler.graph.abilities import Abilities
     from vdla.compiler.pipeline import accelerator_graph

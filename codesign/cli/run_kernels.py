@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 def run_kernels(
     path: Path, open_device: Callable[[], KernelDevice], model: ModelOptions | None, options: RunOptions
 ) -> None:
-    """Runs one inference, then several timed inferences: of a model or, if `model` is None, of a compiled FILE.tar.
+    """Runs one inference on a processor or GPU, then repeats it to measure its time. If `model` is given, `path` is a
+    model, which is compiled, and whose outputs are compared with those of ONNX Runtime. If `model` is None, `path` is a
+    compiled archive (.tar).
 
-    The device is opened first, because without a device compiling would be useless. A model's outputs are compared with
-    ONNX Runtime's. Raises UserError.
+    The device is opened first: if there is none, no time is spent on compilation. Raises UserError.
     """
     check_destination(options.outputs, inputs=(path, options.inputs))
     from vdla.compiler.codegen.cpu.errors import KernelArgumentError, MachineMemoryError

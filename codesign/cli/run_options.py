@@ -108,7 +108,8 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
     if name in GPUS:
         if compiled and for_gpu != name and model.exists():
             raise UserError(
-                f"{model}: was not compiled for {GPUS[name].device}; leave out --device {text}, or give the model"
+                f"{model}: this archive was not compiled for {GPUS[name].device}; leave out --device {text}, or give "
+                "the model file from which the archive was compiled"
             )
         if GPUS[name].emulated and number == "emulated":
             return Device.gpu, text
@@ -118,7 +119,8 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
         raise UserError(f"--device {text}: is not one of vdla, cpu, {gpus} and cuda:emulated")
     if for_gpu is not None:
         raise UserError(
-            f"{model}: was compiled for {GPUS[for_gpu].device}; run it with --device {for_gpu}:0, or give the model"
+            f"{model}: this archive was compiled for {GPUS[for_gpu].device}; run it with --device {for_gpu}:0, or "
+            "give the model file from which the archive was compiled"
         )
     return Device(text), None
 

@@ -61,12 +61,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The changes of a machine that would make one network faster, the greatest saving first.
+    """The changes of a machine that would make one network faster. `changes`: single changes, the greatest saving
+    first.
 
     `needed`: extensions without which the given machine cannot run the whole network; they add `needed_area`.
     `machine`: the given machine with these extensions, from which all changes start; `cycles`, `milliseconds` and
-    `area` are its figures. `steps`: successive changes; each step is the change that saves most on the machine after
-    the step before. Areas are in square millimetres.
+    `area` are its figures. Areas are in square millimetres.
+
+    `steps`: changes to be made one after the other. Each step is the change that saves most on the machine that results
+    from the previous steps.
     """
 
     network: str
@@ -144,11 +147,12 @@ class Advice:
 
 
 def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_steps: bool = True) -> Advice:
-    """The changes of a machine that save at least the share `least` of the latency of the trial's network, and more
-    than nothing.
+    """Finds the changes of the machine `config` that make the network of `trial` faster. A change is listed if it
+    reduces the latency, and by at least the share `least`.
 
-    `with_steps`: whether `Advice.steps` are searched too; each step compiles the network again for every change of the
-    previous step's machine. Raises UserError if the machine cannot run the whole network with any extensions.
+    `with_steps`: whether to also search for successive changes (`Advice.steps`). This takes long: for each step, the
+    network is compiled for every change of the machine that the previous step gave. Raises UserError if the network
+    cannot run as a whole with any set of extensions.
     """
     network, components = trial.network, trial.components
     needed = needed_extensions(config, trial)
@@ -172,10 +176,11 @@ def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_ste
 def advised_machine(
     config: Config, networks: Sequence[Network], components: Components
 ) -> tuple[Config, tuple[str, ...]]:
-    """Applies the extensions and steps that `advise` finds for the first network to `config`, then those that it finds
-    for the second network on the resulting machine, and so on. Returns the last machine and the names of its changes.
+    """Improves a machine for several networks. For the first network, it adds the extensions that the network needs and
+    then applies the successive changes (`Advice.steps`) that make the network faster. From the resulting machine it
+    continues with the second network, and so on. Returns the last machine and the names of all changes.
 
-    Raises UserError if the machine cannot run a whole network with any extensions.
+    Raises UserError if some network cannot run as a whole with any set of extensions.
     """
     machine, names = config, list[str]()
     for network in networks:

@@ -33,9 +33,9 @@ class NetworkFigures:
     """Figures of one launch of a network. Cycles are exact; `energy`, in microjoules by unit, follows from the
     simulator's events and the coefficients of a model or a table.
 
-    `schedules`: by node, the knobs of layers whose schedule is not their template's default. `before`: the number of
-    cycles if all layers have the default schedules. It is None if the network does not run with default schedules, or
-    if no layer has another schedule.
+    `schedules`: knobs of the layers that do not have their template's default schedule, by name of the node. `before`:
+    cycles of the network if all layers have their default schedules; None if `schedules` is empty, or if the network
+    does not run with default schedules.
     """
 
     cycles: int

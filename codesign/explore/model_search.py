@@ -47,8 +47,8 @@ _OPTIMISM = 3.0
 Pareto front.
 """
 _CHECKED = 32
-"""Number of candidates whose expected growth of the hypervolume is recomputed at a time after a machine was chosen for
-the batch.
+"""When a machine is chosen for a batch, the expected growths of the hypervolume by the other candidates shrink. They
+are recomputed for the best candidates only, this many at a time.
 """
 _MARGIN = 0.1
 """Distance of the hypervolume's reference corner beyond the worst objective values, as a fraction of their range."""
@@ -151,9 +151,10 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """The `count` points that exceed a limit the least, if every machine of the space breaks a constraint that is
-        known without evaluation (such as a limit of area). The report then states by how much the limit is exceeded.
-        Empty if the search has already proposed a point.
+        """The points that come nearest to the limits, for a space in which every machine violates a constraint (such as
+        a limit of area) that can be checked without evaluation. Returns at most `count` points, first the one that
+        exceeds the limit least, so that the report can state by how much. Returns nothing if the search has already
+        proposed a point.
         """
         if self._named:
             return []

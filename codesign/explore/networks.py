@@ -44,8 +44,9 @@ class Network:
     graphs: dict[Abilities, Graph] = field(default_factory=dict[Abilities, Graph])
 
     def graph_for(self, config: Config) -> Graph:
-        """The fused graph that `vdla run` compiles for a machine: operators may have forms that need fewer extensions.
-        Raises ModelError if the machine lacks an extension that the network needs.
+        """The graph, after operator fusion, that `vdla run` compiles for a machine. If the machine lacks an extension,
+        operators may be expressed by others that do not need it. Raises ModelError if this is not possible for an
+        operator.
         """
         abilities = Abilities.of(config)
         if abilities not in self.graphs:

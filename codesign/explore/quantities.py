@@ -42,10 +42,14 @@ QUANTITIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
-    """Layers of networks in columns, each float64 [layers]. One output element of a layer takes `depth` (input
-    channels) times `window` (elements of the kernel window) multiplications. `outputs`: output channels; `pixels`:
-    output pixels; `read`: input elements; `weights`: number of weights; `weight`: weight of the layer's network in sums
-    over networks. `spread` is False for a depthwise layer, which has depth 1.
+    """The layers of one or several networks as columns: each attribute is an array with one element for each layer.
+
+    Sizes of a layer: `outputs` is the number of output channels, `pixels` the number of output pixels, `read` the
+    number of input elements, and `weights` the number of weights. Each output element is a sum of `depth` x `window`
+    products: `depth` is the number of input channels, and `window` the number of elements of the kernel window.
+
+    `spread`: whether an output channel sums over several input channels; it is False for a depthwise layer, whose
+    `depth` is 1. `weight`: the weight of the layer's network in sums over networks.
     """
 
     depth: Floats

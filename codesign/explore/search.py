@@ -16,8 +16,9 @@ from .problem import Observation, Problem, first_points
 from .space import Point
 
 MOST_TRIES = {"nsga2": 200, "tpe": 5}
-"""Largest number of calls of a sampler for each new point; a call of TPE takes ten times as long as a call of NSGA-II,
-and longer with each call.
+"""Largest number of calls of a sampler for one new point, by name of the sampler. A call may return a point that was
+proposed before; then the sampler is called again. After the last call, a random new point is used. TPE gets few calls,
+because each takes ten times as long as a call of NSGA-II and later calls take even longer.
 """
 
 

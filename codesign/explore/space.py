@@ -132,8 +132,8 @@ class Space:
 
 
 def _reads_fifo(expression: Expression) -> bool:
-    """Whether the expression reads the size of a FIFO. Unless the space sets this size, it follows from the whole
-    machine.
+    """Whether the expression reads the size of a FIFO. Such an expression is evaluated last: a FIFO size that the space
+    does not set is derived from all other fields of the machine.
     """
     return any(f"{fifo}_fifo_bytes" in expression.names for fifo in FIFOS)
 

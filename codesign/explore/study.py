@@ -126,7 +126,9 @@ class Study:
         return metric.value(machine, figures, self.weights)
 
     def intervals(self, design: Design) -> dict[str, tuple[float, float]]:
-        """The 90% intervals of a design's metrics (`metrics.intervals_of`); empty without figures."""
+        """The 90% confidence intervals of a design's metrics (area, latency, energy, ...), by name of the metric. Each
+        interval is (low, high) as factors of the metric's value. A metric without a known interval has no entry.
+        """
         return intervals_of(design.figures, self.weights)
 
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
@@ -182,7 +184,9 @@ class Study:
         )
 
     def minimized(self, design: Design) -> tuple[float, ...] | None:
-        """The objectives of a design as values to minimize; None without figures."""
+        """The objectives of a design, negated if larger is better, so that less is always better. None if the design
+        has no objectives, because its machine is not valid or cannot run the networks.
+        """
         if design.objectives is None:
             return None
         return tuple([metric.sign * v for metric, v in zip(self.objectives, design.objectives, strict=True)])

@@ -1,9 +1,15 @@
 """A process that evaluates machines (accelerator configurations): the tuner's worker
 (`compiler/tune/measure/worker.py`) with machines as candidates.
 
-A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
-"machines": their fields, "imports": the modules of their custom instructions, "trials": number of schedule trials}; a
-candidate is {"machine": index in that list}. The result of a candidate has its figures as JSON.
+A task is a JSON object with these members:
+
+- "kind" is "designs". "sources" is a hash of the code that computes area and energy.
+- "components" describes the technology, from which area, clock and energy follow.
+- "networks" is a list of objects {"name", "digest"}; the models are in the folder "folder".
+- "machines" is a list of configurations, and "imports" lists the modules of their custom instructions.
+- "trials" is the number of schedules to try for each layer.
+
+A candidate is {"machine": index in "machines"}. The result of a candidate has its figures as JSON.
 """
 
 from __future__ import annotations

@@ -80,15 +80,21 @@ def build(
     *,
     symbolic: bool = False,
 ) -> onnx.ModelProto:
-    """Return the model `name` in `form`, its batch axis fixed to `batch`; the same arguments give the same bytes.
+    """Return the ONNX model called `name`, with random weights. The same arguments give the same bytes.
 
-    Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop`` (QOperator,
-    uint8) and ``float`` (float32, unquantized; the only form of models not in `NAMES`). The input ``input`` is float32
-    [batch, ...], the output ``output`` float32 [batch, ...]; for `ORIGINALS` they are ``x`` and ``y``; the modules of
-    `transformers` define theirs. `size` is the rows and columns of the images, for `ORIGINALS` only, or the number of
-    tokens for `TRANSFORMERS`. Only `TRANSFORMERS` have `layers` and may be `symbolic`, which means any number of
-    tokens. Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or layers that
-    the network does not take.
+    `form` is the form of quantization: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU
+    kept), ``qop`` (QOperator, uint8) or ``float`` (float32, unquantized). Models that are not in `NAMES` only have the
+    form ``float``.
+
+    The model has an input ``input`` and an output ``output``, float32 [batch, ...]. Models in `ORIGINALS` call them
+    ``x`` and ``y`` instead. For the inputs and outputs of `TRANSFORMERS`, see the functions of `models.transformers`.
+
+    `batch` is the size of the batch axis. `size` is, for `ORIGINALS`, the number of rows and columns of an image; for
+    `TRANSFORMERS` it is the number of tokens. `layers` is the number of layers of a model in `TRANSFORMERS`. If
+    `symbolic`, such a model accepts any number of tokens.
+
+    Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or a number of layers
+    that the network does not accept.
     """
     if form not in FORMS:
         raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")

@@ -11,7 +11,9 @@ from .onnx_graph import OUTPUT, finish_network, window_attributes
 
 
 def write_float(calibrated: Calibrated, batch: int) -> onnx.ModelProto:
-    """Return the float model; tensors are named after the layers, the last one is ``output``."""
+    """Return the ONNX model of a calibrated network, in float32. Each tensor has the name of the layer that computes
+    it; only the last one is called ``output``.
+    """
     network = calibrated.network
     graph = OnnxGraph()
     last = network.layers[-1].name

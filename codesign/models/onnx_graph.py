@@ -33,8 +33,8 @@ def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, A
 
 
 def finish_network(graph: OnnxGraph, network: Network, batch: int, form: str) -> onnx.ModelProto:
-    """Makes a checked ONNX model of the nodes of `network`, with float32 input ``input`` and output ``output``; `form`
-    is part of its name.
+    """Makes an ONNX model from the nodes of `network` and checks it. The model has the float32 input ``input`` and the
+    float32 output ``output``. `form` becomes a part of the model's name.
     """
     return finish(
         graph,

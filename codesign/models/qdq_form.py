@@ -14,7 +14,9 @@ from .quantize import Quantized
 
 
 def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> onnx.ModelProto:
-    """Return the model; `form` ("u8" or "s8") only names the graph, `quantized` decides the types and scales."""
+    """Return the ONNX model of `network` in QDQ form, for batches of `batch` images. `quantized` has the types, scales
+    and integer weights. `form` ("u8" or "s8") only becomes a part of the graph's name.
+    """
     graph = OnnxGraph()
     last = network.layers[-1].name
     rank = {INPUT: len(network.input_shape) + 1}

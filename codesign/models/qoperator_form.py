@@ -15,8 +15,8 @@ from .quantize import Quantized
 
 
 def write_qoperator(network: Network, quantized: Quantized, batch: int) -> onnx.ModelProto:
-    """Return the model; `quantized` must have uint8 activations, so that clipping at the zero point does the work of
-    each ReLU.
+    """Return the ONNX model of `network` in QOperator form, for batches of `batch` images. `quantized` has the types,
+    scales and integer weights. Its activations must be uint8, so that clipping at the zero point replaces each ReLU.
     """
     graph = OnnxGraph()
     rank = {INPUT: len(network.input_shape) + 1}

@@ -1,8 +1,11 @@
-"""Choose scales and zero points from calibrated ranges, and round weights and biases to integers.
+"""Chooses scales and zero points from calibrated ranges, and rounds weights and biases to integers.
 
-The rules follow ONNX Runtime's static quantizer: activations per tensor (uint8 with a zero point, or symmetric int8),
-weights symmetric int8 per output channel, biases int32 with the product of both scales. In the uint8 forms there is no
-ReLU node, since clipping at the zero point does its work; in int8 a ReLU stays between two quantizations.
+The rules are those of ONNX Runtime's static quantizer. An activation tensor has one scale and is uint8 with a zero
+point, or symmetric int8. Weights are symmetric int8, with one scale for each output channel. Biases are int32, and
+their scale is the product of the scales of activations and weights.
+
+In models with uint8 activations there are no ReLU nodes, because clipping at the zero point has the same effect. In
+models with int8 activations, a ReLU is computed in float, between a DequantizeLinear and a QuantizeLinear.
 """
 
 from dataclasses import dataclass
@@ -37,8 +40,10 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantized:
-    """Quantization of every tensor and of the input of every ReLU (int8 only), and the integer weights,
-    by layer name.
+    """The quantization of a network.
+
+    `tensors`: scale and zero point of each tensor, by name. `before_relu`: scale and zero point of each ReLU's input,
+    which is quantized only in int8 models. `weights`: the integer weights of each layer, by the layer's name.
     """
 
     tensors: dict[str, Quantization]

@@ -79,7 +79,10 @@ def parse_processor(text: str) -> Processor:
             "as in 2.6,2.1,0.5"
         ) from None
     if not all(0 < value < inf for value in (gigaflops, gigabytes, watts)):
-        raise UserError(f'processor "{text}": give three numbers above 0')
+        raise UserError(
+            f'processor "{text}": its speed in GFLOPS, its memory bandwidth in GB/s and its power in watts must each '
+            "be a finite number above 0"
+        )
     return Processor(name=text, gigaflops=gigaflops, gigabytes=gigabytes, watts=watts, source="as given")
 
 
@@ -96,8 +99,8 @@ def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> f
 
 
 def border_seconds(processor: Processor, elements: int) -> float:
-    """Seconds to convert `elements` elements between int8 and float32: one operation for each element, while the int8
-    and the float32 array pass the memory once.
+    """Seconds to convert `elements` elements between int8 and float32. Each element takes one operation, and the int8
+    and the float32 array are each read or written once; the slower of computation and memory traffic counts.
     """
     return processor.seconds(elements, (FLOAT_BYTES + INT8_BYTES) * elements)
 

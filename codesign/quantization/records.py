@@ -51,8 +51,11 @@ def decisions_from_json(value: Mapping[str, Any]) -> Decisions:
     value.
     """
     floats, symmetric, per_tensor = (value[key] for key in ("float", "symmetric", "per_tensor"))
-    if not all(isinstance(name, str) for names in (floats, symmetric, per_tensor) for name in names):
-        raise ValueError("names are texts")
+    for name in (*floats, *symmetric, *per_tensor):
+        if not isinstance(name, str):
+            raise ValueError(
+                f'"float", "symmetric" and "per_tensor" must be lists of names, but contain {name!r}'
+            )
     return Decisions(
         floats=frozenset(floats), symmetric=frozenset(symmetric), per_tensor=frozenset(per_tensor)
     )

@@ -133,7 +133,10 @@ def decide(
     told: Callable[[Found], object] | None = None,
     runs: int,
 ) -> Outcome:
-    """Searches an open study, calibrated on `runs` samples, and chooses a set of decisions within the limits `goal`.
+    """Runs the search `study`, and chooses one of the sets of decisions that it found. The chosen set keeps the limits
+    in `goal` (of error and latency).
+
+    `runs`: number of samples with which the model was calibrated, for the report. `folder`, `told`: as for `search`.
     Raises UserError.
     """
     found = search(study, folder=folder, told=told)

@@ -27,12 +27,12 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""Share of the evaluations left after the uniform decisions that is spent on changes of one decision of one layer
-("moves").
+"""The search first evaluates decisions that are equal for all layers. Of the remaining evaluations, this share is spent
+on changes of a single decision of a single layer ("moves").
 """
 CHAIN = 0.7
-"""Share of the evaluations left after the single changes that is spent on combinations of changes, in the order of gain
-per cost.
+"""Of the evaluations that remain after the changes of single decisions, this share is spent on combinations of these
+changes, which are added in the order of gain per cost.
 """
 DRAWN = 24
 """Number of random changes, of sets of decisions on the Pareto front, that are drawn at a time; only the most promising
@@ -114,8 +114,8 @@ class Search:
         return self.budget - len(self.known)
 
     def _run(self, decisions: Decisions) -> Generator[Decisions, Figures, Figures | None]:
-        """The figures of `decisions`, which are evaluated if they are new. None if they give no network that runs, or
-        if `budget` evaluations were made.
+        """Returns the figures of `decisions`, and evaluates them first if they are not known yet. Returns None if the
+        quantized network cannot run, or if the figures are unknown and no evaluation is left in the budget.
         """
         made = self.canonical(decisions)
         if made is None:
@@ -155,10 +155,12 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether more decisions of `kind` can improve the cost or the error: more layers with symmetric types
-        ("type"), or more tensors with a single scale (other kinds). Compares the evaluated starts (sets of decisions
-        equal for all layers) in pairs that differ only in this kind; in at least one pair, more such decisions must
-        give less cost or less error.
+        """Whether more decisions of one `kind` can improve the cost or the error. For the kind "type", more decisions
+        means more tensors with symmetric types; for all other kinds, more layers with a single scale.
+
+        Compares the evaluated start points (sets of decisions that are equal for all layers) in pairs that differ only
+        in this kind. Returns True if, in at least one pair, the point with more such decisions has less cost or less
+        error.
         """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:
@@ -173,8 +175,9 @@ class Search:
         return False
 
     def _chain(self, base: Decisions) -> Asking:
-        """Adds one move (change of one decision) after the other to `base`: each time the one with the least expected
-        cost per unit of noise that it removes.
+        """Adds moves (changes of one decision) to `base`, one after the other, and evaluates each result. The next move
+        is always the cheapest one: the move with the least expected cost for the noise that it is expected to remove. A
+        move that does not reduce the noise is dropped.
         """
         until, before = self.left - int(CHAIN * self.left), self.known[base]
         current, waiting = base, [move for move in self.moves if self.expected(move, base).noise < 0]

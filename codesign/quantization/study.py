@@ -38,7 +38,9 @@ UNIFORM = {
     "per-tensor u8": (False, "uint8"),
     "per-tensor s8": (False, "int8"),
 }
-"""Names of decisions that are equal for all layers: (one scale for each channel, type of activations)."""
+"""Sets of decisions that treat all layers equally, by name. Each value is a pair (whether weights have one scale for
+each channel, type of the activations).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +86,9 @@ class Study:
         return self.evaluator.calibrated.layers
 
     def canonical(self, decisions: Decisions) -> Decisions | None:
-        """`decisions` overridden by the user's decisions, without decisions that have no effect. None if no convolution
-        or product stays quantized.
+        """The standard form of a set of decisions, so that sets with the same effect are equal. The user's own
+        decisions replace those in `decisions`, and decisions without an effect are removed. None if no convolution or
+        product would remain quantized.
         """
         calibrated, whole = self.evaluator.calibrated, self.fixed.over(decisions)
         if all(layer.name in whole.floats for layer in self.layers if layer.weighted):
@@ -172,12 +175,14 @@ class Found:
             why = next(
                 (member.figures.failed for member in self.members if member.figures.failed), "none was run"
             )
-            raise UserError(f"{source}: no decisions give a network that runs: {why}")
+            raise UserError(
+                f"{source}: none of the quantized networks that the search tried can be run: {why}"
+            )
         within = [m for m in self.front if latency is None or m.figures.milliseconds <= latency]
         if not within:
             least = min(self.front, key=lambda member: member.figures.milliseconds)
             raise UserError(
-                f"{source}: no decisions found take at most {latency:g} ms; the fastest takes "
+                f"{source}: no quantized network that the search found takes at most {latency:g} ms; the fastest takes "
                 f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB"
             )
         if sqnr is not None:
@@ -185,8 +190,8 @@ class Found:
             if not good:
                 best = max(within, key=lambda member: member.figures.sqnr)
                 raise UserError(
-                    f"{source}: no decisions found reach {sqnr:g} dB; the best has {best.figures.sqnr:.1f} dB at "
-                    f"{best.figures.milliseconds:.4g} ms; a larger --budget looks further"
+                    f"{source}: no quantized network that the search found reaches {sqnr:g} dB; the best has "
+                    f"{best.figures.sqnr:.1f} dB at {best.figures.milliseconds:.4g} ms; a larger --budget looks further"
                 )
             return min(
                 good, key=lambda member: self.study.value(member.figures)

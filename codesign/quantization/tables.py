@@ -44,8 +44,9 @@ def rungs(result: Found) -> dict[str, str]:
 
 
 def rows(result: Found) -> list[dict[str, Any]]:
-    """One dictionary for each evaluated set of decisions: its number, its name if its decisions are uniform, its
-    figures, and the numbers of float layers, of tensor groups with symmetric int8, and of layers with one scale.
+    """A table with one row (dictionary) for each evaluated set of decisions. Its columns are the set's number, a label
+    for sets that make the same decision for all layers, figures such as error and cycles, whether the set is on the
+    Pareto front, and the reason if it could not be run.
     """
     front = {member.number for member in result.front}
     table: list[dict[str, Any]] = []

@@ -11,10 +11,10 @@ from vdla.util.printable import printable
 
 
 class PlainConsole(Console):
-    """A console without markup, which prints every string (in a cell, in a title or alone) as one line of printable
-    characters.
+    """A console that ignores markup and replaces characters that cannot be printed. Every string, whether printed
+    alone, as a title or in a table's cell, becomes a single line.
 
-    Print text of several lines line by line, or as a `Text`.
+    To print text of several lines, print each line, or pass an object `Text`.
     """
 
     def __init__(

@@ -17,12 +17,17 @@ from ..verdict import NOTHING, Compared
 class LayerAccount:
     """Cycles and bytes of one layer (a group of fused nodes). Times are in cycles, traffic in bytes.
 
-    The layer's first instruction begins at `started`. The layer's own time is from `begin`, the end of the previous
-    layer, to `end`, the cycle in which its last output byte is acknowledged. It is exactly the sum of `gemm_cycles` and
-    the values of `stalls` (cycles by cause; hw/README.md section 9 has the causes). `dram` has the traffic by kind.
-    `dram_bytes` is exactly the sum of `compulsory_bytes` (without tensors inside the group, which never move) and the
-    values of `excess`. `bound` is "compute" or "memory": the one that determines `roofline_cycles`, which counts the
-    convolution or matrix product without its fused operators.
+    `started`: cycle in which the layer's first instruction begins. The layer's own time lasts from `begin`, the end of
+    the previous layer, to `end`, the cycle in which the layer's last output byte is acknowledged. This time is exactly
+    the sum of `gemm_cycles` and of the values of `stalls` (cycles by cause; hw/README.md section 9 explains the
+    causes).
+
+    `dram`: the layer's traffic by kind. `dram_bytes` is the total, and exactly the sum of `compulsory_bytes` and of the
+    values of `excess`. Tensors between the nodes of the group never move to DRAM, so `compulsory_bytes` does not count
+    them.
+
+    `roofline_cycles`: lower bound on the cycles of the layer's convolution or matrix product, without its fused
+    operators. `bound`: the limit that determines this number, "compute" or "memory".
     """
 
     name: str

@@ -170,10 +170,11 @@ class DivisionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
-    """Times of one run of a partitioned network. `partition` is the rule that assigned regions to targets;
-    `all_cpu_seconds` is the time of the CPU for the whole network compiled as one. If the CPU cannot run it, the time
-    is None and `all_cpu_remark` is the reason. `refusals`: for each operator of which the accelerator refuses a node,
-    the reason of the first refusal.
+    """Times of one run of a partitioned network. `partition` is the rule that assigned regions to targets.
+
+    `all_cpu_seconds` is the time that the CPU takes for the whole network, compiled as one. If the CPU cannot run it,
+    the time is None and `all_cpu_remark` is the reason. `refusals`: for each kind of operator that the accelerator does
+    not support in some node, the reason that was given for the first such node.
     """
 
     model: str
@@ -228,7 +229,9 @@ class DivisionAccount:
 
     @property
     def offloaded_share(self) -> float | None:
-        """Share of the CPU-only time that the regions on the accelerator would take on the CPU."""
+        """Of the time that the CPU alone takes for the whole network, the share spent in those regions that now run on
+        the accelerator; None if the CPU's time is not known.
+        """
         total = self.all_cpu_seconds
         if total is None:
             return None

@@ -56,8 +56,8 @@ _OTHERS = {
     "random": ("random", PURPLE, "<"),
     "grid": ("grid", MUTED, "x"),
 }
-"""Maps the strategy of each search that has no learned model, or that begins with other candidates than the tuner's own
-search, to its (label, colour, marker).
+"""The other searches in a plot: those without a learned model, and those that begin with other candidates than the
+tuner's own search. Maps the name of each strategy to its (label, colour, marker).
 """
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE

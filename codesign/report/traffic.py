@@ -42,8 +42,11 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Number of bytes by kind (the keys are KINDS): `moved`: all moved bytes; `distinct`: the distinct addresses among
-    them; `unread`: for the kinds in INPUTS, the distinct bytes of input elements that no window reads.
+    """Numbers of bytes that a program moves between DRAM and the chip. Each attribute maps the kinds of data (KINDS) to
+    a number.
+
+    `moved` counts every byte as often as it is moved. `distinct` counts every address once. `unread`, only for the
+    kinds in INPUTS, counts the addresses of those input elements that are moved but that no window of the layer reads.
     """
 
     moved: dict[str, int]
@@ -255,12 +258,14 @@ of other kinds is divided into repeated reads and padding.
 
 
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
-    """Number of bytes moved in excess of the compulsory ones, by reason; reasons without bytes are left out.
+    """Divides the bytes that were moved in excess of the compulsory ones by reason. Reasons without bytes are left out.
+    The numbers add up exactly to the total excess.
 
-    `inp read again` are halo rows and passes over several output blocks; `skipped by windows` are elements of the input
-    that no window reads, moved because they are between others (skipped by a stride or in the gaps of a dilated
-    kernel); `padding` are lanes of a block beyond the tensor. `not moved` (negative) would be compulsory bytes that
-    were not moved. The reasons sum up exactly.
+    - `inp read again`: inputs that were read more than once, such as halo rows, or for several output blocks.
+    - `skipped by windows`: input elements that no window reads. They are moved because they lie between elements that
+      are read (skipped by a stride, or in the gaps of a dilated kernel).
+    - `padding`: lanes of a block beyond the end of the tensor.
+    - `not moved`: a negative number, which occurs only if compulsory bytes were not moved.
     """
     excess: dict[str, int] = {}
     for kind, moved in traffic.moved.items():

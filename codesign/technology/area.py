@@ -1,5 +1,5 @@
-"""Area and clock of a machine (accelerator configuration): predicted by the model of syntheses; or area alone from a
-table of components.
+"""Area and clock of a machine (accelerator configuration). Usually, a model fitted to synthesis results predicts both.
+With a table of components, the area is computed from the table, and the clock is the configuration's own.
 """
 
 from __future__ import annotations

@@ -239,8 +239,9 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
     }
 )
-"""Candidates for a machine's longest path, by the module in which the path ends. Each is (name of a number in
-`counts_of`, names of the features that predict the path's delay); the number is 0 on machines without the path.
+"""Timing paths that may be the longest one of a machine, by the RTL module in which the path ends. Each value is a pair
+(key, features). `counts_of` gives 0 under this key for machines that do not have the path. The features, by name,
+predict the delay of the path.
 """
 
 
@@ -255,8 +256,8 @@ def _extensions(config: Config) -> dict[str, float]:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """Numbers of instances of the RTL's modules on a machine, 0 for hardware that the machine lacks. The keys are the
-    names with which the rows of MODULES begin.
+    """For each key in the rows of MODULES: the number of instances of this hardware on a machine, or 0 if the machine
+    lacks it.
     """
     lanes, there = config.batch * config.block_out, _extensions(config)
     passed = lanes / config.post_passes

@@ -156,7 +156,9 @@ class CellModel:
 
 
 def access_by_module(macros: list[Memory], scale: Scale) -> dict[str, float]:
-    """Access time (address to data) in nanoseconds of the slowest macro of each module."""
+    """For each RTL module, the access time of its slowest memory macro, in nanoseconds from address to data. `macros`:
+    all memory macros of a machine. `scale`: conversion of times and areas to the technology node of the cell library.
+    """
     found: dict[str, float] = {}
     for item in macros:
         slow = _macro(item.words, item.width, scale).access_ns

@@ -137,8 +137,8 @@ def _parse(data: bytes, where: str) -> Components:
 
 
 def _with_macros(sram: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry [sram] of a table of components with a number in place of MACROS: square micrometres per bit of a 32
-    KiB macro with 64-bit words.
+    """Replaces the text MACROS in the entry [sram] of a table of components by a number: the area per bit, in square
+    micrometres, of an SRAM macro of 32 KiB with words of 64 bits. An entry without this text is returned unchanged.
     """
     if sram.get("area_um2_per_bit") != MACROS:
         return sram

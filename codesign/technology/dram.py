@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from .events import Events
 
 _PUMP_VOLTS = 2.5
-"""Second supply of DDR4, VPP."""
+"""Voltage of the second supply of DDR4 (VPP), which drives the word lines."""
 FIXED_PART: Final = "MT41K256M16"
 """The part whose currents give the energy of a fixed memory: DDR3L, 4 Gbit, 16 lines, 1.35 V."""
 ROW_BYTES: Final = 2048
-"""Bytes of a row of that part."""
+"""Number of bytes in a row of FIXED_PART."""
 _BYTES_A_BURST = 16
 
 
@@ -41,8 +41,11 @@ class DramCommands:
     refreshes: int
 
     def share(self, read: float, written: float, cycles: float) -> DramCommands:
-        """The commands of a layer with these shares (0 to 1) of the run's bytes read, bytes written and cycles. Rows
-        count by bytes, as the simulator does not tell which layer opened a row.
+        """Estimates how many of the run's commands belong to one layer. `read`, `written`, `cycles`: the layer's
+        shares, 0 to 1, of the run's bytes read, bytes written and cycles.
+
+        Row activations are divided among layers in proportion to their bytes, because the simulator does not tell which
+        layer opened a row.
         """
         words = self.reads + self.writes
         layer = self.reads * read + self.writes * written
@@ -123,9 +126,11 @@ def energy_by_command(config: Config, commands: DramCommands, cycles: int) -> di
 
 _PHY_OF_A_LINE = {"SDR": 0.0, "HBM2": 10.45 / 1024}
 _PHY_OF_OTHERS = 1.45 / 32
-"""Square millimetres of the PHY (the circuits at the pins) for a data line: DDR5's 1.45 for 32 lines and HBM2e's 10.45
-for 1,024 (LLMCompass, ISCA 2024: from photographs of dies of 6 and 7 nm; a PHY hardly shrinks with the node). SDR needs
-pads alone; DDR2 to DDR4, LPDDR and GDDR6 are assumed to need as much as DDR5.
+"""Area in square millimetres that the PHY (the circuits at the pins) takes for each data line.
+
+LLMCompass (ISCA 2024) measured areas on photographs of dies of 6 and 7 nm: 1.45 for the 32 lines of DDR5, which gives
+this number, and 10.45 for the 1,024 lines of HBM2e. A PHY hardly shrinks with the technology node. DDR2 to DDR4, LPDDR
+and GDDR6 are assumed to need as much for a line as DDR5. SDR needs only pads and no PHY.
 """
 
 
@@ -142,8 +147,9 @@ def phy_area(config: Config) -> dict[str, float]:
 
 
 def dram_energy(config: Config, events: Events) -> dict[str, float]:
-    """Picojoules of a launch's memory: by command (`energy_by_command`, keys such as "DRAM activate") on a machine with
-    a DRAM, all together ("DRAM") on one with a fixed memory. Empty for a part without published currents.
+    """Energy of the memory in one launch, in picojoules. On a machine with a DRAM, the result has an entry for each
+    kind of command (`energy_by_command`), with keys such as "DRAM activate". On a machine with a fixed memory, the
+    result has a single entry "DRAM". It is empty if the currents of the DRAM part are not published.
     """
     if events.dram is None:
         return {"DRAM": dram_picojoules(sum(events.read.values()), events.written, events.runs)}

@@ -1,8 +1,9 @@
 """Supply currents of DRAM chips, from which `dram.py` computes the energy of commands.
 
-The rows are facts of manufacturers' data sheets as three collections quote them: DRAMsim3's configs (commit 2981759),
-DRAMPower's memspecs (commit 6d8c395) and DRAMSim2's ini files (commit 2065150). SDR is from Infineon's data sheet of
-the HYB39S256160T (-8, 125 MHz), whose row cycle current contains a burst of four words.
+The numbers come from the data sheets of manufacturers. They were taken from three collections: the configs of DRAMsim3
+(commit 2981759), the memspecs of DRAMPower (commit 6d8c395) and the ini files of DRAMSim2 (commit 2065150). Only the
+numbers of SDR come from a data sheet directly: that of Infineon's HYB39S256160T (-8, 125 MHz). Its row cycle current
+was measured with a burst of four words in each cycle.
 """
 
 from __future__ import annotations

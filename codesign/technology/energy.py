@@ -27,14 +27,17 @@ def energy_by_unit(config: Config, events: Events, components: Components) -> di
 
 
 def energy_by_table(config: Config, events: Events, components: Components) -> dict[str, float]:
-    """Energy of a launch in microjoules by unit. Every operation costs the energy of the table, whatever its operands
-    are.
+    """Energy of a launch in microjoules by unit, computed from a table of components. Every operation costs the energy
+    in the table, whatever its operands are.
 
-    An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
-    overwriting operation only writes; with the extension `fold`, only lanes that receive a sum are accessed). Loaded
-    data pass a FIFO and are written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain
-    memory are written there, and read at the cost of the input scratchpad. A fixed memory takes the table's energy for
-    each byte, a DRAM that of its commands (`dram.py`). The table states which parts are left out.
+    An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector. An
+    overwriting operation writes the accumulator vector without reading it. With the extension `fold`, only the lanes
+    that receive a sum are accessed.
+
+    Loaded data pass through a FIFO and are written to their scratchpad once. Data stored in DRAM pass through a FIFO.
+    Data stored in the chain memory are written there, and reading them costs as much as reading the input scratchpad. A
+    fixed memory costs the table's energy for each byte; a DRAM costs the energy of its commands (`dram.py`). The table
+    states which parts are left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out

@@ -1,10 +1,12 @@
 """Coefficients of the model of switching: the energy of each event in a part of a machine, fitted to replays
 (simulations of synthesized netlists on a program's recorded inputs).
 
-A part's energy is a sum over features: counts of events times their width in the machine (lanes, products, bytes, bits
-that change), so that one coefficient is valid for all machines (accelerator configurations). Clock pins of flip-flops
-are no event: they take the library's energy in every cycle, times the number of flip-flops by the area model
-(`cell_model.CellModel.flip_flops_by_module`); leakage is proportional to that model's area of logic.
+A part's energy is a sum over features. A feature is a count of events, times the width of the event in the machine
+(lanes, products, bytes, bits that change). So one coefficient is valid for all machines (accelerator configurations).
+
+The clock pins of flip-flops are not modelled by events, since they switch in every cycle. Their energy is the number of
+flip-flops (predicted by `cell_model.CellModel.flip_flops_by_module`) times the energy of a clock pin in the library, in
+each cycle. Leakage is proportional to the area of logic that the same model predicts.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ class Spread:
     reach: float
 
     def deviation(self, data: float, clock: float, memories: float, *, rates: float = 0.0) -> float:
-        """Standard deviation of the sum `data` + `clock` + `memories`, in the unit of these energies. `rates`:
-        additional relative error of `data` if rates are used in place of operands
-        (`operand_rates.OperandRates.spread`).
+        """Standard deviation of the error of the sum `data` + `clock` + `memories`, in the unit of these energies.
+        `rates`: additional relative error of `data` if the numbers of changed bits were estimated
+        (`operand_rates.OperandRates.spread`); 0 if they were counted.
         """
         return math.hypot(self.data * data, rates * data, self.clock * clock, self.memories * memories)
 

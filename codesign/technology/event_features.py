@@ -30,8 +30,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "fetch": ("fetch",),
     "control": ("",),
 }
-"""For each part of a machine, prefixes of paths of RTL instances (without numbers); an instance belongs to the first
-part with a prefix that matches.
+"""Maps each part of a machine to prefixes of the hierarchical names of RTL instances (with the numbers in the names
+removed). An instance belongs to the first part of this table that has a prefix of its name.
 """
 
 FEATURES: Mapping[str, tuple[str, ...]] = {

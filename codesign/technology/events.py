@@ -37,22 +37,26 @@ def _none() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """Counts of events in one launch (run of a program). An operation processes whole vectors.
+    """Counts of events in one launch (run of a program). An operation of the array or of the ALU processes whole
+    vectors.
 
     - Operations of the array: `gemm`, `depthwise` and `taps` (four neighbouring input vectors in one operation) count
-      the operations of each mode; `swept` counts `taps` operations in sweeps, which also multiply the input vectors of
-      the operations before them; `overwriting` counts operations that read no accumulator; `kept_lanes` counts
-      accumulator lanes that an array with the extension `fold` leaves unchanged.
-    - Operations of the ALU: `alu` counts all, `slow` shifts and multiplications, `two` those with two accumulators.
-    - Vectors of the store unit: `window_reads` counts accumulator vectors that it reads, `stored` vectors that it
-      stores, `chained` stored vectors that go to the chain memory (on-chip memory between layers), `combined` stored
-      vectors with an operand.
-    - Instructions: `issued` counts them by unit, `settings` CONFIG of the store unit, `posts` STORE.POST.
-    - Bus: `read` (by kind) and `written` count bytes, `runs` contiguous pieces of DRAM by kind of transfer (`MOVERS`).
-    - `busy` counts the busy cycles of the load unit and of the store unit.
+      the operations of each mode. `swept` counts the operations among `taps` that belong to a sweep; these also
+      multiply the input vectors of the operations before them. `overwriting` counts the operations that read no
+      accumulator. `kept_lanes` counts the accumulator lanes that an array with the extension `fold` leaves unchanged.
+    - Operations of the ALU: `alu` counts all of them, `slow` counts shifts and multiplications, and `two` counts
+      operations whose operands are both accumulators (none is a constant).
+    - Vectors of the store unit: `window_reads` counts the accumulator vectors that it reads. `stored` counts the
+      vectors that it stores; among these, `chained` counts the ones that go to the chain memory (on-chip memory between
+      layers), and `combined` counts the ones that it combines with an operand from memory.
+    - Instructions: `issued` counts them by unit. `settings` counts the CONFIG instructions of the store unit, and
+      `posts` the STORE.POST instructions.
+    - Bus: `read` counts the bytes read by kind of data, and `written` counts the bytes written. `runs` counts the
+      contiguous pieces of DRAM that are transferred, by kind of transfer (`MOVERS`).
+    - `busy` counts the cycles in which the load unit and the store unit are busy, by unit.
     - `held` counts reads of micro-ops, input vectors and weight tiles from the same address as in the previous
-      operation; only instructions with a single micro-op are considered.
-    - `dram` counts the commands of a DRAM; None on a machine with a fixed memory.
+      operation. It only considers instructions with a single micro-op.
+    - `dram` counts the commands of a DRAM; it is None on a machine with a fixed memory.
     """
 
     cycles: int
@@ -168,8 +172,8 @@ def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.int
     """
 
     def stays(which: NDArray[np.intp], out: int, inner: int) -> int:
-        """Number of operations of the instructions `which` that read the same address as the operation before; `out`
-        and `inner` are the columns of `rows` with the address steps of the outer and inner loop.
+        """Number of operations of the instructions number `which` that read the same address as the operation before.
+        `out` and `inner` are the fields of an instruction that hold the address steps of its outer and its inner loop.
         """
         single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
         outs, ins = np.maximum(rows[single, s.ITER_OUT], 0), rows[single, s.ITER_IN]

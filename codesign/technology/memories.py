@@ -42,8 +42,8 @@ class Memory:
 
 
 def memories_of(config: Config) -> list[Memory]:
-    """The memories of a machine, without kinds that are too small for a macro in every configuration (such as the table
-    with the client of each burst).
+    """All memories of a machine that may become memory macros. Some small memories, such as the table that holds the
+    client of each burst, are never large enough for a macro in any configuration; these are left out.
     """
     return [
         Memory(module=module, count=count, words=words, width=width)

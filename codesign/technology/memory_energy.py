@@ -1,10 +1,12 @@
 """Energy of a machine's memories in a launch: reads and writes of each macro, times CACTI's energy of one access.
 
-The macros are those of `memories.memories_of`; the energy of smaller memories, which are flip-flops, is part of the
-energy of events. Reads and writes are of whole words; a port that stays at the address of its last read does not read.
-Memories that no event counts are left out: the window and the jobs of LOAD.PATCH, owners of bursts, and the entries of
-row statistics. Replays (simulations of synthesized netlists, `benchmarks/energy_model.py`) count the accesses of every
-macro, and the errors of these sums are part of the interval.
+The macros are those of `memories.memories_of`. Smaller memories are flip-flops, whose energy is part of the energy of
+events. Each read or write is of a whole word. A read port that keeps the same address takes energy only once.
+
+Some memories are left out because no event counts their accesses: the window and the jobs of LOAD.PATCH, the owners of
+bursts, and the entries of row statistics. Replays (simulations of synthesized netlists, `benchmarks/energy_model.py`)
+count the accesses of every macro. The differences between their energy and this module's are included in the interval
+of the prediction.
 """
 
 from __future__ import annotations
@@ -82,8 +84,9 @@ _QUEUED = ("load", "compute", "store")
 
 
 def memory_picojoules(config: Config, counts: Accesses, scale: Scale) -> dict[str, float]:
-    """Picojoules by unit (UNITS and QUEUES). If a module has several memories of equal width, accesses are divided
-    among them in proportion to their words.
+    """Energy of the memories in one launch, in picojoules, by unit (the values of UNITS, and QUEUES). `counts`: numbers
+    of accesses by module (`accesses`). `scale`: conversion to the technology node of the cell library. If a module has
+    several memories of equal width, the accesses are divided among them in proportion to their numbers of words.
     """
     found: dict[str, float] = {}
     macros = [memory for memory in memories_of(config) if memory.is_macro]

@@ -1,8 +1,10 @@
 """Energy of a launch by the model of switching: logic by event, clock pins, leakage, memories and DRAM.
 
-The model is fitted to simulations of netlists; figures of logic are for the cell library of these netlists. Figures of
-memories are from the SRAM table scaled to that library's node, figures of DRAM from a device with another node. A
-timing-only simulation has no operands: the numbers of changed bits are then estimated (`operand_rates.py`).
+The energy of logic is computed by a model that is fitted to simulations of netlists, so it is for the cell library of
+these netlists. The energy of memories comes from the SRAM table and is scaled to the technology node of this library.
+The energy of DRAM is that of a real device, which has another node.
+
+If a simulation has no data, but only the timing, the numbers of changed bits are estimated (`operand_rates.py`).
 """
 
 from __future__ import annotations
@@ -69,9 +71,13 @@ def is_inside(config: Config) -> bool:
 
 
 def energy_interval(energy: Mapping[str, float]) -> tuple[float, float]:
-    """90% interval of the sum of `energy` (by unit, of a launch whose changed bits are estimates), as factors of the
-    sum. Errors of data, clock pins and memories come from simulated netlists of machines left out of the fit, the error
-    of the rates from other networks. Leakage and DRAM count as exact.
+    """The 90% interval of a launch's total energy, as (low, high) factors of the total. `energy`: energy of the launch
+    by unit, with estimated numbers of changed bits.
+
+    The interval covers two kinds of errors. The errors of the energy model (changing data bits, clock pins, memories)
+    were measured on simulated netlists of machines that the model was not fitted to. The error of the estimated numbers
+    of changed bits was measured on networks from which the estimates were not made. The energies of leakage and DRAM
+    are taken as exact.
     """
     spread = shipped_event_energy().spread
     whole = sum(energy.values())

@@ -23,10 +23,12 @@ from .events import Events
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OperandRates:
-    """Rates that estimate the numbers of changing operand bits without operands. A rate is the number of changed bits
-    that a counter of `MEASURED` counts for each event of its base count (`bases_of`); the rates were measured with
-    `network` on `machine`. `spread`: relative root mean square error of the energy of data if rates replace operands,
-    over other networks and machines.
+    """Estimates the numbers of changing data bits in a launch for which the data themselves are not simulated.
+
+    There is a rate for each counter of changing bits (`MEASURED`): the number of bits that change for each event of the
+    kind with which this counter grows (`bases_of`). The rates were measured with the network `network` on the machine
+    `machine`. `spread`: relative root mean square error of the energy of data if it is computed from these rates;
+    measured on other networks and machines.
     """
 
     network: str

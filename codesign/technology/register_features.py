@@ -85,8 +85,9 @@ def register_features(config: Config) -> dict[str, float]:
 
 
 def _column_bits(config: Config) -> int:
-    """Register bits of an array column: every product in each stage of the multipliers, and every sum of the adder
-    tree. With the extension `fold`, the last levels have one sum for each of `config.tile_parts` parts of the tile.
+    """Number of register bits in a column of the array. Every product has a register in each stage of the multipliers,
+    and every sum of the adder tree has a register. With the extension `fold`, the last levels of the tree have one sum
+    for each of the `config.tile_parts` parts of the tile.
     """
     bits = ArrayShape.of(config).product_bits
     found, sums, pairs = (
@@ -103,7 +104,7 @@ def _column_bits(config: Config) -> int:
 
 
 def _patch_ring_bits(config: Config) -> int:
-    """Number of bits of the ring memory with an entry for each of LOAD.PATCH's vectors in flight
-    (`memories.memories_of`); it decides whether the ring is a memory macro.
+    """Number of bits of the ring memory of LOAD.PATCH, which has an entry for each vector that is in flight
+    (`memories.memories_of`). From this number follows whether the ring is built as a memory macro or of flip-flops.
     """
     return 8 * (75 + (2 if config.batch <= 4 else 3) + 2 * config.block_in)

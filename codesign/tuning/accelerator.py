@@ -1,5 +1,5 @@
-"""The accelerator as a target of the tuner: candidates are simulated; the nodes of a network are also tuned inside the
-network ("in place").
+"""The accelerator as a target of the tuner. Candidate schedules are measured by simulation. First every layer is tuned
+alone; then ("in place") the schedules of the layers are tuned by the cycles of the whole network.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AcceleratorTunable(Tunable[Workload]):
         return {"target": "vdla", "config": self.target.name, "warnings": list(self.target.warnings)}
 
     def named(self, name: str) -> Sequence[Workload]:
-        """The int8 workload that the text `name` describes (`workload_names.FORMS`), alone in a sequence."""
+        """The int8 workload that the text `name` describes (`workload_names.FORMS`), as a sequence of one workload."""
         return (accelerator_workload(name, self.target),)
 
     def network(self, path: Path) -> TunableNetwork[Workload]:
@@ -87,8 +87,9 @@ class AcceleratorTunable(Tunable[Workload]):
     def _conclude(
         self, path: Path, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run
     ) -> Mapping[str, Any]:
-        """Tunes the nodes of a network inside the network, by its total cycles. Returns the cycles before and after,
-        and whether the outputs stay equal bit by bit.
+        """Tunes the layers of a network once more, now judging each schedule by the cycles of the whole network.
+        Returns entries for the JSON result: cycles before and after, their lower bounds, and whether the outputs stay
+        equal bit by bit.
         """
         placed = tune_in_place(network, layers, self.task, self.target, run)
         default, roofline, bound = network.cycles({}), network.roofline_cycles, network.bound_cycles
@@ -116,8 +117,8 @@ class AcceleratorTunable(Tunable[Workload]):
         return measure(self.task(workload), None).cost
 
     def begin(self, jobs: Sequence[tuple[Workload, Job]], run: Run) -> None:
-        """Writes a record without knobs for the template's own choice of each workload, so that applying the records
-        never makes a layer alone slower.
+        """For each workload, writes a record of the template's own choice. If no trial is better, this record is the
+        best one of the workload, so that applying the records never makes a layer slower when it runs alone.
         """
         compiler = compiler_identity("vdla")
         told = {

@@ -1,5 +1,5 @@
-"""The second half of `vdla tune` for a network on the accelerator: every node is tuned inside the network, by the
-network's total cycles.
+"""The second half of `vdla tune` for a network on the accelerator. In the first half, each layer was tuned alone. Here,
+each candidate schedule of a layer is tried in the whole network and judged by the network's total cycles.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .options import Options
 from .target import Layer, Run
 
 STARTS = 8
-"""Number of schedules of a node that are tried first inside the network: the best schedules among the trials of the
-node alone.
+"""Number of schedules of a node that are tried first in the whole network. They are the best schedules among the trials
+in which the node was measured alone.
 """
 
 
@@ -49,9 +49,9 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
-    """State of an interrupted tuning run inside a network. `start`: the settings (schedule of each node) with which the
-    run began; `trials`: its trials by number; `improvements`: the better settings found by a trial, by the trial's
-    number.
+    """State of an interrupted run that tuned the schedules of a whole network. `start`: the settings (schedule of each
+    node) with which the run began. `trials`: the trials made so far, by number. `improvements`: for each trial that
+    found better settings, by its number, the changed knobs and the cycles.
     """
 
     start: Settings | None
@@ -62,11 +62,12 @@ class Before:
 def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> TuningResult:
-    """Chooses the schedule of every node by the network's total cycles; `layers`: the nodes' workloads with the
-    histories of their trials alone (outside of the network).
+    """Chooses the schedule of every node by the network's total cycles. `layers`: the nodes' workloads, with the
+    histories of the trials in which each was tuned alone.
 
-    The start is the fastest of three settings: the templates' choices, the best schedules in the known records, and the
-    schedules that are best alone for each node. So the result is never slower than any of these.
+    Three settings are compared first: the templates' own choices; the best settings of the network in the known
+    records; and, for each node, the schedule that was best when the node was tuned alone. The search starts from the
+    fastest of the three, so the result is never slower than any of them.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])
@@ -118,8 +119,9 @@ def _starts(
     task_of: TaskOf,
     known: Sequence[Record],
 ) -> list[Settings]:
-    """Settings (schedule of each node) with which tuning inside the network may start: the best settings in the known
-    records; and, for every node, the schedule that was best in trials of the node alone.
+    """The settings (a schedule for each node) from which the tuning of the whole network may start. There are up to
+    two: the settings with the fewest cycles of the network in the records `known`, and the settings in which each node
+    has the schedule that was best when the node was tuned alone.
     """
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
@@ -139,8 +141,8 @@ def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
 
 
 def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run) -> Before:
-    """The state in which an interrupted run left the tuning inside the network, reconstructed from the known records. A
-    remark to the user states the number of records that are not used.
+    """Reconstructs the state of an interrupted tuning of the whole network from its records, so that the tuning can
+    continue. Tells the user how many records could not be used.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])

@@ -36,7 +36,9 @@ from .options import Options
 from .target import Layer, Outcome, Run, Tunable, TunableNetwork
 
 BASELINES = ("random", "grid")
-"""Search strategies that start at random or first points; the other strategies start at the template's own choice."""
+"""Search strategies that ignore the template's own choice: "random" starts at random points, and "grid" at the first
+points of the space. All other strategies try the template's own choice first.
+"""
 FINALISTS = 3
 """Largest number of candidate schedules of a workload that are measured again at the end."""
 CHECKS = 3

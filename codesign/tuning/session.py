@@ -1,4 +1,6 @@
-"""A run of `vdla tune`, for all targets: trials of workloads alone, then the network with the best schedules."""
+"""A run of `vdla tune`, for all targets. First, each workload is tuned alone. Then the network is tuned or measured as
+a whole with the best schedules.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,9 @@ def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> 
 def tune_subjects(
     target: Tunable[WorkloadT], name: str, subjects: Sequence[Subject[WorkloadT]], run: Run
 ) -> tuple[dict[str, Any], list[Layer[WorkloadT]]]:
-    """Tunes the workloads `subjects` alone, not inside a network; returns the JSON object of the run and, for each
-    workload, the history of its trials. `name` is their common name in the JSON object. Raises the errors of `tune`.
+    """Tunes the workloads `subjects`, each of them alone (a network is not run). Returns the JSON object of the run
+    and, for each workload, the history of its trials. `name` is written into the JSON object as the name of what was
+    tuned. Raises the same errors as `tune`.
     """
     jobs = jobs_of(target, subjects, run)
     run.watchers.resumed(sum(len(job.known) for job in jobs))
@@ -145,8 +148,9 @@ def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[Hist
 
 
 def _outcome(target: Tunable[WorkloadT], layer: Layer[WorkloadT], best: float, run: Run) -> Outcome:
-    """The result of tuning a workload: cost of the template's choice and of the best candidate. `best`: the least cost
-    over all methods to compute the same layer.
+    """The result of tuning a workload: the cost of the template's own choice and the cost of the best candidate.
+    `best`: the least cost of the layer over all methods to compute it. If this workload's method is much slower than
+    `best`, it is not worth a final, more precise measurement.
     """
     history = layer.history
     if layer.job.first is not None and RIVAL_MARGIN * best < history.best < inf:

@@ -60,7 +60,7 @@ class Subject(Generic[WorkloadT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layer(Generic[WorkloadT]):
-    """A workload with the history of its trials alone (not inside a network)."""
+    """A workload with the history of its trials, in which it was measured alone and not as part of a network."""
 
     subject: Subject[WorkloadT]
     job: Job
@@ -90,9 +90,11 @@ class Outcome:
 class TunableNetwork(Generic[WorkloadT]):
     """A network to be tuned on a target.
 
-    `workloads`: by name, the nodes that can be tuned, with a workload for each method to compute them, in order.
-    `conclude(layers, run)` tunes or measures the whole network after all trials of its layers alone, and returns the
-    network's part of the JSON object; None if this computer cannot run it.
+    `workloads`: pairs (name of a node that can be tuned, workload), in the order of the network. A node that can be
+    computed by several methods has a workload for each.
+
+    `conclude(layers, run)` is called after every layer was tuned alone. It tunes or measures the network as a whole,
+    and returns the network's part of the JSON object; None if this computer cannot run the network.
     """
 
     workloads: Sequence[tuple[str, WorkloadT]]
@@ -165,6 +167,7 @@ class Tunable(ABC, Generic[WorkloadT]):
 
     @abstractmethod
     def finish(self, layer: Layer[WorkloadT], run: Run) -> Outcome:
-        """The result of tuning a workload (costs of the template's choice and of the best candidate), after further
-        measurements if measurements of this target are noisy.
+        """The result of tuning one workload: the cost of the template's own schedule and the cost of the best
+        candidate. Targets whose measurements are noisy measure the best candidates again first. `layer`: the finished
+        search. `run`: the session, with the backend that measures.
         """

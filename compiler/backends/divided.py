@@ -81,7 +81,7 @@ class DividedExecutable(Readable):
         )
 
     def close(self) -> None:
-        """Ends the threads that run the processor's regions."""
+        """Ends the threads that execute the regions placed on the CPU."""
         self.division.network.close()
 
 

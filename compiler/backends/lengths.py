@@ -240,10 +240,11 @@ def _check_exact(found: LengthsExecutable, work: _Work) -> None:
             if not _equal(array, results[name], exact=work.backend.exact):
                 masks = ", ".join(name for name, among in found.axes.items() if among and name in inputs)
                 raise UserError(
-                    f"{found.name}: output '{name}' of {found.lengths.symbol} {low} changes when the inputs are "
-                    f"padded to {high}: results of real tokens depend on padded tokens. Give the model an input that "
-                    f"masks tokens, or pad an input with the value that masks (pad NAME=VALUE, NAME one of {masks}), "
-                    f"or compile one length: --dim {found.lengths.symbol}={high}"
+                    f"{found.name}: results of real tokens depend on padded tokens: for {found.lengths.symbol}={low}, "
+                    f"output '{name}' changes when the inputs are padded to {high}. There are three remedies. Add an "
+                    "input to the model that masks padded tokens. Or, if an input does so already, pad it with the "
+                    f"value that means 'masked': pad NAME=VALUE, NAME one of {masks}. Or compile the model for a "
+                    f"single length, which needs no padding: --dim {found.lengths.symbol}={high}"
                 )
 
 

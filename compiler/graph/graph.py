@@ -224,10 +224,10 @@ _ONE_BY_ONE = 16
 
 
 def unused(name: str, *taken: Collection[str]) -> str:
-    """`name` if it is in none of `taken`, else `name` with a number: name#2, name#3, ...
+    """`name` if none of the collections `taken` contains it, else `name` followed by a free number: name#2, name#3, ...
 
-    The number is the least free number up to `_ONE_BY_ONE`, else a free number after a taken number. The search takes
-    logarithmic time, because recurrent layers of many steps need thousands of names.
+    If a number up to `_ONE_BY_ONE` is free, it is the least one. Beyond that, bisection finds a free number quickly,
+    because recurrent layers of many steps need thousands of names.
     """
 
     def is_taken(number: int) -> bool:

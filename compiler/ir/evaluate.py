@@ -85,7 +85,9 @@ class _Machine:
                 for piece in iterations.pieces(list(iterations.axes)):
                     self.gather(node, piece)
             case _:
-                raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
+                raise EvaluateError(
+                    f"cannot evaluate a statement {type(node).__name__} on whole arrays; use the interpreter"
+                )
 
     def independent(self, loop: For) -> bool:
         """Whether each statement of the loop may run all iterations before the next statement (`is_independent`).

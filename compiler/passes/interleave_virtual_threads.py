@@ -63,9 +63,9 @@ def interleave_virtual_threads(
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with each access to a buffer replaced by an access to the buffer's copy number `slot` in `wide`.
+    """Redirects `statement` to one copy of a buffer: each access to the buffer becomes an access to `wide[slot]`.
 
-    `wide` has the name of the old buffer; its shape is the number of copies followed by the old shape.
+    `wide` contains all copies of the buffer, along a new first dimension, and has the buffer's name.
     """
 
     def access(region: Region) -> Region:

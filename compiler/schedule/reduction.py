@@ -127,9 +127,8 @@ def reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest
     for i in reduce.indices:
         indexed |= free_vars(i)
     if both := sorted(own & indexed):
-        raise LegalityError(
-            f"{reduce.name} sums over {both[0]}, which its target depends on", program, both[0]
-        )
+        reason = f"{reduce.name} sums over loop {both[0]}, but {both[0]} also selects the element that holds the sum"
+        raise LegalityError(reason, program, both[0])
     for n in nest:
         if n.name not in own and n.name not in indexed and not single(n):
             reason = f"{reduce.name} starts a new sum in each iteration of {n.name}"

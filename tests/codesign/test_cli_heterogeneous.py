@@ -258,8 +258,9 @@ def test_operators_on_integers_are_compared_in_steps(vdla, tmp_path: Path) -> No
 
 
 def test_layers_are_compared_as_this_machine_has_them(vdla, tmp_path: Path) -> None:
-    """On a machine without the extension `rows`, the CPU computes part of a normalization written as single operators,
-    while the accelerator computes the mean of squares: the outputs are compared with those of this division.
+    """On a machine without the extension `rows`, a normalization that is written as single operators is divided: the
+    accelerator computes the mean of squares, and the CPU the rest. The command compares the outputs with a reference
+    that is divided in the same way.
     """
     net = MixedNetwork(1, 6, 8, dtype=np.int8)
     net.pair()

@@ -24,7 +24,9 @@ LEAST = float(np.finfo(np.float32).min)
 
 
 def image(*shape: int) -> Viewed:
-    """A network of a quantized image (1, 8, 6, 5) and a 1x1 convolution with 8 filters; `shape`: another image."""
+    """A network with a quantized input image and a 1x1 convolution with 8 filters. `shape` is the shape of the image;
+    without it, the image has the shape (1, 8, 6, 5).
+    """
     net = Viewed(*(shape or (1, 8, 6, 5)))
     net.product("Conv", (8, net.shape[1], 1, 1), net.rounded(0.02))
     net.shape = (net.shape[0], 8, *net.shape[2:])

@@ -1,5 +1,6 @@
-"""The simulator on arrays that fold: values against the reference, use of the accumulators' read port, and bit changes
-in the array.
+"""Tests the simulator of arrays with the extension `fold`, which have fewer columns than vectors have lanes. The tests
+compare computed values with the reference interpreter, and check how often the accumulators' read port is used and how
+many bits toggle in the array.
 """
 
 import dataclasses

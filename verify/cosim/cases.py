@@ -30,12 +30,16 @@ LENGTH = 60
 class Case:
     """One program on one machine (accelerator configuration) with one memory timing.
 
-    `machine`: the configuration in the list of machines; `config`: the same with this case's memory timing. `number`:
-    index of this case among the machine's cases. `campaign`: seed of the campaign; `seed`: seed of the program.
-    `timing`: index in TIMINGS. `mutated`: the program is a mutated compiler output, if a network fits the machine.
-    `random_state`: seed of registers and scratchpads at power-up; None for scratchpads of zeros. `place`: seed of the
-    memory image's addresses and of the counters' initial values (module `places`); None for address 0 and counters that
-    start at 0.
+    - `machine`: the configuration in the list of machines. `config`: the same configuration with this case's memory
+      timing. `timing`: index of this timing in TIMINGS.
+    - `number`: index of this case among the machine's cases. `campaign`: seed of the campaign. `seed`: seed of the
+      program.
+    - `mutated`: the program is made by mutation of compiler output. If no network fits the machine, it is a random
+      program instead.
+    - `random_state`: seed of the contents of registers and scratchpads at power-up. None: registers have their reset
+      values, and scratchpads are zero.
+    - `place`: seed of the memory image's addresses and of the counters' initial values (module `places`). None: the
+      image is at address 0, and counters start at 0.
     """
 
     machine: Config

@@ -60,9 +60,11 @@ picoseconds for the part, because LiteDRAM's checker of timings rounds them (hw/
 
 
 def with_dram(machine: Config, clock_mhz: int, **fields: Any) -> Config:
-    """`machine` with another clock and with the DRAM that the `fields` of `isa.config.Memory` describe as its memory.
+    """`machine` with the clock `clock_mhz`, and with a DRAM as its memory. `fields`: fields of `isa.config.Memory` that
+    describe the DRAM.
 
-    Bus width, outstanding bursts and FIFO sizes stay. The name gets the clock and the fields.
+    The bus width, the numbers of outstanding bursts and the FIFO sizes stay the same. The clock and the fields are
+    appended to the machine's name.
     """
     before = machine.memory
     memory = Memory(

@@ -1,6 +1,8 @@
-"""Coverage bins of the extension `fold`, with which the rows of the MAC array work in groups (register FOLD) and each
-group computes other lanes. There are bins for the number of groups, for the effect of the field `overwrite`, and for
-accumulators that are used again a few operations after some of their lanes were written.
+"""Coverage bins of the extension `fold`. With it, the rows of the MAC array are divided into groups (register FOLD),
+and each group computes other lanes of the accumulators than the other groups.
+
+There are bins for the number of groups, for the effect of the field `overwrite`, and for accumulators that are used
+again a few operations after some of their lanes were written.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
 """The machines on which co-simulation runs programs by default.
 
-The list is fixed, so that libraries are built once. Together the machines have
+The list is fixed, so that the RTL of each machine is built only once, as a library of Verilator. The list covers these
+properties of machines:
 
-- blocks from 4 to 128, square and not; batch 1 to 8; arrays of 1/2 and 1/4 of the lanes (extension `fold`);
-- instructions of 128 and 256 bits, and micro-ops of 32 and 64 bits;
-- buses from 64 to 512 bits, memories of any depth, and one to eight accumulator banks;
-- every combination of the default extensions; each other extension in some machine and not in another;
-- STORE.POST in one to four passes, row reductions, and one to eight look-up tables;
-- chain memories with input vectors as wide as, wider and narrower than output vectors;
-- queues and FIFOs from the smallest that a configuration allows (so that they fill) to those of the presets.
+- The blocks have 4 to 128 lanes, and some are not square; the batch is 1 to 8. Some arrays have only 1/2 or 1/4 as many
+  columns as the vectors have lanes (extension `fold`).
+- Instructions have 128 or 256 bits, and micro-ops have 32 or 64 bits.
+- Buses have 64 to 512 bits, memories have any depth, and there are one to eight accumulator banks.
+- Every combination of the default extensions occurs. For each other extension there is a machine with it and a machine
+  without it.
+- STORE.POST takes one to four passes. Some machines have row reductions, and there are one to eight look-up tables.
+- Input vectors in the chain memory are as wide as, wider than, or narrower than output vectors.
+- Queues and FIFOs range from the smallest that a configuration allows (which often fill up) to those of the presets.
 """
 
 from __future__ import annotations
@@ -546,10 +549,10 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
     """Changes some of `machines`, so that each configuration field of the RTL takes its declared `samples` (values for
     tests) and each extension occurs; returns all machines.
 
-    A field that has its default on all `machines` gets its samples on the machines that are not presets: one sample on
-    each, in a cycle. Every second of these machines gets the extensions that are off by default, if it has the
-    extensions that they need. Two kinds of extensions are not added: those that need "post" or "table", and "fold" on
-    machines with block_in unequal block_out.
+    If a field has its default on all `machines`, its samples are distributed over the machines that are not presets,
+    one sample to each, in turn. Every second of these machines also gets the extensions that are off by default. An
+    extension is added only if the machine already has the extensions that it needs. Extensions that need "post" or
+    "table" are never added, and "fold" is added only if block_in equals block_out.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}

@@ -11,8 +11,9 @@ from vdla.isa.dram_memory import DRAM
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
-"""Names of the memory timings of a run. Latencies are drawn once for a run: 1 cycle, the configured ones, or four times
-as long. With random latency they also vary from burst to burst.
+"""Names of the memory timings with which programs run. With each of them, a run first draws its read and write latency:
+1 cycle, the configured latencies, or four times these. With "fixed latency", all bursts of the run have this latency.
+With "random latency", it varies from burst to burst. With stalls, the memory also pauses between transfers.
 """
 
 _LONG = 4

@@ -1,8 +1,11 @@
 """Moves a program to other memory addresses and other initial counter values; its results must not change.
 
-The simulator has no addresses outside its memory image, and a counter would take too long to overflow. So only the RTL
-runs the moved program. Each kind of transfer finds the image at another origin, high in the address space, for which
-some address of the program plus the origin carries into high bits. Counters start just below a carry.
+With these changes, the high bits of addresses and counters are tested, too. Each kind of transfer (such as loads of
+weights) gets its own copy of the memory image, high in the address space. The address of the copy is chosen so that the
+addresses of the program's transfers carry into high bits. Counters start just below a carry.
+
+Only the RTL runs the moved program. The simulator has no addresses outside its memory image, and a counter that starts
+at 0 would take too long to overflow.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from vdla.isa.timing import AXI_BOUNDARY
 
 _KINDS = ("uop", "wgt", "inp", "acc", "acc8", "par", "patch", "out")
 _PRESETS = 512
-"""Largest number of increments after which a counter with a chosen initial value carries into a high bit; most counters
-grow by more in a run.
+"""Upper bound on the distance of a counter's initial value from a carry into its high bits: after fewer increments than
+this, the high bits change. Most counters are incremented more often in a run, so that the test covers the carry.
 """
 
 
@@ -42,9 +45,11 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
     taken: list[int] = []
 
     def free(reach: int, element: int, starts: list[int]) -> int:
-        """A random origin for the memory image, such that the image there overlaps no image at an origin drawn before.
-        `reach`: bound of the origin; `element`: the origin is a multiple of this number of bytes; `starts`: addresses
-        in the image at which transfers of the program begin.
+        """A random origin (address of the first byte) for the memory image. An image at this origin does not overlap
+        any image at an origin that was drawn before.
+
+        `reach`: the origin is below this address. `element`: the origin is a multiple of this number of bytes.
+        `starts`: addresses within the image at which transfers of the program begin.
         """
         while True:
             origin = _origin(rng, reach, element, size, starts)

@@ -60,8 +60,8 @@ ROWS, COLUMNS, DEPTH = 70, 50, 44
 pipeline.
 """
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
-"""Columns and depth of the matrices of the kernel with bulk copies (one copy for a whole block of threads). A bulk copy
-needs rows of float16 whose bytes are a multiple of 16.
+"""Number of columns and depth of the matrices for the kernel with bulk copies (one copy for a whole block of threads).
+A bulk copy needs rows with a multiple of 16 bytes, that is, of 8 float16 elements.
 """
 TOLERANCE = 1e-5
 """Largest error of a result, relative to the largest product, that counts as correct: it allows float32 sums over
@@ -74,8 +74,8 @@ class Fault:
     """A fault in a GPU kernel. `change` turns the correct kernel, with a copy pipeline of `stages` stages, into a
     faulty program; `breaks` describes the fault.
 
-    `whole`: the fault is in the kernel with bulk copies (one copy for a whole block of threads), else in the kernel
-    whose threads copy.
+    `whole`: which of two correct kernels is changed. True: the kernel with bulk copies (one copy for a whole block of
+    threads). False: the kernel in which every thread copies its own elements.
     """
 
     name: str
@@ -253,8 +253,9 @@ def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Ca
 
 
 def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
-    """A change of an index for `_result_index`: replaces the variable of axis `position` (0, 1: blocks; 2, 3: threads)
-    by half of it.
+    """Returns a function for the argument `change` of `_result_index`. The function replaces, in an index, the variable
+    of the grid loop number `position` (0 and 1 are loops over blocks, 2 and 3 over threads) by half of it, rounded
+    down.
     """
     return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
 

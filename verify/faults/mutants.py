@@ -144,10 +144,11 @@ def run_mutants(
     jobs: int = 1,
     done: Callable[[Verdict], None] = lambda verdict: None,
 ) -> list[Verdict]:
-    """The verdicts on the mutations `numbers` (0 is the unchanged design), in this order.
+    """Runs the programs on mutations of the design, and returns a verdict on each of the mutations `numbers`, in this
+    order. Number 0 is the unchanged design.
 
-    One library has all mutations. Each mutation runs in a separate process; if the process crashes or hangs, the
-    mutation is detected.
+    The library of the Verilated RTL contains all mutations, and a run selects one of them. Each mutation runs in a
+    separate process. If the process crashes or hangs, the mutation counts as detected.
     """
     verdicts: dict[int, Verdict] = {}
     library = build_library(mutants.verilog, bus_bytes=programs[0].config.memory.bus_bytes)

@@ -13,8 +13,8 @@ from vdla.isa.config_text import toml_text
 from .layers import rounded
 
 FEW = 4
-"""Least ratio of designs to distinct values at which a column is written as its distinct values and an index for each
-design.
+"""A column is written in the shorter form, as a list of distinct values and an index for each design, if there are at
+least this many times as many designs as distinct values.
 """
 
 

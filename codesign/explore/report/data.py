@@ -348,13 +348,16 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """Indices of the two designs that the page shows first. "a": the design with the least product of the objectives (a
-    maximized objective is inverted), among the front's designs whose layers were computed; without these, among the
-    front or all designs. "b": the base configuration or, if the page does not have it, another design. None if no
-    design ran.
+    """Chooses the two designs that the page shows first. Returns their indices in `entries` as "a" and "b", or None if
+    no design ran.
 
-    The product is used since it ranks a design of three times the latency and nine tenths of the area low; a distance
-    within the front's range would rank it high.
+    "a" is the design with the least product of its objectives (objectives to maximize are inverted first). It is chosen
+    among the designs of the Pareto front whose layers were computed. If there are none, it is chosen among the whole
+    front, or, without a front, among all designs that ran. "b" is the base configuration, if the page shows it, or else
+    another design.
+
+    The product of, for example, latency and area takes both into account in proportion. A design with three times the
+    latency for a tenth less area is not chosen by it.
     """
     ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]
     front = [place for place in ran if entries[place].state == "front"]

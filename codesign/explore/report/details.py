@@ -1,5 +1,5 @@
-"""Data that the report needs in addition: the layers of the Pareto front's designs, and figures of the base
-configuration. They are computed once, and stored in a file beside the records.
+"""Data that only the report needs, besides the results of the search: the layers of the Pareto front's designs, and the
+figures of the base configuration. They are computed once, and stored in a file beside the records.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ def details_of(
     verified: Mapping[int, Verified] | None = None,
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> Details:
-    """Layers and figures that the report needs in addition (`Details`); they are read from the file in `folder` if an
-    earlier call stored them there. `told` is called with (machines done, machines to do).
+    """Data that only the report needs, besides the results of the search: the layers of up to `most` designs and the
+    figures of the base configuration (`Details`). They are read from the file in `folder` if an earlier call stored
+    them there; otherwise they are computed. With `most` = 0, nothing is computed.
 
-    KeyboardInterrupt ends the computation and returns the details so far. `most` = 0: only stored details.
+    `verified`: results of co-simulation, which become a part of the data. `told` is called with (machines done,
+    machines to do). KeyboardInterrupt ends the computation, and the data computed so far are returned.
     """
     study = exploration.study
     known = {} if folder is None else _read(folder / FILE, study.key)

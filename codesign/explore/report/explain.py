@@ -33,7 +33,10 @@ def main_changes(rows: Rows, most: int = MOST) -> str:
 
 
 def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
-    """Cycles of a network's layers (`layers.columns`) in GEMM and by cause of stall, as rows for both machines."""
+    """Compares how two machines spend their cycles on one network. `first` and `second` are the tables of its layers on
+    the two machines (`layers.columns`). Returns rows (name, cycles on the first machine, cycles on the second machine):
+    one row for the cycles in which the array issues GEMM, and one for each cause of stalls.
+    """
     causes = dict.fromkeys([*first["stalls"], *second["stalls"]])
     rows = [("GEMM", float(sum(first["gemm"])), float(sum(second["gemm"])))]
     for cause in causes:

@@ -81,8 +81,8 @@ def _label(data: Data, place: int) -> str:
 
 
 def front_figure(data: Data) -> Figure:
-    """A plot of all designs by their first two objectives (with only one objective: by number of the design and the
-    objective); the front is drawn last.
+    """A scatter plot of all designs. Its axes are the first two objectives; if there is only one objective, they are
+    the number of the design and the objective. The designs of the Pareto front are drawn on top of the others.
     """
     names = data["objectives"]
     figure = new_figure(8.6, 4.5)

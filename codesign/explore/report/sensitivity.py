@@ -26,9 +26,12 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
-    """The effect of a field on a figure: `levels` are (value of the field, factor of the figure relative to the mean).
-    `share` is the part of the variance that only this field explains, 0 to 1. Fields that always change together are
-    one entry: "block_in, block_out", with values such as "8, 16", or a single value if all are equal.
+    """The effect of a field on a figure. `levels` are pairs (value of the field, factor): with this value of the field,
+    the figure is the mean times the factor. `share` is the part of the figure's variance that only this field explains,
+    0 to 1.
+
+    Fields that always change together count as one field with a name such as "block_in, block_out". Its values are
+    texts such as "8, 16", or a single value if the fields always have equal values.
     """
 
     field: str
@@ -58,12 +61,13 @@ def sensitivity(
     figure: Sequence[float],
     following: Mapping[str, Sequence[Value]] | None = None,
 ) -> Sensitivity | None:
-    """Effects of `fields` (by name, a value for each design) on the figure `figure`, whose values are positive.
+    """Effects of `fields` (by name, a value for each design) on the figure `figure`, whose values are positive. The
+    effects are fitted as a sum of one term for each field.
 
     Fields that always change together are one term. `following` are derived fields: a derived field that always changes
     together with one of `fields` belongs to the same term, other derived fields have no term.
 
-    Returns None if there are fewer designs than terms of the model, or the figure is constant.
+    Returns None if there are too few designs to fit all terms, or if the figure is constant.
     """
     values = np.asarray(figure, float)
     if len(values) < 2 or values.min() <= 0:
@@ -98,9 +102,11 @@ def sensitivity(
 def _together(
     fields: Mapping[str, Sequence[Value]], following: Mapping[str, Sequence[Value]]
 ) -> dict[str, list[Sequence[Value]]]:
-    """The columns of the `fields` that change, by name. Fields that always change together are one entry, named
-    "block_in, block_out" for example, with the columns of all. A field of `following` is included only if it always
-    changes together with one of `fields`.
+    """Groups the fields that change between designs. Fields that always change together form one entry, with a name
+    such as "block_in, block_out". Returns, for each entry, the columns (one value for each design) of all its fields.
+
+    `fields`: the fields to group, by name. `following`: derived fields; one of these is added to an entry only if it
+    always changes together with the fields of the entry.
     """
     members: dict[tuple[int, ...], list[str]] = {}
     columns = {**fields, **following}
@@ -114,8 +120,9 @@ def _together(
 
 
 def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """Labels of the common levels of fields that change together, and the index of each design's level. A label lists
-    the values of all fields, or their common value.
+    """Numbers the values of several fields that change together, so that they count as one field. `columns`: for each
+    field, its value in every design. Returns the labels of the distinct combinations of values, and for each design the
+    index of its combination. A label lists the values of all fields, or only one value if all fields have the same.
     """
     lead = next((column for column in columns if all(isinstance(v, int) for v in column)), columns[0])
     labels, codes = _levels(lead)

@@ -34,8 +34,9 @@ def compile_with(config: Config, network: Network, settings: Settings, *, data: 
 
 
 def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:
-    """A list with one tuner record of `settings` (knobs by node) and the network's `cycles` with them, for `vdla run
-    --records` and `vdla compile --records`; an empty list without settings.
+    """Converts `settings` (knobs by node) to a tuner record for the options `vdla run --records` and `vdla compile
+    --records`. `cycles`: the network's cycles with these settings. Returns a list of the one record, or an empty list
+    if there are no settings.
     """
     if not settings:
         return []

@@ -43,8 +43,9 @@ hardly any layer has another schedule that is as fast.
 TEMPLATE: Values = MappingProxyType({})
 """Empty knobs: the template chooses its own schedule."""
 CLOSE = 1.02
-"""Limit on the cycles of candidate schedules, relative to the fastest candidate of the layer, both simulated with this
-layer alone. Candidates within the limit are tried in the network, where another one may be the fastest.
+"""A candidate schedule is tried in the network if it takes at most this many times the cycles of the layer's fastest
+candidate. For this comparison, each candidate is simulated with its layer alone. In the network, a different candidate
+may be the fastest.
 """
 
 
@@ -62,8 +63,8 @@ class Effort:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds. In a round the network runs with every layer's next best schedule at once, and each layer
-        keeps the faster of its two schedules.
+        """Number of rounds. In each round, the network is run once with a new schedule for every layer: the layer's
+        next best candidate. Each layer then keeps either its previous schedule or the new one, whichever was faster.
         """
         return min(MOST_ROUNDS, max(1, self.trials // 16))
 

@@ -21,12 +21,12 @@ BIAS_DEVIATION = 0.1
 
 
 class Graph:
-    """An ONNX graph under construction. A node gets the name that PyTorch's exporter would give it: the open scopes
-    (names of modules) and the operator, as in "/layer1/conv1/Conv".
+    """An ONNX graph under construction. A node gets the name that PyTorch's exporter would give it. It consists of the
+    open scopes (names of modules) and the operator, as in "/layer1/conv1/Conv".
 
-    `width` scales the numbers of channels (`channels`), `depth` the numbers of blocks (`repeats`): reduced copies for
-    tests have both below 1. `parameters` is the number of the original's parameters in training: a normalization that
-    the exporter folds into a convolution counts with its own scale and offset.
+    `width` scales the numbers of channels (`channels`), and `depth` scales the numbers of blocks (`repeats`); tests use
+    values below 1 to make networks smaller. `parameters` is the number of parameters that the original has in training.
+    This includes the scales and offsets of normalizations that the exporter folds into convolutions.
     """
 
     def __init__(self, name: str, *, batch: int = 1, width: float = 1.0, depth: float = 1.0) -> None:

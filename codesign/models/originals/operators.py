@@ -132,7 +132,9 @@ def linear(g: Graph, x: Value, name: str, out: int, *, bias: bool = True) -> Val
 
 
 def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
-    """Adds MatMul, the product of two activations, to the graph. `power`: estimated mean square of the product."""
+    """Adds MatMul, the product of two activations, to the graph. `power`: estimated mean square of the product's
+    elements, from which the random weights of later layers are scaled.
+    """
     *lead, rows, depth = a.shape
     assert b.shape[:-1] == (*lead, depth)
     g.macs += math.prod(a.shape) * b.shape[-1]
@@ -275,8 +277,9 @@ def global_pool(g: Graph, x: Value) -> Value:
 
 
 def adaptive_pool(g: Graph, x: Value, size: int) -> Value:
-    """Adds AdaptiveAvgPool2d(size) to the graph, as an AveragePool; `size` must divide the image's rows and columns. An
-    image with fewer than `size` rows or columns keeps them.
+    """Adds AdaptiveAvgPool2d(size) to the graph, as an AveragePool that reduces the image to `size` rows and `size`
+    columns. `size` must divide the numbers of rows and columns. An axis that is already shorter than `size` is not
+    reduced.
     """
     rows, columns = x.size
     kernel = [max(rows // size, 1), max(columns // size, 1)]

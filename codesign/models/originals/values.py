@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of the graph. `power` is an estimate of its mean square; it decides the standard deviation of the
-    weights that are multiplied with it.
+    """A tensor of the graph. `power` is an estimate of the mean square of its elements.
 
-    Batch normalizations would keep every layer's outputs approximately normal. Where they are folded or missing, the
-    standard deviation of the weights has this effect: 1 / sqrt(number of products in a sum * power of the input), which
-    is He's rule after a ReLU.
+    The standard deviation of a weight is 1 / sqrt(number of products in a sum x `power` of the input), which is He's
+    rule after a ReLU. So the outputs of each layer stay approximately normal. This replaces the effect of batch
+    normalizations, which are folded into the weights or missing.
     """
 
     name: str

@@ -20,7 +20,9 @@ EPSILON = 1e-5
 THETA = 100_000.0
 """The base of the angles of rotary position embeddings."""
 SYMBOLIC_MASK = 1024
-"""Largest number of tokens of a prompt if that number is a symbol: the model contains a mask of this size."""
+"""Size of the causal mask in models whose number of tokens is symbolic. A prompt for these models has at most this many
+tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,9 @@ def _named(name: str, query: str, key: str) -> tuple[tuple[str, str], tuple[str,
 
 
 def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
-    """Adds the cosines and sines of the rotary angles of each token's position, [batch, 1, sequence, size]; they are
-    equal for both halves of a head. Returns their names.
+    """Adds nodes that compute the cosines and the sines of the rotary angles, for the position of each token; returns
+    the names of the two tensors, [batch, 1, sequence, size]. The first half of the last axis has the same angles as the
+    second half.
     """
     batch, sequence = rows
     steps = THETA ** -(np.arange(0, size, 2) / size)

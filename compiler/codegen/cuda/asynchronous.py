@@ -57,9 +57,12 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """Asynchronous copies that are in flight during a span (a block's execution between two barriers). `run`: the
-    execution that issues them. `start`: index of `run` in the span (None: `run` is in an earlier span). `end`: index of
-    the span's first run after the wait for the copies (None: the span does not wait for them).
+    """The part of a span (a block's execution between two barriers) in which a group of asynchronous copies may be in
+    flight.
+
+    `run`: the execution of the statement that starts the copies. `start`: position of `run` in the span; None if the
+    copies were started in an earlier span. `end`: position of the first execution that follows the wait for the copies;
+    None if the span contains no wait for the copies.
     """
 
     run: Run

@@ -63,11 +63,11 @@ class Scratchpads:
         self._aligned = {"inp": config.position_inputs if config.has("taps") else 1}
 
     def place(self, buffers: list[Buffer], last_copy: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """First element of each copy (leading dimension) of each buffer of one layer, by buffer name.
+        """Places one layer's buffers: returns, by buffer name, the first scratchpad element of each copy of the buffer.
 
-        `last_copy`: for each buffer, the copy that the layer uses last. Accumulator copies start at a bank boundary if
-        this puts them in different banks, so that the store unit reads one while the array fills the other. Raises
-        PlacementError if the buffers do not fit.
+        A buffer's leading dimension counts its copies; `last_copy` is the one that the layer uses last. If possible,
+        copies in the accumulators start in different banks: the store unit reads one while the array fills another.
+        Raises PlacementError if the buffers do not fit.
         """
         by_scope: dict[str, list[Buffer]] = {}
         for buffer in buffers:

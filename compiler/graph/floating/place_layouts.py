@@ -30,8 +30,8 @@ def place(state: State, node: Node) -> None:
 
 
 def _place_pool(state: State, node: Node) -> None:
-    """Adds a pool or resize whose output has blocks of as many channels as its input. If an expression of several
-    inputs is fused, the largest block size among them is used.
+    """Adds a pooling or resize node to the graph with layouts. Its output gets the same block size (channels per block)
+    as its input. If the node fuses an expression of several inputs, the output gets the largest block size among them.
     """
     shape = state.graph.data_shape(node)
     read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [

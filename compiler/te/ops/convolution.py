@@ -34,7 +34,7 @@ class Phase:
     reach: int = 1
 
     def output(self, t: Expr) -> Expr:
-        """The position along the axis of output number `t` of the phase."""
+        """Position, along this axis of the output tensor, of the phase's output number `t`."""
         return t * self.every + self.rest
 
     def weight(self, m: Expr) -> Expr:

@@ -157,13 +157,21 @@ def rows(
     plane: int | None = None,
     name: str = "rows",
 ) -> Program:
-    """Y = post(bias + share of X), where the share of an element is its softmax or normalized value within the row, and
-    a row is all channels of a position. Computed in tiles of `tile` positions (the last may be smaller).
+    """The program of a softmax or a normalization: Y = post(bias + share of X). A row is the set of all channels at one
+    position. The share of an element is its softmax or its normalized value within its row.
 
-    Parameters, with count = ceil(shares.length / co): X int8[images, count, positions, 1, co]; P int32[count, 2, co],
-    the post-processing ([1, 2, co] unless `shares.own`); for softmax T int8[768], a table of exponentials; Y, shaped
-    like X, but with `plane` positions unless `plane` is None. Statement "widen" copies a tile to the accumulators, and
-    statement "rows" computes its results.
+    The positions are computed in tiles of `tile`; the last tile may be smaller. For each tile, statement "widen" copies
+    the elements to the accumulators, and statement "rows" computes the results.
+
+    The parameters of the program are as follows. `co` is the number of channels in a block (`blocks.block_out`), and
+    `count` = ceil(`shares.length` / co) is the number of blocks in a row.
+
+    - X: the input, int8[images, count, positions, 1, co].
+    - P: the post-processing, int32[count, 2, co] if each channel has its own parameters (`shares.own`), else int32[1,
+      2, co].
+    - T: a table of exponentials, int8[768]; only for softmax.
+    - Y: the output, shaped like X. If `plane` is given, Y has room for `plane` positions; only the first `positions`
+      are written.
     """
     lanes, count = (blocks.batch, blocks.block_out), ceil_div(shares.length, blocks.block_out)
     x_in, y_out = (

@@ -40,11 +40,13 @@ Memory").
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Knobs of products with few rows: a block has `groups` x `members` x `vectors` threads, each of which sums all
-    rows of one vector of columns, `unroll` steps in depth at once.
+    """The knobs of the schedule of a product (few rows) x (matrix). The sum over the depth (the dimension summed over)
+    is divided among threads: a thread block has `groups` x `members` threads along the depth, and `vectors` threads
+    along the columns.
 
-    `groups` x `members` is the number of threads along the depth. A group has at least `VECTOR` members, because its
-    members add up its sums, one column each.
+    Each thread adds up its part of the depth for all rows and for one vector of `VECTOR` adjacent columns. `unroll`:
+    number of consecutive depth steps that a thread processes together. A group needs at least `VECTOR` members: when
+    the partial sums of a group are added up, each member does so for one of the `VECTOR` columns.
     """
 
     groups: int

@@ -1,5 +1,5 @@
-"""Lowering, for GPUs, of nodes that only move elements (permutations, concatenations, slices, padding); their
-expressions contain the loops over threads.
+"""Lowers nodes that only move elements (permutations, concatenations, slices, padding) to GPU kernels. A permutation
+can move tiles through shared memory; all other moves are scheduled element by element, like element-wise operators.
 """
 
 from __future__ import annotations

@@ -23,8 +23,11 @@ from .workload import Workload, windowed
 
 
 def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> list[Kernel]:
-    """The kernels of a grouped convolution, image by image: one for each run of groups that together fill whole blocks.
-    Empty if all groups are one run, or for a depthwise convolution.
+    """The kernels of a grouped convolution. Consecutive groups are combined until their input and output channels fill
+    whole blocks. There is one kernel for each such combination of groups and for each batch of `config.batch` images.
+
+    Returns an empty list if one combination contains all groups, or if the convolution is depthwise and the machine has
+    the extension `depthwise`.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     filters, inside = operator.weight.shape[:2]

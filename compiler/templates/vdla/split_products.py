@@ -1,8 +1,8 @@
-"""Splits convolutions whose readers use different channels. If a reader looks up its channels in a table, the store of
-that reader's part can then apply the table.
+"""Splits a convolution by output channels if different nodes read different channels of its output.
 
-Queries, keys and values of attention often are one product, with one or two of them scaled. Without the split, look-up
-nodes would read and write all of them again.
+In attention layers, queries, keys and values are often computed as one product, and one or two of the three are then
+scaled through a table look-up. After the split, the store that writes the scaled part applies the table itself. Without
+the split, separate nodes would read these channels again and write them once more.
 """
 
 from __future__ import annotations

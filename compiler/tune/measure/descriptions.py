@@ -1,15 +1,18 @@
-"""Tasks as JSON, so that candidates can be measured in other processes and on other machines.
+"""Converts tuning tasks to and from JSON, so that other processes and other machines can measure their candidates.
 
-    {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}, and "imports", the modules of the
-        machine's custom instructions, if it has any
-    {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
-    {"kind": "cuda", "target": the fields of a GpuTarget, "workload": CudaWorkload.to_dict()}
+A task is the search for the fastest schedule of one workload on one target. Its JSON object has these fields:
 
-Other kinds of `runtime.gpus.GPUS` have descriptions like "cuda". Tasks on a GPU are measured in two steps
-(`cuda_workers.py`), as two tasks: "cuda code" compiles candidates into a "folder", "cuda device" times the candidates
-of the folder on the GPU of number "device".
+- Accelerator: "kind" is "vdla", "config" is `Config.to_dict()`, and "workload" is `Workload.to_dict()`. A machine with
+  custom instructions also has "imports", a list of the Python modules that define these instructions.
+- Processor: "kind" is "llvm", "target" has the fields of a `CpuTarget`, and "workload" is `CpuWorkload.to_dict()`.
+- GPU: "kind" is "cuda" or another name in `runtime.gpus.GPUS`, "target" has the fields of a `GpuTarget`, and "workload"
+  is `CudaWorkload.to_dict()`.
 
-`load` turns a description into the function that measures its candidates, in any process.
+On a GPU, one task is measured as two tasks (`cuda_workers.py`). The task of kind "cuda code" compiles candidates and
+writes them to the folder "folder". The task of kind "cuda device" times these compiled candidates on the GPU whose
+number is "device".
+
+`load` converts a JSON object to the function that measures candidates of the task.
 """
 
 from __future__ import annotations

@@ -171,9 +171,11 @@ def _step(part: Expr, name: str) -> int:
 def touched_elements(
     buffer: Buffer, dimensions: Sequence[Dimension], names: Sequence[str], extents: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """Numbers of elements that an access to `buffer` touches. Entry k is for one run of the loops from number k of
-    `names` (outermost first) inwards, the last entry for a single execution. `dimensions`: the index in each dimension;
-    `extents`: iterations of each loop.
+    """For each loop around an access to `buffer`: the number of distinct elements that the access touches in one run of
+    this loop and of all loops inside it. The results are in the order of `names`, the loops from the outermost to the
+    innermost. One more result, the last, is for a single execution of the access.
+
+    `dimensions`: the index of the access in each dimension. `extents`: number of iterations of each loop, by name.
     """
     users: dict[str, list[int]] = {}
     for d, dimension in enumerate(dimensions):

@@ -15,13 +15,20 @@ which is a factor of two; so the limit is reached if two axes differ by a factor
 def select_diverse(
     places: np.ndarray, scores: np.ndarray, measured: np.ndarray, count: int, diversity: float
 ) -> np.ndarray:
-    """Indices [min(count, n)] of points at `places`, float64 [n, axes], chosen one by one for score and distance.
+    """Chooses `count` candidates (or all, if there are fewer) that score well and differ from each other. Returns their
+    indices.
 
-    The distance is to the nearest point already chosen or at `measured` [m, axes]. Places are base-2 logarithms of the
-    axes' values; the distance is the sum over axes of their differences, each at most 1, limited to FAR and divided by
-    FAR. A distance of 1 is worth `diversity` standard deviations of the best points' scores. (AutoTVM, Chen et al.,
-    NeurIPS 2018, section 3.3, counts different values instead; but a point near a measured one costs about the same,
-    independent of the model's prediction.)
+    `places`: the candidates as points, float64 [n, axes], in base-2 logarithms of the knob values. `scores`: predicted
+    merit of each candidate. `measured`: points that were measured before, [m, axes]. `diversity`: weight of the
+    distance against the score.
+
+    Candidates are chosen one by one; each time, the one with the largest sum of score and `diversity` x distance wins.
+    Scores are divided by their standard deviation. The distance is that to the nearest point already chosen or
+    measured, from 0 (the same point) to 1. Between two points, it adds up the differences along the axes, each limited
+    to 1; the total is limited to FAR and divided by FAR.
+
+    AutoTVM (Chen et al., NeurIPS 2018, section 3.3) instead counts how many different knob values a selection has.
+    Distances suit better, because points near a measured one take about the same time, whatever the model predicts.
     """
     order = np.argsort(-scores, kind="stable")[:SHORTLIST]
     if not len(order):

@@ -1,8 +1,9 @@
-"""The second stage of a search with a model: the best-scored candidates are lowered and ranked once more.
+"""The second stage of a search with a cost model: the candidates with the best scores are lowered and ranked again.
 
-Walks need thousands of points, for which the space computes features without lowering (`Space.cost`). Of the points
-found, a few times as many as will be measured are lowered, which takes a fraction of a trial's time; a second model
-ranks them by the space's features and by features of their programs.
+In the first stage, the search scores thousands of candidates by features that are computed without lowering
+(`Space.cost`). In the second stage, it lowers the best of these candidates, a few times as many as will be measured;
+this takes a fraction of the time of a measurement. A second model then ranks the lowered candidates by the same
+features and by features of their programs.
 """
 
 from __future__ import annotations

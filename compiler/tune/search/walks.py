@@ -59,7 +59,12 @@ class Annealing:
     def visit(
         self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
     ) -> Candidates:
-        """The legal points that chains visit from `starts`, int64 [n, axes], the legal starts included."""
+        """Runs one annealing chain from each point in `starts`, and returns all legal points that the chains tried,
+        including the legal ones among `starts`.
+
+        `starts`: knob settings as int64 [n, axes]. `score`: predicts the merit of points from their features; larger is
+        better. `generator`: source of random moves.
+        """
         current = examine(space, starts)
         value = score(current.features)
         scale = float(np.std(value)) or 1.0

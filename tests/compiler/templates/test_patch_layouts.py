@@ -199,8 +199,9 @@ def test_a_choice_is_never_busier_than_whole_windows_and_fits(data):
     ids=["64x64", "16x64"],
 )
 def test_the_first_layer_of_resnet_on_wide_arrays(config, least):
-    """Cycles of ResNet's first layer are at most 5% above the bound: the array and the load unit work in parallel, and
-    the busier one is hardly ever idle. With one patch for each window, the array of 64x64 takes 114,000 cycles.
+    """ResNet's first layer takes at most 5% more cycles than the bound `least`, which counts only the cycles of the
+    busier one of array and load unit. The two units must therefore work in parallel, and the busier one is hardly ever
+    idle. (On the array of 64x64, a layout that stores every window's patch separately would take 114,000 cycles.)
     """
     result = compile_program(first_layer(1, (3, 224, 224), 64, 7, 2, 3, pooled=True), config)
     program = result.program

@@ -172,8 +172,8 @@ def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[st
 
 
 def _in_memory(sketches: Sketches, summed: Sum, roles: Roles, parts: Sequence[int]) -> _Plan | None:
-    """The plan of least cost with sums in memory; None if one partial sum would contain all terms. `parts`: values of
-    the knob "part", ascending.
+    """The plan of least cost that keeps sums in memory and adds to them in parts; None if the first part would contain
+    all terms. `parts`: the allowed numbers of terms in a part (values of the knob "part"), ascending.
     """
     held = int(HELD_SHARE * sketches.target.cache_bytes[0]) // (roles.weights.bits // 8 * roles.lane.size)
     most = max(1, min(MOST_VECTORS, held // HELD_TERMS))

@@ -244,9 +244,9 @@ def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) ->
 
 
 def middle(blocks: int, tiles: int) -> int:
-    """Number of the loop in which producers with the knob MIDDLE are computed, counted from the outermost of `blocks`
-    loops over blocks and `tiles` loops over tiles: the innermost loop over blocks, or half of the loops if there are no
-    blocks.
+    """Position of the loop, 0 for the outermost, in which a producer with the knob value MIDDLE is computed. `blocks`
+    loops over blocks enclose `tiles` loops over tiles. The result is the innermost loop over blocks, or, without
+    blocks, the loop in the middle of those over tiles.
     """
     return blocks - 1 if blocks else (tiles - 1) // 2
 
