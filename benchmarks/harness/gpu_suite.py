@@ -1,4 +1,4 @@
-"""The suite of GPU benchmarks: its entries, each checked against float64 and timed against torch."""
+"""The suite of GPU benchmarks: checks each entry against float64 and times it against torch."""
 
 from __future__ import annotations
 

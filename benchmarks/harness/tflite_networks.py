@@ -267,7 +267,7 @@ def anomaly_detection() -> Network:
 
 
 def resnet() -> Network:
-    """ResNet-8 of MLPerf Tiny."""
+    """A network like ResNet-8 of MLPerf Tiny."""
     net = Network()
     x = net.conv(net.image(1, 32, 32, 3), 16, 3, act=RELU)
     for outputs, stride in ((16, 1), (32, 2), (64, 2)):
