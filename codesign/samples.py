@@ -67,7 +67,7 @@ def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str,
         return generator.integers(ends.min, ends.max + 1, port.shape, dtype=port.dtype)
     if port.dtype.kind in "iub":
         return generator.integers(0, max(limits.get(port.name, 2), 1), port.shape).astype(port.dtype)
-    return generator.standard_normal(port.shape, dtype=np.float32).astype(port.dtype)
+    return generator.standard_normal(port.shape, dtype=np.float32).astype(port.dtype, copy=False)
 
 
 def _table_sizes(

@@ -30,9 +30,9 @@ def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) 
     """
     descriptor = open_file(path, pipes=pipes)
     with os.fdopen(descriptor, "rb") as file:
-        if os.fstat(descriptor).st_size > most:
+        if (size := os.fstat(descriptor).st_size) > most:
             raise _too_large(path, most)
-        data = file.read(most + 1)
+        data = file.read(-1 if size else most + 1)  # A read with a limit first allocates as many bytes.
     if len(data) > most:
         raise _too_large(path, most)
     return data

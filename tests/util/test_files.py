@@ -1,5 +1,6 @@
 import errno
 import os
+import tracemalloc
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,17 @@ from vdla.util.user_files import (
 def test_missing_file_is_named_with_its_role(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"nothing\.onnx: cannot read the model: No such file"):
         read_whole(tmp_path / "nothing.onnx", "model")
+
+
+def test_a_small_file_is_read_into_little_memory(tmp_path: Path) -> None:
+    """A read with a limit of 2 GB once allocated 2 GB for every file."""
+    (tmp_path / "file").write_bytes(bytes(1000))
+    tracemalloc.start()
+    try:
+        assert files.read_file(tmp_path / "file") == bytes(1000)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_destination_without_parent_is_refused(tmp_path: Path) -> None:
