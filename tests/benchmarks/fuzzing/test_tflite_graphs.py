@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vdla.benchmarks.fuzzing.drawing import Draw
+from vdla.benchmarks.fuzzing.tflite import compared
 from vdla.benchmarks.fuzzing.tflite.builder import FORMS, TfliteBuilder
 from vdla.benchmarks.fuzzing.tflite.compared import compiled_outcome, operator_problem
 from vdla.benchmarks.fuzzing.tflite.drawings import DRAWINGS
@@ -58,3 +59,25 @@ def test_hybrid_products_may_differ_by_the_rounding_of_their_data(kind: str) -> 
     builder = TfliteBuilder(draw=Draw("graphs", 0, 1), form="hybrid")
     assert any(builder.drawn(DRAWINGS[kind]) for _ in range(20)) and builder.close()
     assert compiled_outcome(builder, "llvm").verdict == "right"
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0])
+def test_float_outputs_are_compared_relative_to_the_values_before_them(
+    monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    """An output of about 0.3 that is computed from values of 1,000 may differ by rounding when all results are
+    outputs.
+    """
+    builder = TfliteBuilder(draw=Draw("graphs", 0, 0), form="float")
+    model = builder.model
+    x = model.tensor((4,), np.float32, None)
+    square, y = (model.tensor((4,), np.float32, None) for _ in range(2))
+    model.inputs, model.outputs = [x], [y]
+    builder.arrays[x] = np.array([31.6, 5, 1, 2], np.float32)
+    model.operators = [("SQUARE", (x,), (square,), "", {}), ("SIN", (square,), (y,), "", {})]
+    builder.expected = [np.zeros(4, np.float32)]
+    squares = np.square(builder.arrays[x])
+    alone, whole = [np.sin(squares) + np.float32(1e-4 + wrong)], [squares, np.sin(squares)]
+    monkeypatch.setattr(compared, "outputs_of", lambda model, *_: alone if len(model.outputs) == 1 else whole)
+    monkeypatch.setattr(compared, "operator_problem", lambda *_: "")
+    assert compiled_outcome(builder, "llvm").verdict == ("wrong" if wrong else "right")
