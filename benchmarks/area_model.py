@@ -87,8 +87,8 @@ def main(options: Given) -> None:
 def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
-    """The area and clock model with its prediction intervals; and its mean errors by leave-one-out cross-validation on
-    the training machines, without and with XGBoost on the residuals.
+    """Returns (the area and clock model with its prediction intervals, figures). The figures are the intervals, and the
+    mean errors by leave-one-out cross-validation on the training machines, without and with XGBoost on the residuals.
     """
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)

@@ -78,7 +78,7 @@ def utilization(rows: Iterable[Mapping[str, Any]]) -> float:
 def layers_and_run(
     compiled: Compiled, arrays: Mapping[str, np.ndarray]
 ) -> tuple[list[dict[str, Any]], RunResult]:
-    """Name, operator, cycles and roofline of each layer, and the result of the run."""
+    """Runs a compiled network. Returns (name, operator, cycles and roofline of each layer; the result of the run)."""
     result = run(compiled, arrays)
     bounds = layer_boundaries(compiled.program, result.simulation.end, result.simulation.cycles)
     rows = [

@@ -102,8 +102,9 @@ def seconds(searched: Study) -> tuple[float, list[Config]]:
 
 
 def known(designs: int, rounds: int) -> dict[str, Any]:
-    """For each search of SEARCHES with evaluations of known duration, the speed on each number of workers in
-    KNOWN_WORKERS relative to the speed on the first number.
+    """Explores with evaluations of known duration, for each search of SEARCHES on each number of workers in
+    KNOWN_WORKERS. Returns, by the search's name, the duration of all its evaluations and, for each number of workers,
+    the wall time and the speed relative to the first number.
     """
     rows = dict[str, Any]()
     with (

@@ -164,8 +164,8 @@ def extended(config: Config, extensions: Sequence[str]) -> Config:
 
 
 def is_whole(model: onnx.ModelProto, partition: Partition) -> bool:
-    """Whether a partitioned model is one region of the accelerator, before which the processor only looks up rows of
-    tables by ids: it reads no float input of the model, and no result of the accelerator.
+    """Whether the accelerator computes a partitioned model in one region. Regions of the processor may only look up
+    rows of tables by ids before it: they read no float input of the model, and no result of the accelerator.
     """
     sides = [region.side for region in partition.regions]
     kinds = {info.name: info.type.tensor_type.elem_type for info in model.graph.input}

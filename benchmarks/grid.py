@@ -218,8 +218,8 @@ def network_of(name: str, folder: Path) -> Network:
 
 
 def large() -> list[dict[str, Any]]:
-    """Rows of ResNet-50 on 128x128 arrays with a bus of 64 bytes and the presets' read latency, one for each number of
-    images.
+    """Measures ResNet-50 with one image and with eight on 128x128 arrays that have a bus of 64 bytes and the presets'
+    read latency. Returns one row for each number of images.
     """
     cells = []
     with tempfile.TemporaryDirectory() as folder:

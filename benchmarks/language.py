@@ -78,8 +78,8 @@ def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
 
 
 def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
-    """The partition of a quantized model between accelerator and processor, and the operator of each node by
-    node name.
+    """Returns (the partition of a quantized model between accelerator and processor, the operator of each node by node
+    name).
     """
     label, model = prepare_model(path, least_opset=OLDEST_OPSET)
     partition = partition_model(label, model, abilities=Abilities.of(config))

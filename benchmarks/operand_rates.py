@@ -40,9 +40,9 @@ from vdla.util.files import write_whole
 
 RATES = ROOT / "codesign" / "technology" / "operand_rates.json"
 SMALL = tuple(fitted_machines()[name] for name in ("tiny", "8x8", "4x4 bus 16"))
-"""Small machines on which the energies that the measured rates predict are checked."""
+"""Small machines on which energies predicted from the measured rates are checked."""
 OTHERS = ("small_cnn", "mlp", "dqn")
-"""Shipped networks on which the energies that the measured rates predict are checked."""
+"""Shipped networks on which energies predicted from the measured rates are checked."""
 
 
 OPTIONS = (

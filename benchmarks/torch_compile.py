@@ -55,14 +55,16 @@ def _bert() -> Model:
 
 
 def _gpt2_cache() -> Model:
-    """Decoding of one token; the cache is passed as plain tensors, keys and values of each layer."""
+    """A model that decodes one token with GPT-2. Its cache is passed as plain tensors: keys and values of each
+    layer.
+    """
     torch, transformers = import_module("torch"), import_module("transformers")
     configuration = transformers.GPT2Config(n_layer=LAYERS)
     model = transformers.GPT2LMHeadModel(configuration).eval()
     cache_type = transformers.cache_utils.DynamicCache
 
     class Step(torch.nn.Module):
-        """One decoding step: the next token's logits, and the longer cache."""
+        """A module for one decoding step: it returns the next token's logits, and the longer cache."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -38,7 +38,7 @@ class Separable(nn.Module):
 
 
 class Cnn(nn.Module):
-    """A stem, two blocks, each with a residual connection, a mean and a classifier of ten classes."""
+    """A CNN: a stem, two blocks (each with a residual connection), a mean, and a classifier of ten classes."""
 
     def __init__(self, block: type[Full] | type[Separable], channels: int = 16) -> None:
         self.stem = nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))

@@ -20,7 +20,7 @@ LITE_ADDRESS_BITS = 12
 
 
 def axi4(bus_bytes: int) -> Signature:
-    """The AXI4 signature as the master sees it, for INCR bursts of whole bus words of `bus_bytes` bytes."""
+    """The AXI4 signature, with directions for the master: INCR bursts of whole bus words of `bus_bytes` bytes."""
     address = {"addr": ADDRESS_BITS, "len": 8, "size": 3, "burst": 2}
     return Signature(
         {
@@ -43,7 +43,7 @@ def axi4(bus_bytes: int) -> Signature:
 
 
 def axi4_lite() -> Signature:
-    """The AXI4-Lite signature as the master sees it: words of 32 bits, byte addresses of 12 bits."""
+    """The AXI4-Lite signature, with directions for the master: words of 32 bits, byte addresses of 12 bits."""
     return Signature(
         {
             "awvalid": Out(1),

@@ -58,11 +58,17 @@ def counter_address(name: str) -> int:
 class Control(wiring.Component):
     """The control registers and the state of the run.
 
-    Members: `bus`: the AXI4-Lite slave. `program`, `count`, `base`: the registers. `launch`: 1 in the launch cycle
-    (cycle 0). `running`: 1 in the cycles 1 .. total of a run, which ends in the cycle of `finished` or, if it is
-    stopped, in the first cycle of `written`. `resting`: the complement of `running` as a separate register, which
-    resets the units. `stop`: no new address may be shown. `quiet`, `error`, `written`: from the memory port.
-    `counter_index` selects a counter, which `counter_value` shows READ_CYCLES later.
+    Members:
+
+    - `bus`: the AXI4-Lite slave. `program`, `count`, `base`: values of the registers with these names.
+    - `launch`: 1 in the launch cycle (cycle 0).
+    - `running`: 1 from cycle 1 to the last cycle of the run. A run ends in the cycle in which the input `finished` is
+      1. A run that was stopped, or met an error, ends in the first cycle in which `written` is 1.
+    - `resting`: the complement of `running`, as a separate register, which resets the units.
+    - `stop`: forbids the memory port to show new addresses.
+    - `quiet`, `error`, `written`: inputs from the memory port: no burst is outstanding, a response was an error, all
+      writes are complete.
+    - `counter_index`: selects a performance counter; `counter_value` must show its value READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:

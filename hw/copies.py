@@ -23,8 +23,8 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
 
 
 def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
-    """A list of `count` signals with the `value` of the previous cycle, one for each group of pins; the signals come
-    from up to KINDS registers (see `copy`).
+    """Returns `count` signals with the same content, the `value` of the previous cycle, so that each can drive a part
+    of many pins. At most KINDS registers supply them in turn (see `copy`).
     """
     kinds = [copy(m, value, number, name) for number in range(min(count, KINDS))]
     return [kinds[number % KINDS] for number in range(count)]

@@ -78,15 +78,16 @@ _GROUP = 8  # number of counters in a group; the third of these cycles selects w
 
 
 class Counters(wiring.Component):
-    """The counters. They count while `run` is 1 and are cleared by `clear`, both with a delay of two cycles, so that
-    the counts after a run include the run's last cycle.
+    """The performance counters. They count while `run` is 1 and are cleared by `clear`, both with a delay of two
+    cycles, so that the counts after a run include the run's last cycle.
 
-    Members: `load`, `compute`, `store`: activities of the units. `read_*`, `write_*`: accepted bursts, from MemoryPort.
-    `index` selects a counter of COUNTERS, which `value` shows READ_CYCLES later.
+    Members: `load`, `compute`, `store`: the activity of each unit in this cycle. `read_accepted`, `write_accepted`: the
+    memory port has accepted a burst in this cycle; `read_burst`, `write_burst` describe it. `index` selects a counter
+    of COUNTERS, and `value` shows the counter READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` determines the layout of bursts."""
+        """`config` determines the widths of the fields of a burst."""
         self._config = config
         super().__init__(
             {

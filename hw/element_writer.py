@@ -18,8 +18,9 @@ from .wide_walk import WideWalk
 
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
     """Layout of a job, which is one load. It has the size and pad fields of the load instruction. `kind`: index of the
-    element size in the writer's `element_bytes`. `offset`: byte position of the first row in a bus word. `pitch`:
-    distance of rows in bytes modulo the bus word. `one_run`: the rows form one run of adjacent bytes.
+    element size in the writer's `element_bytes`. `offset`: position of the first row's first byte in its bus word.
+    `pitch`: low bits of the distance in bytes from row to row, from which the positions of the other rows in their bus
+    words follow. `one_run`: 1 if there are no gaps between rows.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(
@@ -45,12 +46,13 @@ def step_width(config: Config, element_bytes: int) -> int:
 
 
 class Walk(wiring.Component):
-    """A counter over `before` pads, `size` data elements and `behind` pads, in this order; empty phases are skipped.
+    """A counter that goes through `before` pads, `size` data elements and `behind` pads, in this order; a phase without
+    elements is skipped.
 
-    Members: `start` loads the three numbers, which must not all be zero. On the current element: `is_data`: it is data;
-    `phase_last`: it is the last of its phase; `ends`: it is the last of the walk. `next` moves to the next element,
-    from the last one to the first. `next_is_data`: the element after the current one is data. `first_is_data`: the
-    first element is data.
+    Members: `start` loads the three numbers, of which at least one is not 0. `next` moves to the next element, and from
+    the last one back to the first. `is_data`: the current element is data, not a pad. `phase_last`: the current element
+    is the last of its phase. `ends`: the current element is the last of all. `next_is_data`: the element after the
+    current one is data. `first_is_data`: the first element is data.
     """
 
     def __init__(self) -> None:
@@ -70,7 +72,10 @@ class Walk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds a down counter. Registers hold the current phase, the next two phases and the first phase."""
+        """Builds a down counter of the elements left in the current phase. Registers hold the counts and properties of
+        the current phase, of the two phases that may follow it, and of the first phase, with which the counter starts
+        again.
+        """
         m = Module()
         state = data.StructLayout(
             {"count": 16, "is_before": 1, "is_data": 1, "phase_last": 1, "final": 1, "ends": 1}
@@ -126,19 +131,26 @@ class Walk(wiring.Component):
 
 
 class ElementWriter(wiring.Component):
-    """Executes loads one after the other, one step in a cycle; a step is the write of a pad or of a part of an element.
-    There is one cycle between the steps of two loads (STEP_GAP).
+    """Executes loads one after the other: takes words from a FIFO and writes elements, and the pads around them, to a
+    scratchpad. A step is the write of a pad, of an element, or of a part of an element; there is one step in a cycle.
+    There is at least one cycle without a step between two loads (STEP_GAP).
 
-    Members: `job`: the next load; if it is taken in cycle j, its first step is in j + 3 or later. `words`: the client's
-    FIFO. `may`: the writer may do steps of its current load (registered). `steps_last`: the last step of a load happens
-    in this cycle.
+    Inputs and outputs that control the steps:
 
-    The other members describe the write of a step, two cycles after the step (registered). `write`: the write happens
-    (not for an empty load). `address`: index of the element in the scratchpad. `pad`: the whole element gets the pad
-    value; otherwise part number `part` of the element gets the low `step_width` bytes of `data`. `last`: this is the
-    load's last step, so the load ends in the next cycle. `kind`: index of the load's element size in `element_bytes`.
-    `tag`: `job_tag` of the load. For kind 0 a step writes all elements of a row that are in the same aligned block of
-    `together` elements; `count` is their number.
+    - `job`: the next load; if it is accepted in cycle j, its first step is in j + 3 or later. `words`: the FIFO.
+    - `may`: the writer may do steps of its current load (registered).
+    - `steps_last`: the last step of a load happens in this cycle.
+
+    The other members describe a write, two cycles after its step (registered):
+
+    - `write`: the write happens (0 for the only step of an empty load). `address`: index of the element in the
+      scratchpad.
+    - `pad`: the whole element gets the pad value. Otherwise part number `part` of it gets the low `step_width` bytes of
+      `data`.
+    - `last`: this is the last write of its load, which ends in the next cycle.
+    - `kind`: kind of the load's elements, an index into `element_bytes`. `tag`: the `job_tag` that came with the load.
+    - `count`: number of elements written, for elements of kind 0. A step of this kind writes several neighbours of a
+      row at once, up to the next multiple of `together` elements.
     """
 
     def __init__(
@@ -191,10 +203,11 @@ class ElementWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds registers in this order: job, generator, next step, its bus word, its aligned data.
+        """Builds a pipeline of registers: the job, the generator of its steps, the next step, the bus word that this
+        step uses, and the word's data, aligned to the element.
 
-        Whether a step happens is known late in the cycle. Therefore a spare register between generator and step lets
-        the generator advance whenever the spare register was free in the cycle before.
+        It is known only late in a cycle whether the next step happens, too late to tell the generator. A spare register
+        between generator and next step takes the generated step if the next one has to wait.
         """
         m = Module()
         layout = self._step_layout()
@@ -249,8 +262,8 @@ class ElementWriter(wiring.Component):
         return Mux(many, self._together - inside, 1)
 
     def _generate(self, m: Module, goes: Value, step: data.View) -> None:
-        """Builds the generator, which walks over rows and elements. `step`: driven with the step of the current
-        element; `goes`: advances to the next element.
+        """Builds the generator, which goes through the rows of a load and the elements of each row, and describes one
+        step at a time. It drives `step`, the description of the current step. `goes`: input, moves on to the next step.
         """
         bus = self._config.memory.bus_bytes
         layout = job_layout(self._config, len(self._sizes))

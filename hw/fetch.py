@@ -25,10 +25,11 @@ does not exist.
 
 
 class FetchUnit(wiring.Component):
-    """Reads `count` instructions from byte address `program` on, a multiple of 4096. Both are stable during a run.
+    """Reads the program from memory and distributes its instructions to the units: `count` instructions from byte
+    address `program` on, which is a multiple of 4096. `program` and `count` must not change during a run.
 
-    Members: `read`: the read client. `load`, `compute`, `store`: the heads of the three command queues, which the units
-    read (signature `interfaces.commands`).
+    Members: `read`: the read client. `load`, `compute`, `store`: streams (signature `interfaces.commands`), one for
+    each unit, from which the unit takes the oldest instruction in its command queue.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -102,9 +103,9 @@ class FetchUnit(wiring.Component):
             m.d.sync += shown.eq(0)
 
     def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal, Signal]:
-        """Writes the instructions of each beat, with their routes (the unit that executes an instruction, and whether
-        it is FINISH), to the banks of the buffer. Returns the oldest instruction, its route, whether there is one, and
-        the signal that removes it. `fresh`: 1 in the first cycle of a run.
+        """Builds the buffer of fetched instructions, which stores each with its route (the unit that executes it, and
+        whether it is FINISH). Returns the oldest instruction; its route; whether there is an instruction at all; and a
+        signal that the caller drives to remove it. `fresh`: 1 in the first cycle of a run.
         """
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
@@ -239,8 +240,8 @@ class FetchUnit(wiring.Component):
         m.d.sync += [takes.eq(will_take), keeps.eq(~will_take)]
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
-        """Sets `route` (the unit that executes `instruction`, and whether it is FINISH) from the instruction's first
-        word, as it arrives.
+        """Drives `route`, which tells the unit that executes `instruction` and whether it is FINISH. `instruction`: the
+        first 64 bits of the instruction, which has just arrived from memory.
         """
         unit_field = view(instruction_layout(self._config, "CONFIG"), instruction)["unit"]
         fields = view(instruction_layout(self._config, "LOAD.INP"), instruction)

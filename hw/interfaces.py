@@ -39,9 +39,10 @@ def instruction_bits(config: Config) -> int:
 
 
 def commands(config: Config) -> Signature:
-    """The head of a command queue, as fetch and a unit see it. `valid`: the payload is an instruction. The unit sets
-    `ready` only in the cycle in which this instruction begins. The payload has the bits of the instruction (fields:
-    `layouts.instruction_layout`).
+    """Signature of the stream that leaves a unit's command queue: the fetch unit fills the queue, the unit takes
+    instructions from it. `payload`: the encoded instruction at the head of the queue (`layouts.instruction_layout` has
+    its fields). `valid`: 1 if the queue has an instruction. `ready`: the unit sets it to 1 only in the cycle in which
+    it begins this instruction.
     """
     return stream.Signature(instruction_bits(config))
 
@@ -52,15 +53,18 @@ def token_bits(config: Config) -> int:
 
 
 def token_pop() -> Signature:
-    """The consumer's side of a token queue: `pop`, only while `available`, takes the oldest token."""
+    """Signature of the consumer's side of a token queue: `pop` takes the oldest token. It is allowed only while
+    `available` is 1.
+    """
     return Signature({"available": In(1), "pop": Out(1)})
 
 
 def token_push(config: Config) -> Signature:
-    """The producer's side of a token queue.
+    """Signature of the producer's side of a token queue. `room`: the queue has a place that is neither filled nor
+    reserved. `reserve`: 1 in the cycle in which an instruction begins that will push a token; allowed only while `room`
+    is 1.
 
-    `room`: tokens + reservations < depth. `reserve`: pulse in the cycle in which an instruction with this push begins,
-    only while `room`. `push`: the *number* of instructions with this push that end in this cycle, since instructions
+    `push`: *number* of tokens pushed in this cycle, when their instructions end. Several may end together: instructions
     without operations, and CONFIG in the load unit, may end together with the instruction before them.
     """
     return Signature({"room": In(1), "reserve": Out(1), "push": Out(token_bits(config))})
@@ -70,10 +74,12 @@ def token_push(config: Config) -> Signature:
 
 
 class Activity(enum.Enum, shape=4):
-    """A unit's activity in a cycle (hw/README.md section 9): BUSY for load and store, GEMM to DRAIN for compute;
-    INSTRUCTION to BEGIN are causes of stall.
+    """Activity of a unit in a cycle (hw/README.md section 9). While an instruction executes, the load and store units
+    report BUSY, and the compute unit reports one of GEMM to DRAIN. A unit without an executing instruction reports its
+    cause of stall, one of INSTRUCTION to BEGIN.
 
-    TOKEN_PREV and so on are named after the flag, not the queue: the top module connects flags to queues.
+    TOKEN_PREV and TOKEN_NEXT mean that the flag pop_prev or pop_next waits for a token; FULL_PREV and FULL_NEXT mean
+    that the flag push_prev or push_next waits for room in a queue. The top module connects the flags to token queues.
     """
 
     BUSY = 0
@@ -93,15 +99,18 @@ class Activity(enum.Enum, shape=4):
 
 
 END_BITS = 16
-"""Width in bits of the number of instructions that end in a cycle; fewer than 2^16 CONFIGs can wait for one load."""
+"""Width in bits of a number of instructions that end in the same cycle. Many may end at once, since all CONFIGs that
+waited for the same load end together; there are always fewer than 2^16.
+"""
 
 
 def trace() -> Signature:
-    """Ports that show the begin and end of a unit's instructions to the harness; synthesis leaves the ports out.
+    """Signature of the ports that show to the test harness when a unit's instructions begin and end; synthesis leaves
+    them out.
 
-    `begin`: an instruction begins in this cycle, in program order; it depends on inputs of the cycle. `end`: number of
-    instructions other than CONFIG that end in this cycle; `end_config`: number of CONFIGs that end. CONFIGs end in
-    order among themselves, but a CONFIG may end before a GEMM that began earlier.
+    `begin`: 1 if an instruction begins in this cycle; instructions begin in program order. The signal is combinational.
+    `end`: number of instructions other than CONFIG that end in this cycle. `end_config`: number of CONFIGs that end.
+    CONFIGs end in program order among themselves, but a CONFIG may end before a GEMM that began earlier.
     """
     return Signature({"begin": Out(1), "end": Out(END_BITS), "end_config": Out(END_BITS)})
 
@@ -173,13 +182,15 @@ def burst_layout(config: Config) -> data.StructLayout:
 
 
 def read_client(config: Config) -> Signature:
-    """A read client's side of the arbiter (hw/README.md section 2).
+    """Signature between a read client and the arbiter, with directions for the client (hw/README.md section 2).
 
-    `request.valid` (registered) shows a request, for whose beats the client has reserved room. The request stays, with
-    its payload, until the arbiter accepts it with `request.ready`; the next request may be shown REQUEST_GAP cycles
-    later. The client always takes beats: a beat that moved on the bus in t - 1 has `beat_valid` in t, and `beat_data`
-    is at the output of the client's FIFO from t + FIFO_LATENCY - 1 on. `beat_last`: the last beat of a burst. Bursts
-    arrive in order of acceptance.
+    - `request` (registered): stream of bursts to read. The client shows a request only after it has reserved room for
+      all its beats. The request stays until the arbiter accepts it with `request.ready`; the next one may be shown
+      REQUEST_GAP cycles later.
+    - `beat_valid`: a beat has arrived, one cycle after it moved on the bus. The client must always take it. Beats come
+      in the order in which the requests were accepted. `beat_last`: the beat is the last one of its burst.
+    - `beat_data`: the word of the beat. If `beat_valid` is 1 in cycle t, the word is at the output of the client's FIFO
+      from t + FIFO_LATENCY - 1 on.
     """
     return Signature(
         {
@@ -201,12 +212,15 @@ def write_beat_layout(config: Config) -> data.StructLayout:
 
 
 def write_client(config: Config) -> Signature:
-    """The store unit's side of the write channel (hw/README.md sections 1 and 8).
+    """Signature of the write channel, with directions for the store unit (hw/README.md sections 1 and 8).
 
-    `request` (registered) is shown once the burst's last byte is in the store FIFO, and accepted in the cycle of its
-    `ready`. `beat.valid` is 1 whenever a burst that was shown in an earlier cycle has beats left (data may move before
-    the address): the beats of burst k + 1 follow those of burst k without a gap. A beat moves in the cycle of
-    `beat.ready`. `response`: pulse in the cycle of a burst's response. The memory port limits outstanding writes.
+    - `request` (registered): stream of bursts to write. A burst is shown once its last byte is in the store FIFO.
+    - `beat`: stream of the bursts' data. It is valid whenever a burst that was shown in an earlier cycle has beats
+      left, so data may move before their address is accepted. The beats of one burst follow those of the previous burst
+      without a gap.
+    - `response`: 1 in the cycle in which a burst is answered.
+
+    The memory port limits the number of bursts that are not answered.
     """
     return Signature(
         {
@@ -221,8 +235,9 @@ def write_client(config: Config) -> Signature:
 
 
 def scratchpad_read(*, depth: int, width: int) -> Signature:
-    """A read port as the reader sees it: `address` with `enable` in cycle t gives `data` in t + 1; without `enable`,
-    `data` does not change.
+    """Signature of a read port of a scratchpad, with directions for the unit that reads. `address` with `enable` in
+    cycle t returns `data` in t + 1; without `enable`, `data` does not change. `depth`, `width`: number of words, and
+    bits of each.
     """
     return Signature({"enable": Out(1), "address": Out(range(depth)), "data": In(width)})
 
@@ -230,10 +245,12 @@ def scratchpad_read(*, depth: int, width: int) -> Signature:
 def scratchpad_write(
     *, depth: int, width: int, lanes: int, repeats: int = 1, neighbours: int = 1
 ) -> Signature:
-    """A write port as the writer sees it: lane i (width / lanes bits) of word `address` is written if enable[i].
+    """Signature of a write port of a scratchpad, with directions for the unit that writes. A memory word has `lanes`
+    lanes of equal width: lane i is written only if enable[i] is 1.
 
-    A word of `data` is repeated `repeats` times to fill a word of the memory. `enable` and `data` have `neighbours`
-    consecutive words, from word `address` on.
+    `depth`, `width`: number of memory words, and bits of each. `repeats`: `data` has only width / repeats bits, which
+    are written `repeats` times side by side. `neighbours`: number of consecutive memory words, from `address` on, that
+    are written at once; `enable` and `data` have bits for all of them.
     """
     return Signature(
         {
@@ -245,17 +262,23 @@ def scratchpad_write(
 
 
 def banked_read(*, depth: int, width: int) -> Signature:
-    """The read ports of TAPS banks as the reader sees them; the first bank has the lowest bits. In each bank, `address`
-    with `enable` in cycle t gives `data` in t + 1. Word i of the memory is word i // TAPS of bank i mod TAPS.
+    """Signature of the read ports of a memory with TAPS banks, with directions for the unit that reads. Each bank has
+    its own port: an `address` with `enable` in cycle t returns `data` in t + 1. The first bank has the lowest bits of
+    each member.
+
+    `depth`: number of words in the memory; word i is stored at address i // TAPS of bank i mod TAPS. `width`: bits of a
+    word.
     """
     address = (-(-depth // TAPS) - 1).bit_length()
     return Signature({"enable": Out(TAPS), "address": Out(TAPS * address), "data": In(TAPS * width)})
 
 
 def inp_read(config: Config) -> Signature:
-    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest. With the
-    extension `taps`, each bank has a port, which reads the input vectors of one position of the window
-    (`Config.position_inputs` vectors).
+    """Signature of the port by which the compute unit reads the input scratchpad. A read returns an input vector,
+    [batch][block_in] int8, first byte lowest.
+
+    With the extension `taps` the scratchpad has several banks, each with a port of its own. Each port returns the input
+    vectors of one position (pixel), `Config.position_inputs` vectors.
     """
     if ArrayShape.of(config).banks == 1:
         return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
@@ -264,8 +287,9 @@ def inp_read(config: Config) -> Signature:
 
 
 def chain_read(config: Config) -> Signature:
-    """Compute's read port of the chain memory (on-chip buffer between layers): one word, which has one or more input
-    vectors, the first one lowest; with the extension `taps` one word of each bank.
+    """Signature of the port by which the compute unit reads the chain memory (on-chip buffer between layers). A read
+    returns a word with one or more input vectors, the first one in the lowest bits. With the extension `taps` the
+    memory has several banks, and the port reads a word from each of them.
     """
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     read = banked_read if ArrayShape.of(config).banks > 1 else scratchpad_read
@@ -273,8 +297,8 @@ def chain_read(config: Config) -> Signature:
 
 
 def chain_write(config: Config) -> Signature:
-    """The store unit's write port of the chain memory (on-chip buffer between layers): a lane is an output vector, and
-    all lanes get the same data.
+    """Signature of the port by which the store unit writes the chain memory (on-chip buffer between layers). A word of
+    the memory has one or more output vectors; each is a lane of the port, so it can be written alone.
     """
     lanes = config.chain_word_bytes // config.out_bytes
     depth = config.chain_buffer_bytes // config.chain_word_bytes
@@ -282,19 +306,18 @@ def chain_write(config: Config) -> Signature:
 
 
 def wgt_read(config: Config) -> Signature:
-    """Compute's read port of the weight scratchpad: a tile, [columns][block_in] int8.
-
-    DEPTHWISE takes one row of the tile, TAPS four.
+    """Signature of the port by which the compute unit reads the weight scratchpad: a read returns a tile,
+    [columns][block_in] int8. DEPTHWISE uses one row of the tile, TAPS uses four rows.
     """
     return scratchpad_read(depth=config.wgt_depth, width=8 * config.wgt_bytes)
 
 
 def accumulator_read(config: Config) -> Signature:
-    """The store unit's read port of the accumulator banks.
+    """Signature of the port by which the store unit reads the accumulators.
 
-    In cycle t store shows `address` with `request` (registered); in the same cycle compute sets `grant`, unless it uses
-    the read port of the addressed bank itself. `data` ([batch][block_out] int32, first lane lowest) is valid in t + 2
-    only.
+    In cycle t the store unit sets `request` and `address` (registered). In the same cycle the compute unit sets
+    `grant`, except if it uses the read port of the addressed bank itself. `data` ([batch][block_out] int32, first lane
+    lowest) is valid in t + 2 only.
     """
     return Signature(
         {
@@ -310,8 +333,9 @@ def accumulator_read(config: Config) -> Signature:
 
 
 def load_members(config: Config) -> dict[str, Member]:
-    """Ports of the load unit. A lane of the write port `inp` is a byte. A lane of the write port `wgt` has min(tile,
-    bus) bytes, the data of one step (hw/README.md section 6), and all lanes get the same data.
+    """Ports of the load unit. `inp`, `wgt`: write ports of the two scratchpads. A lane of `inp` is a byte. A lane of
+    `wgt` has the bytes that one step writes: a whole tile, or a bus word if this is smaller (hw/README.md section 6).
+    All lanes of `wgt` get the same data.
     """
     lanes = config.wgt_bytes // min(config.wgt_bytes, config.memory.bus_bytes)
     return {
@@ -332,8 +356,8 @@ def load_members(config: Config) -> dict[str, Member]:
 
 
 def compute_members(config: Config) -> dict[str, Member]:
-    """Ports of the compute unit. `others_idle`: load and store are idle and their command queues empty, for FINISH.
-    `finished`: 1 in the cycle in which FINISH ends, the last cycle of the run.
+    """Ports of the compute unit. `others_idle`: the load unit and the store unit are idle and their command queues are
+    empty; FINISH waits for this. `finished`: 1 in the cycle in which FINISH ends, the last cycle of the run.
     """
     return {
         **unit_members(config),
@@ -348,7 +372,9 @@ def compute_members(config: Config) -> dict[str, Member]:
 
 
 def store_members(config: Config) -> dict[str, Member]:
-    """Ports of the store unit. `read` is for LOAD.PAR, LOAD.TABLE and operands; without `post` it shows no requests."""
+    """Ports of the store unit. `read`: the read client for LOAD.PAR, LOAD.TABLE and the operands of STORE.POST; on a
+    machine without the extension `post` it makes no requests.
+    """
     return {
         **unit_members(config),
         "read": Out(read_client(config)),

@@ -15,14 +15,16 @@ from .layouts import instruction_layout, view
 
 
 class Issue(wiring.Component):
-    """The logic that begins the head instruction of a unit.
+    """The logic that decides when a unit begins the instruction at the head of its command queue.
 
-    Members: `commands`, `pop_*`: ports of the unit. `room_*`: the signal `room` of the unit's `push_*` ports.
-    `condition`: the unit's own condition for the head instruction holds in this cycle and stays true until the
-    instruction begins. `begin`: the head instruction begins in this cycle (registered: BEGIN_DELAY). `reserve_prev`,
-    `reserve_next`: pulses with `begin` that reserve room for the tokens that the instruction will push; the unit
-    connects them to its `push_*` ports. `stall`: the cause of stall, which the unit reports as its activity while no
-    instruction is busy.
+    Inputs and ports: `commands`, `pop_prev`, `pop_next`: ports of the unit. `room_prev`, `room_next`: the signals
+    `room` of the unit's ports `push_prev` and `push_next`. `condition`: 1 if the unit itself is ready for the head
+    instruction; once 1, it must stay 1 until the instruction begins.
+
+    Outputs: `begin`: the head instruction begins in this cycle (a register: BEGIN_DELAY). `reserve_prev`,
+    `reserve_next`: 1 together with `begin` if the instruction will push a token; the unit connects them to its push
+    ports, where they reserve room. `stall`: the cause of stall, which the unit reports as its activity while it
+    executes nothing.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -45,8 +47,8 @@ class Issue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds a register for each pop of the head instruction (whether it is done) and the register `begin`; all
-        other outputs are combinational.
+        """Builds three registers. Two of them tell which of its two tokens the head instruction has popped already; the
+        third is `begin`. All other outputs are combinational.
         """
         m = Module()
         head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)

@@ -14,7 +14,9 @@ REGISTER_BITS = 64
 
 
 def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
-    """The layout of a word of `size` bits with `fields`, a FlexibleLayout, since unused bits may be between fields."""
+    """Layout of a word of `size` bits with `fields`. It is a FlexibleLayout, because there may be unused bits between
+    fields.
+    """
     return data.FlexibleLayout(
         size,
         {
@@ -40,5 +42,5 @@ def register_layout(name: str) -> data.FlexibleLayout:
 
 
 def view(layout: data.Layout, bits: Value) -> data.View:
-    """A view of `bits` by `layout`; both have the same width."""
+    """Views `bits` as a record with the fields of `layout`, which must have the same width."""
     return data.View(layout, bits)

@@ -68,11 +68,11 @@ class LoadUnit(wiring.Component):
     def _decode(
         self, m: Module, begin: Value, requests: ReadRequests
     ) -> tuple[Value, Value, data.View, Value]:
-        """Decodes the head instruction to runs (of bytes to read) for `requests` and a job (a load) for the writer;
-        CONFIG writes its register.
+        """Decodes the head instruction. A load becomes runs, the ranges of bytes that `requests` reads, and a job for
+        the writer, which puts the bytes into a scratchpad. A CONFIG writes its register.
 
-        Returns (whether the head is a CONFIG; whether a job starts in this cycle; the job; whether the length of a
-        LOAD.PATCH's rows is being computed, so that no instruction may begin).
+        Returns (whether the head is a CONFIG; whether a job starts in this cycle; the job; whether a multiplication is
+        in progress that computes the length of a LOAD.PATCH's rows, during which no instruction may begin).
         """
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1
@@ -128,9 +128,12 @@ class LoadUnit(wiring.Component):
         job: data.View,
         requests: ReadRequests,
     ) -> tuple[Value, Value]:
-        """Decodes a LOAD.PATCH, whose start waits until a multiplier has computed the length of its rows; until then,
-        registers hold its fields. Drives `job` and the runs of `requests`. Returns (whether the load starts in this
-        cycle; whether no instruction may begin). `bits`: register PATCH.
+        """Decodes a LOAD.PATCH: drives `job` and the runs of `requests`. A multiplier first computes the length of the
+        load's rows, which takes several cycles; meanwhile registers hold the fields of the instruction, and the load
+        starts afterwards. `bits`: value of register PATCH.
+
+        Returns (whether the load starts in this cycle; whether the multiplication is in progress, so that no
+        instruction may begin).
         """
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
@@ -194,8 +197,9 @@ class LoadUnit(wiring.Component):
         return (begin & is_other) | late, busy
 
     def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
-        """Connects jobs to the writers and the writers to the scratchpads; returns whether a load ends in the next
-        cycle. `begins`: the `job` begins in this cycle; `words`: the FIFO of bus words.
+        """Connects jobs (descriptions of loads) to the writers and the writers to the scratchpads. Returns whether a
+        load ends in the next cycle. `begins`: the load `job` begins in this cycle. `words`: the FIFO of bus words that
+        the loads have read.
         """
         config = self._config
         layout = self._job_layout()
@@ -253,10 +257,12 @@ class LoadUnit(wiring.Component):
         return last
 
     def _turn(self, m: Module, begins: Value, is_patch: Value, steps_last: Value) -> Signal:
-        """A register: 1 if the oldest load that has steps to do is a LOAD.PATCH. A queue stores the kinds of the loads.
+        """Returns a register that tells which of the two writers may do steps: 1 if the oldest load in flight is a
+        LOAD.PATCH, 0 if it is another load. A queue stores the kinds of the loads in flight. The register is valid
+        before the load's first step may happen; while no load is in flight, its value is arbitrary.
 
-        The value is arbitrary while no load is in flight, and correct before a load's first step may happen. `begins`:
-        a load begins, a LOAD.PATCH if `is_patch`. `steps_last`: the oldest load does its last step.
+        `begins`: a load begins in this cycle. `is_patch`: this load is a LOAD.PATCH. `steps_last`: the oldest load does
+        its last step in this cycle.
         """
         kinds = memory.Memory(shape=1, depth=LOADS_IN_FLIGHT, init=[])
         m.submodules.kinds = kinds
@@ -326,9 +332,14 @@ class LoadUnit(wiring.Component):
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
-        """Drives the token pushes and the ends of loads in flight; returns the number of loads in flight. Registers
-        count the pushes of the youngest load, since CONFIGs may add to them; a small memory has the pushes of older
-        loads. `is_config`: the head instruction is a CONFIG. `last_step`: a load ends in the next cycle.
+        """Ends the loads in flight and pushes their tokens; returns the number of loads in flight.
+
+        Each load has three counts: the tokens that it pushes to either side, and the CONFIGs that end with it. A CONFIG
+        that begins during a load adds to the counts of the youngest load, which are therefore in registers. A small
+        memory keeps the counts of older loads.
+
+        `is_config`: the head instruction is a CONFIG. `last_step`: the oldest load does its last step in this cycle, so
+        it ends in the next.
         """
         config = self._config
         bits = token_bits(config)

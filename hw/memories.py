@@ -5,7 +5,7 @@ no logic for it.
 from typing import Final
 
 ANY_ON_COLLISION: Final = {"no_rw_check": 1}
-"""Attribute of a memory with a synchronous read port, for Yosys: a read in the cycle of a write to the same word may
-give any value. Without this attribute, Yosys adds logic so that the old word is returned: two registers for each bit,
-and a multiplexer after the output, which comes late in the cycle anyway.
+"""Attribute for Yosys of a memory with a synchronous read port. It says that a read may return any value if the same
+word is written in the same cycle. Without it, Yosys adds logic that returns the old word: two registers for each bit,
+and a multiplexer behind the memory's output, which would lengthen a path that is long already.
 """

@@ -17,13 +17,20 @@ from .interfaces import ADDRESS_BITS, Client, burst_layout, read_client, write_c
 class MemoryPort(wiring.Component):
     """Connects the read clients and the store unit's writes to one AXI4 port.
 
-    Members: `fetch`, `compute`, `store`, `load`: read clients. `write`: the store unit. `axi`: the AXI4 port. `base`, a
-    multiple of 4096, is added to every address; a new value takes effect after a cycle with `stop` and no outstanding
-    burst. `read_accepted`, `write_accepted`, with `read_burst` and `write_burst`: accepted bursts, for the byte
-    counters. `error`: pulse for a response other than OKAY. `quiet`: no burst is outstanding. `stop`: no new address is
-    shown; bursts that were shown are completed. `written`: no write is left. This component is not reset between runs:
-    beats of a run that has ended are accepted and dropped. A beat on the bus in cycle t is shown to its client in t +
-    1.
+    Members:
+
+    - `fetch`, `compute`, `store`, `load`: the read clients. A beat on the bus in cycle t is shown to its client in t +
+      1.
+    - `write`: the store unit's writes. `axi`: the AXI4 port.
+    - `base`: a multiple of 4096 that is added to every address. A new value is used only after a cycle in which `stop`
+      is 1 and no burst is outstanding.
+    - `read_accepted`, `write_accepted`: a burst was accepted; `read_burst`, `write_burst` describe it, for the byte
+      counters.
+    - `stop`: forbids new addresses; bursts whose address was shown are completed.
+    - `error`: 1 in a cycle with a response other than OKAY. `quiet`: no burst is outstanding. `written`: all writes are
+      complete.
+
+    This component is not reset between runs: beats of a run that has ended are accepted and dropped.
     """
 
     def __init__(self, *, config: Config) -> None:

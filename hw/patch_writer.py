@@ -23,8 +23,9 @@ POSITION = signed(28)
 """Shape of a byte position in a row of patches: at most 65535 x 255 + 255, at least minus the left pad."""
 
 _AHEAD = 8
-"""Depth of the ring buffer. It is also the largest number of vectors between generator and step; up to six vectors are
-in the four stages, in the register after the ring and in the step.
+"""Depth of the ring buffer of prepared vectors, and largest number of vectors that the generator has made and the
+writer has not written. Up to six of these are outside the ring: in the four stages before it and in the two registers
+behind it.
 """
 
 WORDS_BITS = 17
@@ -36,23 +37,33 @@ def _batch_bits(config: Config) -> int:
 
 
 def patch_layout(config: Config) -> data.StructLayout:
-    """Layout of the fields of register PATCH, and of `length`, the number of bytes that are read from each row."""
+    """Layout of the parameters of a LOAD.PATCH: the fields of register PATCH, and `length`, the number of bytes that
+    the load reads from each row of the image.
+    """
     bytes_ = dict.fromkeys(("run", "step", "pitch", "pad_left"), 8)
     return data.StructLayout({**bytes_, "row_bytes": 16, "batch_row": _batch_bits(config), "length": 16})
 
 
 class PatchWriter(wiring.Component):
-    """Executes LOAD.PATCHes one after the other, in steps; a step writes lanes of one input vector.
+    """Executes LOAD.PATCHes one after the other, in steps; a step writes some or all lanes (elements) of one input
+    vector.
 
-    Members: `job`: the next load; if it is taken in cycle j, its first step is in j + 8 or later. `job.sizes`: sizes of
-    the instruction (x_size patches; `offset` and `pitch` of the rows in a bus word); `job.patch`: the fields of
-    register PATCH. `words`: the FIFO of bus words. `may`: the writer may do steps of its current load (registered).
-    `steps_last`: the last step of a load happens in this cycle. `tag`: the tag that came with the job of the current
-    load.
+    Members that control the steps:
 
-    The other members describe the write of a step, two cycles after the step. `write`: the write happens (not for an
-    empty load). If lanes[i] is 1, lane i of batch row `batch_row` of vector `address` is written: with byte i of `data`
-    if from_dram[i] is 1, else with the pad value. `last`: this is the load's last step.
+    - `job`: the next load; if it is accepted in cycle j, its first step is in j + 8 or later. `job.sizes`: sizes of the
+      instruction (x_size patches), and position and distance of the rows in bus words (`offset`, `pitch`). `job.patch`:
+      the fields of register PATCH.
+    - `words`: the FIFO of bus words.
+    - `may`: the writer may do steps of its current load (registered).
+    - `steps_last`: the last step of a load happens in this cycle.
+
+    The other members describe a write, two cycles after its step:
+
+    - `write`: the write happens (0 for the only step of an empty load). `last`: this is the load's last write.
+    - `address`: index of the vector. `batch_row`: number of the batch item in the vector.
+    - `lanes`: a bit for each lane, 1 if it is written. `from_dram`: a bit for each lane: 1 to write the lane's byte of
+      `data`, 0 to write the pad value.
+    - `tag`: the `job_tag` that came with the load.
     """
 
     def __init__(self, *, config: Config, tag_bits: int = 0) -> None:
@@ -93,8 +104,9 @@ class PatchWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds registers in this order: the generator, four stages, the next step with the number of bus words that
-        it still needs, the last of these words, the bytes of the step.
+        """Builds a pipeline of registers: the generator, four stages, the ring buffer of prepared vectors, and the next
+        step. The next step counts the bus words that it must still wait for. Behind it are registers for the last of
+        these words and for the bytes that the step writes.
         """
         m = Module()
         bus = self._config.memory.bus_bytes
@@ -157,9 +169,11 @@ class PatchWriter(wiring.Component):
         return m
 
     def _vector_layout(self) -> data.StructLayout:
-        """Layout of a vector in the pipeline: its `step`, its `lanes`, the lanes that come from DRAM, and `begin`, the
-        byte position of lane 0 in the row. `missing`: number of the vector's bus words that are not in the window yet.
-        `short` is 1 if `missing` is above 0, `one_short` if it is 1.
+        """Layout of the record of a vector in the pipeline. `step`: the step that writes it. `lanes`: a bit for each
+        lane that it fills. `from_dram`: a bit for each of these lanes whose byte comes from DRAM, not from a pad.
+        `begin`: position of lane 0 in the row of the image, in bytes. `missing`: number of bus words that must still
+        enter the window before the vector can be read there. `short` is 1 if `missing` is above 0; `one_short` is 1 if
+        it is 1.
         """
         block = self._config.block_in
         return data.StructLayout(
@@ -177,9 +191,12 @@ class PatchWriter(wiring.Component):
     def _ring(
         self, m: Module, staged: data.View, goes: Value, may_generate: Signal, generates: Value
     ) -> data.View:
-        """The register after the ring buffer. If `goes` is 1 it takes a new vector: the oldest one in the ring or, if
-        the ring is empty, the vector `staged` from the stages. `generates`: a vector enters the first stage;
-        `may_generate` (driven here): the ring has room for another one.
+        """Adds the ring buffer of prepared vectors and the register after it, and returns this register. If `goes` is
+        1, the register takes the oldest vector in the ring or, if the ring is empty, the vector `staged`, which leaves
+        the stages before the ring.
+
+        `generates`: input, a vector enters the first stage in this cycle. `may_generate`: output, driven here; the ring
+        has room for one more vector.
         """
         layout = self._vector_layout()
         m.submodules.ring = ring = memory.Memory(shape=layout.size, depth=_AHEAD, init=[])
@@ -213,7 +230,8 @@ class PatchWriter(wiring.Component):
 
     def _stages(self, m: Module, may_generate: Value, generates: Signal, vector: data.View) -> None:
         """Builds the four pipeline stages after the generator; drives `vector`, the output of the last stage.
-        `may_generate`: the generator may go on. `generates` (driven here): a vector enters the first stage.
+        `may_generate`: input, the generator may go on. `generates`: output, driven here; a vector enters the first
+        stage in this cycle.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
@@ -431,11 +449,12 @@ class PatchWriter(wiring.Component):
         }
 
     def _window(self, m: Module, taken: Value, begin: Value, take: Value, word_taken: Value) -> Value:
-        """Reads the window, a ring buffer of bus words of the current row: returns the block_in bytes from byte `begin`
-        of the row on, two cycles after `begin` is given.
+        """Builds the window, a ring buffer that holds the bus words of the current row of the image. Returns the
+        block_in bytes of the row from byte `begin` on, two cycles later.
 
-        `taken` is given in the cycle of `begin`. In the next cycle, `word_taken` is stored as word `taken` of the row
-        if `take` is 1. So the addresses of the banks are registers, and the bytes may come from the stored word.
+        `take`: stores `word_taken`, a bus word that has just arrived. `taken`: number of this word in the row, given
+        one cycle before, together with `begin`; so the addresses of the banks are registers. The returned bytes may
+        come from this word.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

@@ -18,11 +18,15 @@ FACTOR_BITS = 16
 
 
 class Product(wiring.Component):
-    """Computes `result` = left x right + addend: started by `start` in cycle b, ready in b + PRODUCT_CYCLES.
+    """A multiplier that computes `result` = left x right + addend in several cycles.
 
-    Members: `take` loads `left` (unsigned, `bits` wide), `right` (unsigned, 16 bits) and `addend` (modulo 2**(bits +
-    16)) and cancels a product that is being computed. In cycle b both `take` and `start` are 1; `take` stays 0 until
-    the product is done. `done` is 1 in b + PRODUCT_CYCLES only; `result` is valid from then until the next `take`.
+    Members:
+
+    - `take`: loads `left` (unsigned, `bits` wide), `right` (unsigned, 16 bits) and `addend` (modulo 2**(bits + 16)),
+      and cancels a product that is being computed.
+    - `start`: begins to multiply. In the cycle b in which it is 1, `take` must be 1, too; after it, `take` must stay 0
+      until the product is done.
+    - `done`: 1 only in cycle b + PRODUCT_CYCLES. `result` is valid from then until the next `take`.
     """
 
     def __init__(self, *, bits: int) -> None:
@@ -42,8 +46,8 @@ class Product(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Processes the right factor digit by digit, lowest first: two cycles compute left x digit, the next
-        adds it.
+        """Multiplies digit by digit, the lowest digit of the right factor first. A digit takes three cycles: two to
+        compute left x digit, and one to add this to the result. Digits overlap, so a new one starts in every cycle.
         """
         m = Module()
         wide = self._bits + FACTOR_BITS

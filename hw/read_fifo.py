@@ -18,11 +18,12 @@ def word_layout(config: Config) -> data.StructLayout:
 
 
 class ReadFifo(wiring.Component):
-    """A FIFO of bus words; a beat shown in cycle t is at the head from t + 2 on.
+    """The FIFO of a read client, a queue of bus words. A beat that arrives in cycle t is at the head from t + 2 on.
 
-    Members: `beat_*`: the beats that arrive (`interfaces.read_client`). `words`: the head, popped with `ready`; its
-    payload comes late in the cycle (the output of a memory), so users should register it before other logic. `release`:
-    the number of words of a burst, in the cycle after the burst's last word was popped; ReadRequests takes it.
+    Members: `beat_*`: the beats that arrive (`interfaces.read_client`). `words`: stream with the word at the head; it
+    comes late in the cycle, from the output of a memory, so it should enter a register before other logic. `release`:
+    in the cycle after the last word of a burst was popped, the number of words of this burst, for ReadRequests;
+    otherwise 0.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:

@@ -28,10 +28,11 @@ def length_bits(config: Config) -> int:
 
 
 def run_layout(config: Config) -> data.StructLayout:
-    """Layout of the runs of an instruction: `rows` rows of `length` bytes, `pitch` bytes apart, the first at `address`.
+    """Layout of the memory accesses of an instruction, `rows` rows of `length` bytes: the first row is at `address`,
+    and each row begins `pitch` bytes after the previous one. `kind`: kind of data.
 
-    Each row is a run; with `joined` (rows without gaps) all rows are one run. If `rows` or `length` is 0, there is no
-    run.
+    A run is a range of consecutive bytes. Each row is a run, except with `joined`: then there are no gaps between rows,
+    and all rows together are one run. If `rows` or `length` is 0, there is no run.
     """
     return data.StructLayout(
         {
@@ -46,12 +47,16 @@ def run_layout(config: Config) -> data.StructLayout:
 
 
 class BurstCutter(wiring.Component):
-    """Cuts runs into bursts, one every two cycles, for reads and for writes.
+    """Cuts runs (ranges of consecutive bytes) into bursts, at most one every two cycles, for reads and for writes.
 
-    Members: `start`, only when not `active`, loads `runs`. After a start in cycle b, `burst` shows the first burst from
-    b + 3 on (registered; PRODUCT_CYCLES later if several rows are joined). After `ready` in cycle t, it shows the next
-    burst in t + 2. `ends`: the burst is the last one. `active`: 1 from b + 1 through the cycle of the last burst's
-    `ready`, or for one cycle if there are no bursts.
+    Members:
+
+    - `start`: loads `runs`, the ranges to cut; allowed only while `active` is 0.
+    - `burst`: stream of bursts (registered). After a start in cycle b, the first burst is there from b + 3 on, or
+      PRODUCT_CYCLES later if several rows are joined. After a burst is accepted in cycle t, the next is there in t + 2.
+    - `ends`: the current burst is the last one.
+    - `active`: 1 from b + 1 through the cycle in which the last burst is accepted. If there are no bursts, it is 1 for
+      one cycle.
     """
 
     def __init__(self, *, config: Config, most_beats: int) -> None:
@@ -71,8 +76,8 @@ class BurstCutter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds three stages of registers: the next run, the rest of the current run, and its next burst. Counts are
-        in bus words.
+        """Builds three stages of registers. The first holds the size of the next run, the second the part of the
+        current run that is not cut yet, and the third the next burst. Sizes are in bus words.
         """
         m = Module()
         bus = self._config.memory.bus_bytes
@@ -197,13 +202,17 @@ class BurstCutter(wiring.Component):
 
 
 class ReadRequests(wiring.Component):
-    """Requests of a read client: shows each burst as soon as the FIFO has room for all its beats.
+    """Makes the requests of a read client: shows each burst to the arbiter as soon as the client's FIFO has room for
+    it.
 
-    Members: `start`, only when not `active`, loads `runs` (runs of bytes to read). After a start in cycle b, the first
-    request shows in b + REQUEST_DELAY, each other one REQUEST_GAP after the acceptance of the request before it.
-    `active`: 1 from b + 1 through the cycle in which the last request is accepted. `request`: to the arbiter.
-    `release`: number of words that became free, one cycle after their last use; a request that needs their room may
-    show ROOM_DELAY after that use.
+    Members:
+
+    - `start`: loads `runs`, the ranges of bytes to read; allowed only while `active` is 0.
+    - `request`: stream of bursts to the arbiter. After a start in cycle b, the first one is shown in b + REQUEST_DELAY.
+      Each other one is shown at the earliest REQUEST_GAP cycles after the previous one was accepted.
+    - `active`: 1 from b + 1 through the cycle in which the last request is accepted.
+    - `release`: number of words of the FIFO that became free, one cycle after their last use. A request that needs
+      their room is shown at the earliest ROOM_DELAY cycles after that use.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:

@@ -22,9 +22,9 @@ class Scratchpad(wiring.Component):
     """
 
     def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1) -> None:
-        """`depth`: number of words of `width` bits. `lanes`: number of parts of a word that are written separately.
-        `repeats`: a word on the write port is repeated this many times to fill a word of the memory. Raises ValueError
-        if `lanes` or `repeats` does not divide `width`.
+        """`depth`: number of words in the memory. `width`: bits of a word. `lanes`: number of equal parts of a word,
+        each of which can be written alone. `repeats`: the data of the write port have only width / repeats bits and are
+        written `repeats` times side by side. Raises ValueError if `lanes` or `repeats` does not divide `width`.
         """
         if width % lanes or width % repeats:
             raise ValueError(f"{lanes} lanes or {repeats} repeats do not divide {width} bits")
@@ -56,20 +56,23 @@ class Scratchpad(wiring.Component):
 
 
 class BankedScratchpad(wiring.Component):
-    """A memory with one write port and, for each of TAPS banks, a read port, so that neighbouring words are read in one
-    cycle.
+    """A memory with one write port and with TAPS banks, each of which has a read port. So TAPS neighbouring words can
+    be read in one cycle.
 
-    A word of a bank has `parts` neighbouring words of the write port; number i of these wide words is word i // TAPS of
-    bank i mod TAPS. One cycle writes up to `neighbours` neighbouring words of the write port.
+    A word of a bank is wider than a word of the write port: it consists of `parts` neighbouring words of the write
+    port. Wide word number i is in bank i mod TAPS, at address i // TAPS.
     """
 
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """The write port writes `depth` words of `width` bits; `lanes` parts of such a word are written separately. The
-        port's data are repeated `repeats` times to fill a word. A word of a bank consists of `parts` words of the write
-        port; `parts` is a power of two that divides `depth`. A cycle writes at most `neighbours` consecutive words,
-        which must be within one word of each bank. Each bank has at least two words.
+        """`depth`, `width`: number of words of the write port, and bits of each. `lanes`: number of equal parts of a
+        word, each of which can be written alone. `repeats`: the data of the write port have only width / repeats bits
+        and are written `repeats` times side by side.
+
+        `parts`: number of words of the write port in a word of a bank, a power of two that divides `depth`.
+        `neighbours`: number of consecutive words that may be written in one cycle; they must be within one word of each
+        bank. Each bank must have at least two words.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         self._parts, self._neighbours = parts, neighbours
@@ -118,9 +121,10 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """The words that a write puts into the banks: TAPS x `parts` entries (enables of the lanes, data), `parts` for
-        each bank, in the order of the banks. The `neighbours` words of the write port are rotated to their banks by the
-        low bits of the write address; all other entries are zero.
+        """Distributes the `neighbours` words of the write port over the banks. A word of a bank has room for `parts` of
+        them, so there are TAPS x `parts` places, listed bank by bank. The words are rotated to their places by the low
+        bits of the write address. Returns a pair (enables of the lanes, data) for each place, zeros for places that are
+        not written.
         """
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [

@@ -25,8 +25,8 @@ _C = TypeVar("_C", bound=wiring.Component)
 
 
 class SharedModules:
-    """The shared modules of a design: `texts` has the RTLIL text of each module by name. `convert` makes the text, from
-    the first component with this name.
+    """The Verilog modules that many equal components of a design share. `texts`: the RTLIL text of each module, by
+    name. `convert`: function that makes the text of a module from the first component that uses this name.
     """
 
     def __init__(self, convert: Callable[[wiring.Component, str, SharedModules], str]) -> None:
@@ -35,11 +35,9 @@ class SharedModules:
         self.texts: dict[str, str] = {}
 
     def joined(self, text: str) -> str:
-        """The RTLIL `text` and all shared modules. Each shared module is renamed to the path of the module that
-        contains its instances, a dot, and its own name.
-
-        So tools can tell from the name which unit a shared module belongs to. Raises ValueError if two modules contain
-        instances of the same shared module.
+        """Returns the RTLIL `text` followed by all shared modules. In the result, the name of a shared module begins
+        with the path of the module that contains its instances, as in "store.pipeline.row_lane". So tools can tell from
+        the name which unit it belongs to. Raises ValueError if two modules contain instances of the same shared module.
         """
         around: dict[str, str] = {}
         for found in _MODULE.finditer("".join([text, *self.texts.values()])):
@@ -59,8 +57,9 @@ class SharedModules:
     def instance(
         self, module: str, make: Callable[[], wiring.Component], inputs: Mapping[str, Value]
     ) -> tuple[Instance, object]:
-        """Returns (instance of `module`, object with the signals at its ports). Ports named in `inputs` are connected
-        to the values there; `make` makes a component from which the module's text is generated.
+        """Returns an instance of shared module `module`, and an object whose attributes are the signals at its ports.
+        `inputs`: values to connect to ports, by port name. `make`: function that makes a component; it is called for
+        the first instance, to generate the module's text.
         """
         if module not in self.texts:
             component = make()
@@ -84,12 +83,13 @@ class SharedModules:
 def place(
     m: Module, platform: object, name: str, module: str, make: Callable[[], _C], **inputs: ValueLike
 ) -> _C:
-    """Adds the component that `make` returns to `m` as submodule `name` and connects `inputs` to its members of these
-    names; returns an object with its other members.
+    """Adds the component that `make` returns to `m`, as submodule `name`, and connects the component's inputs: `inputs`
+    has a value for each, by member name and as wide as the member. Returns an object whose attributes are the other
+    members.
 
-    If `platform` is a `SharedModules`, the submodule is an instance of the shared `module`; all components of this
-    module name in a design must be equal. `inputs` are as wide as their members. They are connected to an instance's
-    ports without signals in between, because Amaranth takes time for each bit of a signal.
+    If `platform` is a `SharedModules`, an instance of the Verilog module `module` is added in place of the component;
+    all components with the same module name must be equal. Values are connected to an instance's ports without signals
+    in between, because Amaranth takes time for each bit of a signal.
     """
     values = {port: Value.cast(value) for port, value in inputs.items()}
     if not isinstance(platform, SharedModules):

@@ -27,8 +27,10 @@ class Accelerator(wiring.Component):
     """The whole accelerator.
 
     Members: `axi`: AXI4 master to memory. `control`: AXI4-Lite slave of the control registers (map in `control.py`).
-    With `trace_ports`: `running`, 1 in the cycles 1 .. total; for each unit `trace_UNIT`, begin and end of its
-    instructions (`interfaces.trace`), and `trace_UNIT_activity`, the activity that the performance counters count.
+
+    Members that exist only with `trace_ports`: `running` is 1 in the cycles 1 to the end of the run. `trace_UNIT`, one
+    for each unit, shows the begin and end of its instructions (`interfaces.trace`). `trace_UNIT_activity` shows the
+    activity that the performance counters count.
     """
 
     def __init__(self, *, config: Config, trace_ports: bool = False) -> None:

@@ -10,14 +10,18 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """A counter that goes over `before` pads, `size` data elements and `behind` pads of a row, in this order, in steps
-    of one or several elements.
+    """A counter that goes over `before` pads, `size` data elements and `behind` pads of a row, in this order. A step
+    takes one pad, or one or several data elements.
 
-    Members: `start` loads the three numbers; `next` moves to the next step. `is_data`: the current step takes data;
-    `next_is_data`: the step that follows it does; `first_is_data`: the first step does. `first_room`, `room`: largest
-    number of data elements that the first step, and the step that follows the current one, may take. `taken`: number of
-    elements in the current step, 1 for a pad. `phase_last`: the step is the last one of its phase (pads or data);
-    `ends`: it is the last one of the walk.
+    Members:
+
+    - `start`: loads the three numbers. `next`: moves to the next step.
+    - `is_data`, `next_is_data`, `first_is_data`: the current step takes data, the step after it takes data, the first
+      step takes data.
+    - `first_room`, `room`: inputs, the largest number of data elements that the first step may take, and that the step
+      after the current one may take.
+    - `taken`: number of elements in the current step.
+    - `phase_last`: the current step is the last one of its phase (pads or data). `ends`: it is the last step of all.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -43,7 +47,7 @@ class WideWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         """Builds a down counter of the elements left in the phase (pads or data). When a step begins, a register stores
-        whether the step ends its phase (may take all elements that are left).
+        whether the step has room for all elements that are left, so that it ends the phase.
         """
         m = Module()
         state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})

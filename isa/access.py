@@ -290,9 +290,10 @@ def _steps(count: int, stride: int) -> Indices:
 
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
-    """The distinct indices that operand `name` (dst, src or wgt) has in all operations of an instruction. `column`:
-    number of the operand's field in a micro-op. `base`: value of the operand's base register. `of`: the word for an
-    element in error messages, such as "accumulator". Raises AccessError for an index of `limit` or more.
+    """Returns the distinct indices of the elements that all operations of an instruction use as operand `name` (dst,
+    src or wgt). `column`: position of this operand in a decoded micro-op (0, 1 or 2). `base`: value of the operand's
+    base register, which is added to every index. `limit`: number of elements in the memory; raises AccessError if an
+    index is not below it. `of`: the noun for such an element in the error message, for example "accumulator".
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]
@@ -460,8 +461,10 @@ def _row_entries(trace: Trace, values: Values) -> None:
 
 
 def _read_accumulators(trace: Trace, values: Values) -> Access:
-    """The accumulators that a STORE.POST or ROWS reads: register ADDRESS has the strides of the windows' corners,
-    register WINDOW the size and strides of a window."""
+    """The accumulators that a STORE.POST or ROWS reads. The instruction reads one window for each of its vectors.
+    Register ADDRESS gives the strides from window to window; register WINDOW gives the size of a window and the strides
+    inside it.
+    """
     config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
     loops = (
         (values["y_size"], address["y_stride"]),
@@ -493,8 +496,8 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
 
 
 def _chained(config: Config, values: Values) -> Access:
-    """The elements that a STORE.POST with field `chain` = 1 writes: elements of `Config.chain_granule` bytes of the
-    chain memory (on-chip buffer between layers).
+    """The write access to the chain memory (on-chip buffer between layers) of a STORE.POST with field `chain` = 1. Its
+    elements are granules of `Config.chain_granule` bytes.
     """
     rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
     vectors = config.chain_buffer_bytes // config.out_bytes

@@ -31,22 +31,22 @@ LEAST_COLUMNS = 4
 
 
 def swept(config: Config) -> int:
-    """Number of operations whose input positions (pixels) the array multiplies together in a sweep: an operation of
-    TAPS then multiplies its own input positions and those of the operations before it. The number is SWEPT, or less if
-    a lane has too few multipliers.
+    """Number of operations in a sweep whose input positions (pixels) the array multiplies together. An operation of
+    TAPS multiplies its own positions and those of the operations before it, which registers hold. The number is SWEPT,
+    or less if a lane has too few multipliers.
     """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
 
 def sweep_rows(config: Config) -> int:
-    """Number of rows of weights in a group, which is the set of rows that one operation multiplies in a sweep. (In a
-    sweep an operation of TAPS multiplies its own input positions, or pixels, and those of the operations before it.)
-    Groups begin at multiples of this number.
+    """Number of rows of weights that one operation of a sweep multiplies: a group. (In a sweep, an operation of TAPS
+    multiplies its own input positions, or pixels, and those of the operations before it.) Groups begin at multiples of
+    this number.
 
-    A position consists of the input vectors of one pixel that the lanes multiply. A group has a row for each input
+    A position consists of the input vectors of one pixel that the lanes multiply, and a group has a row for each input
     vector of `swept` x TAPS positions. It has at least twice as many rows as an input vector has parts
-    (`position_outputs`), because the index of a row within its group also says which part of an input vector is
-    multiplied and, by its highest bit, whether the operation only stores its positions for later operations.
+    (`position_outputs`), because the index of a row in its group also tells which part is multiplied and, in its
+    highest bit, whether the operation only stores its positions for later operations.
     """
     return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 
@@ -119,12 +119,12 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Index of the row of weights for input vector number `place` among the vectors that an operation multiplies.
-        The index counts within a group, the rows of weights that one operation multiplies.
+        """Index of the row of weights by which an operation multiplies its input vector number `place`, counted within
+        the operation's group of rows.
 
-        If an input vector has several times as many elements as there are lanes, an operation multiplies only part
-        `part` of it, and the row is the one for this part. Rows of different parts alternate or, in a mode that `holds`
-        (keeps positions of earlier operations), are in separate groups.
+        If an input vector has more elements than there are lanes, an operation multiplies only part number `part` of
+        it, and each part has a row of its own. The rows of the parts alternate or, in a mode that `holds` (keeps the
+        positions of earlier operations), are in separate groups.
         """
         return place if self.holds else place * config.position_outputs + part
 

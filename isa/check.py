@@ -362,7 +362,9 @@ def _unseen_text(program: _Decoded, index: int, item: Conflict) -> str:
 
 
 def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
-    """Findings for a LOAD.PAR of scales that are not finite; checks only scales in the initial image."""
+    """Checks that the scales which a LOAD.PAR loads are finite, and yields a finding for the first one that is not.
+    Checks only scales that are in the initial image, not those that the program stores.
+    """
     config, values = program.config, program.values[index]
     if values["x_size"] == 0:
         return

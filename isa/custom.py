@@ -116,7 +116,7 @@ class AluInstruction:
 
     @property
     def reference(self) -> str:
-        """Name of the instruction in TOML files: "module:NAME", where the module is the one of its `rtl` class."""
+        """Name of the instruction in TOML files, "module:NAME". The module is the one that defines its class `rtl`."""
         return f"{self.rtl.__module__}:{self.name}"
 
     @property
@@ -128,8 +128,8 @@ class AluInstruction:
         return hashlib.sha256((fields + _source(self)).encode()).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the instruction as its `reference`: a process that gets it (a worker of tuning or exploration)
-        imports the module that defines it.
+        """Pickles the instruction as text, `reference`, which names its module and variable. A process that unpickles
+        it, such as a worker of tuning or exploration, imports this module and takes the instruction from there.
         """
         return find_instruction, (self.reference, True)
 
@@ -151,10 +151,11 @@ def _source(instruction: AluInstruction) -> str:
 
 
 def find_instruction(reference: str, imports: bool = False) -> AluInstruction:
-    """The custom instruction "module:NAME" of a module that is imported already or, with `imports`, is imported now.
+    """Finds the custom instruction that `reference`, a text "module:NAME", names; configuration files use such texts.
+    Raises ConfigError if there is none.
 
-    A configuration file names instructions in this way. Reading a file imports nothing, so that a file cannot run code.
-    Raises ConfigError.
+    The module must be imported already, so that reading a configuration file cannot run code. With `imports`, this
+    function imports it.
     """
     module, colon, name = reference.partition(":")
     if not colon or not module or not name:

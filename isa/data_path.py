@@ -28,9 +28,9 @@ whole bytes.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of the data path, such as the GEMM array or an extension. `lanes`, `multipliers`: their numbers.
-    `multiplier`, `ports`: texts that describe one multiplier and the ports of the memories. `storage_bytes`: bytes of
-    storage.
+    """A block of the data path, such as the GEMM array or an extension. `lanes`: number of its lanes. `multipliers`:
+    number of its multipliers; `multiplier`: a text that describes one of them. `ports`: a text that describes the ports
+    of its memories. `storage_bytes`: bytes of storage in registers and memories.
     """
 
     name: str
@@ -168,9 +168,9 @@ def _table_storage(config: Config) -> dict[str, int]:
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `taps` adds, in bytes by name: registers for the input vectors of all positions
-    (pixels) but the first, which the banks deliver, and registers in the array rows for the elements of these vectors
-    that a row multiplies.
+    """Storage that the extension `taps` adds, in bytes by name. Registers after the input memories hold the vectors of
+    all positions (pixels) except the first. Registers in the array's rows hold the elements of these vectors that the
+    row multiplies.
     """
     position, lanes = config.inp_bytes * config.position_inputs, _lanes(config)
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
@@ -185,8 +185,8 @@ def _sweep_storage(config: Config) -> dict[str, int]:
 
 
 def _rows_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `rows` adds, in bytes by name: the table for ROWS, of which each lane has a copy, and
-    the entries with the statistics of rows (ROW_BITS each).
+    """Storage that the extension `rows` (softmax and normalizations) adds, in bytes by name. The look-up table of
+    instruction ROWS is stored once in each lane. An entry of ROW_BITS bits holds the statistics of one row of numbers.
     """
     return {
         "table of rows": PLANES * TABLE_BYTES * config.block_out // config.post_passes,

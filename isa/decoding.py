@@ -29,8 +29,9 @@ def extension_of(name: str, values: Mapping[str, int]) -> str | None:
 
 
 def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
-    """The error message, without its subject, for an extension that an instruction of format `name` needs and `config`
-    lacks; None if `config` lacks none.
+    """Checks whether `config` has the optional hardware that an instruction of format `name` with fields `values`
+    needs. Returns None if it does, otherwise an error message to which the caller adds the subject ("instruction 3
+    ...").
     """
     extension = extension_of(name, values)
     if extension is not None and not config.has(extension):

@@ -17,12 +17,12 @@ class Controller:
     """Sizes and times of a DRAM controller. Times are in controller clocks; -1: the part has no such limit.
 
     `phases`: DRAM clocks in a controller clock. `column_bits`: a row of a bank has 2 ** `column_bits` bus words.
-    `bank_shift`: 2 ** `bank_shift` consecutive bus words lie in one bank, the next ones in the next bank.
-    `queue`: most requests that wait at a bank, besides the request that the bank executes. `read_time`,
-    `write_time`: longest time of reads, or writes, while requests of the other direction wait. `read_latency`,
-    `write_latency`: from a column command to its data at the crossbar. `turnaround`: from the end of reads to the first
-    write. `t_wtp`: from a write command to a precharge. `zqcs_period`: clocks between two calibrations. `read_fifo`,
-    `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
+    `bank_shift`: 2 ** `bank_shift` consecutive bus words are in one bank, the next ones in the next bank. `queue`:
+    largest number of requests that wait at a bank, besides the request that the bank executes. `read_time`: longest
+    time of reads while writes wait; `write_time`: longest time of writes while reads wait. `read_latency`,
+    `write_latency`: time from a column command to its data at the controller's ports. `turnaround`: time from the end
+    of reads to the first write. `t_wtp`: time from a write command to a precharge. `zqcs_period`: clocks between two
+    calibrations. `read_fifo`, `write_fifo`: bus words that the FIFOs of the AXI bridge hold.
     """
 
     banks: int
@@ -54,7 +54,9 @@ class Controller:
 
 
 QUEUE, READ_TIME, WRITE_TIME = 8, 32, 16
-"""Defaults of LiteDRAM (litedram/core/controller.py: ControllerSettings)."""
+"""Defaults of LiteDRAM for the fields `queue`, `read_time` and `write_time` of `Controller`
+(litedram/core/controller.py, ControllerSettings).
+"""
 READ_FIFO, WRITE_FIFO = 64, 128
 """Bus words in the FIFOs of the AXI bridge. A full burst of the accelerator fits into each."""
 
@@ -86,13 +88,18 @@ def controller(
     bank_bytes: int | None = None,
     refresh: bool = True,
 ) -> Controller:
-    """The controller for chips of the part `name`, which all receive the same commands.
+    """Makes the controller for one or several chips of the part `name`, which work in parallel and get the same
+    commands.
 
-    `clock_mhz`: the controller's clock. `width`: data lines of all chips together (default: of one chip). `grade`:
-    speed grade (default: the fastest). `bank_bytes`: consecutive bytes of memory in one bank (default: a row). Without
-    `refresh` no refresh is sent, as in a test that lasts a few milliseconds. Raises ConfigError for a part or grade
-    that does not exist, if `width` is not that of 1, 2, 4, 8 ... chips, if `bank_bytes` is no power of two from a row
-    to a bank, and for a clock that is too fast for the part, or too slow for its refresh.
+    - `clock_mhz`: the controller's clock.
+    - `width`: number of data lines of all chips together; must be that of 1, 2, 4, 8 ... chips (default: of one chip).
+    - `grade`: speed grade (default: the fastest).
+    - `bank_bytes`: number of consecutive bytes of memory in one bank; a power of two, at least a row and at most a bank
+      (default: a row).
+    - `refresh`: without it, no refresh is sent, as in a test that lasts a few milliseconds.
+
+    Raises ConfigError for an argument that breaks these rules, for an unknown part or grade, and for a clock that is
+    too fast for the part or too slow for its refresh.
     """
     part = part_of(name)
     kind, lines = KINDS[part.kind], part.width if width is None else width
@@ -114,8 +121,9 @@ def controller(
     cas, write = found[0]
 
     def clocks(ns: float, count: int = 0, *, phase: bool = True) -> int:
-        """Controller clocks that last at least `count` DRAM clocks and `ns` nanoseconds. With `phase`, `ns` counts from
-        the last phase of a controller clock, in which a command may be sent.
+        """Least number of controller clocks that last at least `count` DRAM clocks and at least `ns` nanoseconds. A
+        controller clock has several phases, in each of which a command may be sent. With `phase`, the first command may
+        be in the last phase, so `ns` counts from there.
         """
         late = clock * (1 - 1 / kind.phases) if phase else 0.0
         return max(ceil(count / kind.phases), ceil((ns + late) / clock))

@@ -60,7 +60,9 @@ TEXTS = ("kind", "part", "grade", "refresh")
 
 
 def check_dram(memory: Memory) -> None:
-    """Checks the fields of a memory that describe a DRAM, as far as the clock does not matter. Raises ConfigError."""
+    """Checks the fields of a memory that describe a DRAM, except the limits that depend on the clock. Raises
+    ConfigError.
+    """
     from .dram import PARTS
 
     values: dict[str, Any] = {name: getattr(memory, name) for name in DRAM_FIELDS}
@@ -132,7 +134,9 @@ def without_oracle(config: Config) -> str:
 
 
 def capacity(config: Config) -> int:
-    """Bytes that the DRAM of a machine holds; at most 4 GiB, the addresses of the controller's AXI port."""
+    """Returns the capacity of a machine's DRAM in bytes, at most 4 GiB: the memory controller's AXI port has no
+    addresses for more.
+    """
     from .dram import PARTS
 
     numbers = controller_of(config)
@@ -155,8 +159,9 @@ def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[
 
 
 def with_part(config: Config) -> Memory:
-    """The memory of a machine with a DRAM, with the latencies that compiler and FIFO sizes assume: those of a read and
-    of a write that must open their row first. Raises ConfigError if the part does not have the machine's bus width.
+    """Completes the memory of a machine with a DRAM: sets the two latencies that the compiler and the sizes of FIFOs
+    are based on, to those of a read and of a write whose row must first be opened. Raises ConfigError if the part does
+    not have the machine's bus width.
     """
     numbers, memory = controller_of(config), config.memory
     if memory.bus_bytes != numbers.word_bytes:

@@ -4,9 +4,10 @@ Organisation and times of SDR, DDR2, DDR3 and DDR4 parts are those that LiteDRAM
 from the data sheets of the manufacturers; a test compares each part with LiteDRAM. Latencies of the interface to the
 part (the PHY) are those of LiteDRAM's simulation model (litedram/phy/model.py), which follow its PHYs for FPGAs.
 
-The parts of other generations have no oracle (`Kind.oracle`): the same controller's rules with the part's times, which
-no RTL confirms. Such a part's source stands beside its rows. Bank groups are ignored, as LiteDRAM ignores those of
-DDR4: column commands are as close as for alternating groups.
+LiteDRAM has no simulation model of the other generations. For these, the simulator applies the rules of the same
+controller to the part's times, and no RTL confirms the cycles (`Kind.oracle`); comments beside generations and parts
+name the sources of their times. Bank groups are ignored, as LiteDRAM ignores those of DDR4: column commands are as
+close as for alternating groups.
 """
 
 from __future__ import annotations
@@ -97,13 +98,13 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Generations by name (litedram/common.py: get_default_cl_cwl; litedram/phy/model.py: get_sdram_phy_settings)."""
+"""DRAM generations by name (litedram/common.py: get_default_cl_cwl; litedram/phy/model.py: get_sdram_phy_settings)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Times of a part. A `float` is a number of nanoseconds, a `Limit` the longer of clocks and nanoseconds; None: the
-    data sheet has no limit.
+    """Times of a part. A `float` is in nanoseconds. A `Limit` is a number of clocks and a number of nanoseconds, and
+    the longer of both times applies. None: the data sheet has no limit.
 
     Names are JEDEC's: precharge `rp`, activate to column command `rcd`, end of write data to precharge `wr`, refresh
     `rfc`, window of four activates `faw`, activate to precharge `ras`, write to read `wtr`, column command to column
@@ -263,4 +264,4 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Parts by name."""
+"""DRAM parts by name."""

@@ -23,8 +23,9 @@ class Streams:
     """Requests of masters that share a DRAM.
 
     `requests` int64 (masters, n, 5): n bursts of each master in the order of issue, with the columns S_WRITE to S_GAP.
-    `stalls` int64 (masters,): in this many of 8 cycles on average (pseudo-random), the master takes neither data nor
-    responses. `reads`, `writes`: most read bursts, and most write bursts, of a master in flight.
+    `stalls` int64 (masters,): on average, a master refuses data and responses in this number of every 8 cycles, at
+    pseudo-random times. `reads`, `writes`: largest numbers of read bursts and of write bursts that a master has in
+    flight.
     """
 
     requests: NDArray[np.int64]

@@ -24,8 +24,8 @@ class Extension:
     """One extension. `meaning`: description. `unit`: the unit that it belongs to. `default`: whether a machine has it
     if its configuration gives no extensions. `needs`: another extension that it needs, or None.
 
-    `check` raises ConfigError for a machine whose shape or fields do not allow the extension, `check_memories` for a
-    machine whose memories do not. `check` is called first, before the sizes of memories are checked. None: no check.
+    `check` raises ConfigError if the machine's shape or fields do not allow the extension; it runs before the sizes of
+    memories are checked. `check_memories` raises ConfigError if the memories do not allow it. None: there is no check.
     """
 
     meaning: str
@@ -186,17 +186,17 @@ DEFAULT_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if it
 
 
 class ByShape(tuple[str, ...]):
-    """Extension names that `suited` chose by a machine's shape; `dataclasses.replace` of the machine chooses again."""
+    """Extension names chosen by `suited`; `dataclasses.replace` of the machine makes `suited` choose again."""
 
     __slots__ = ()
 
 
 def suited(config: Config) -> ByShape:
-    """The extensions of a machine for which none are given: the default extensions that its shape allows.
+    """The extensions of a machine for which the user gives none: the default extensions that the machine's shape
+    allows.
 
-    If block_in differs from block_out, the default extension `depthwise` also needs `taps`. Then `taps` is added or, if
-    the memories of input vectors do not hold a whole number of positions (the input vectors of one pixel, see
-    `holds_positions`), `depthwise` is left out.
+    If block_in differs from block_out, the default extension `depthwise` needs the extension `taps`: `taps` is added if
+    the input memories hold whole positions (all vectors of a pixel), otherwise `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)

@@ -117,7 +117,7 @@ def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
 def pack_columns(
     where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
 ) -> list[np.ndarray]:
-    """Words of n instructions: `words` arrays uint64 (n,); `fields` are set to `columns` (n,). Raises EncodingError."""
+    """Encodes n instructions: `fields` get `columns` (n,). Returns `words` arrays uint64 (n,). Raises EncodingError."""
     items: list[Field] = []
     for key in columns:
         if key not in fields:

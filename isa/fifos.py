@@ -1,11 +1,11 @@
 """Sizes of FIFOs that keep the bus busy: defaults of a configuration, and warnings about smaller configured sizes.
 
 The formulas follow from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words is filled by
-bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. The room of a burst is reserved
-from its request until a new request may use the room again: while the request waits for memory (`read_latency`), while
-the beats move, and while the last beat passes the FIFO (FIFO_LATENCY, ROOM_DELAY). During this time the next k - 1
-bursts must keep the bus busy. `outstanding_reads` bursts must keep the bus busy from the acceptance of a request to its
-last beat.
+bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. A burst's room is reserved when it
+is requested, and free for a new request after the last beat has passed the FIFO. In between, the request waits for
+memory (`read_latency`), the beats move, and the last beat passes the FIFO (FIFO_LATENCY, ROOM_DELAY). To keep the bus
+busy in this time, the k - 1 other bursts must be long enough. In the same way, `outstanding_reads` bursts must be long
+enough to keep the bus busy from the acceptance of a request to its last beat.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ BUSY = {"load": 0.95, "compute": 0.5, "operand": 0.5, "store": 0.45}
 
 
 def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) -> float:
-    """Share of cycles in which reads to a FIFO of `words` bus words keep the bus busy, relative to the largest share
-    that the memory's stalls allow.
+    """Estimates how well a read FIFO of `words` bus words keeps the bus busy, if at most `outstanding` reads are
+    unanswered at a time. Returns the share of busy cycles, divided by the share that an unlimited FIFO would reach.
 
-    Assumes one long run of bytes, a writer as fast as the bus, and `outstanding` reads at a time. Random latency counts
-    as JITTER times its maximum, random stalls count as their mean.
+    Assumes one long run of bytes, and a writer as fast as the bus. Random latency counts as JITTER times its maximum,
+    random stalls count as their mean.
     """
     burst = longest_burst(words, READ_BURST_BEATS)
     moved = burst + memory.stall / 2
@@ -74,11 +74,12 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
-    """Share of cycles in which writes from a store FIFO of `words` bus words keep the bus busy, with `outstanding`
-    writes at a time, relative to the largest share that the memory's stalls allow.
+    """Estimates how well a store FIFO of `words` bus words keeps the bus busy with writes, if at most `outstanding`
+    writes are unanswered at a time. Returns the share of busy cycles, divided by the share that an unlimited FIFO would
+    reach.
 
-    Assumes one long run of bytes, and a store unit that makes an output vector in each cycle. Random stalls count as
-    their mean.
+    Assumes one long run of bytes, and a store unit that makes an output vector in each cycle. The memory's random
+    stalls count as their mean.
     """
     memory = config.memory
     longest = most_write_beats(config)

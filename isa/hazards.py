@@ -1,4 +1,5 @@
-"""Finds races: accesses of two units to the same element, whose program order no dependence tokens enforce.
+"""Finds races. A race is a pair of accesses of two units to the same element, if no dependence tokens enforce that they
+happen in program order.
 
 Each shared memory is written by one unit, so a race is a read after a write or a write after a read; instructions of
 one unit take effect in order. An access is safe if tokens order it after the last conflicting instruction of the other

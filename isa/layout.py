@@ -85,7 +85,8 @@ def _loops(config: Config) -> tuple[tuple[str, int], ...]:
 
 
 def _factors(config: Config, *widths: tuple[str, int]) -> tuple[Field, ...]:
-    """The fields of loop factors, in the upper half of an instruction (of 128 bits as in VTA, or of 256 bits)."""
+    """The fields of loop factors, in an instruction's upper half: the second of two 64-bit words, or the last two of
+    four."""
     items = ((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in"))
     return pack(4 * config.instruction_bytes, *items)
 

@@ -33,12 +33,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A unit that waits forever (is deadlocked). If `unit` is None, it is fetch, which waits for room in a command
-    queue. `instruction`: the instruction that cannot go on.
+    """A unit that waits forever (is deadlocked). If `unit` is None, the fetch unit waits for room in a command queue.
+    `instruction`: the instruction that cannot go on.
 
-    `queue`: the token queue that has no token or, if `full`, no room; None for fetch and for FINISH. `pop_number`: the
-    missing token would be popped from `queue` as number `pop_number`, counted from 1. `never`: the whole program pushes
-    fewer tokens to `queue` than `pop_number`.
+    `queue`: the token queue that has no token or, if `full`, no room; None for the fetch unit and for FINISH.
+    `pop_number`: number of tokens, counted from the start of the program, that the queue must have received before the
+    instruction can pop one. `never`: all instructions of the program together push fewer tokens.
     """
 
     unit: Unit | None
@@ -73,8 +73,9 @@ class _State:
 
 
 def order(config: Config, stages: Sequence[Stage]) -> Ordering:
-    """Executes the tokens of a program greedily: each unit does every pop and every instruction that it can. `stages`:
-    the program's instructions in order; the last is FINISH. Returns the order that the tokens enforce.
+    """Finds the order of instructions that the tokens of a program enforce: executes the tokens without timing, in
+    which each unit pops tokens and executes instructions as soon as it can. `stages`: the program's instructions in
+    order; the last is FINISH.
     """
     state = _State(stages=stages, clocks=[None] * len(stages))
     progress = True

@@ -42,10 +42,9 @@ Instruction = tuple[str, dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """A program under construction. `trace`: state of registers and micro-ops after the instructions so far. `last`:
-    the last accesses to each memory element. `clocks[u][v]`: the last instruction of unit v that has ended before the
-    next instruction of unit u begins, as enforced by tokens. `tokens`: vector clocks of the tokens in each queue.
-    `before`: number of tokens in each queue when a unit's last instruction was appended.
+    """A program under construction, with a model of the tokens by which units wait for one another. `trace`: state of
+    registers and micro-ops after the instructions so far. `last`: the last accesses to each memory element. The
+    comments on the fields explain the vector clocks: what each unit is known to have waited for.
     """
 
     config: Config
@@ -90,12 +89,16 @@ def append(
     insist: bool = False,
     placed: Callable[[ProgramBuilder, Unit], None] = _nothing,
 ) -> bool:
-    """Appends an instruction, with pops of the tokens that it must wait for. Returns False, and appends nothing, if it
-    accesses a memory out of bounds or a field does not fit the encoding.
+    """Appends an instruction, and sets its pop flags so that it waits for all earlier instructions that it conflicts
+    with. Returns False, and appends nothing, if it accesses a memory out of bounds or a field does not fit the
+    encoding.
 
-    With `insist`, other instructions are appended first, so that the queues have the tokens and room that the flags in
-    `values` need; without `insist`, a flag that cannot be met is dropped. `placed`: called with the unit after each
-    appended instruction, also after token carriers (instructions that only pop and push tokens); may `push` tokens.
+    `values`: fields of the instruction. They may ask for more tokens by pop and push flags. With `insist`, every
+    requested flag is set: token carriers (instructions that only pop and push tokens) are appended first, until the
+    queues have a token for each pop and room for each push. Without `insist`, a flag that is not possible now is
+    cleared.
+
+    `placed`: function called with the unit of each appended instruction, carriers included; it may call `push`.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
@@ -151,8 +154,8 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimated cycles of an instruction whose loops the scratchpad sizes do not limit: instructions of the array and
-    the ALU, STORE.POST, ROWS and LOAD.PATCH; 0 for other instructions.
+    """Estimates the cycles of an instruction whose loop counts come from its fields or registers, and may therefore be
+    huge: an instruction of the array or the ALU, STORE.POST, ROWS or LOAD.PATCH. Returns 0 for all other instructions.
     """
     registers = build.trace.registers
     match name:
@@ -178,7 +181,9 @@ def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
 
 
 def _place(build: ProgramBuilder, unit: Unit, name: str, values: dict[str, int]) -> None:
-    """Appends an instruction to the program; the tokens that it pops have been taken from their queues before."""
+    """Adds an instruction, whose pop flags are final, to the end of the program, and updates the unit's own clock. The
+    caller has already removed the tokens that the instruction pops from their queues.
+    """
     build.clocks[unit][unit] = len(build.instructions)
     build.before[unit] = [len(tokens) for tokens in build.tokens]
     build.instructions.append((name, values))
@@ -234,11 +239,12 @@ def _wait(
     values: dict[str, int],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> list[int] | None:
-    """Orders the next instruction of `unit`, with fields `values`, after instruction `index` of unit `other`.
+    """Makes the next instruction of `unit` wait for instruction number `index` of unit `other`: finds or pushes a token
+    that guarantees this order, and sets the pop flag in `values`, the fields of the next instruction.
 
-    Returns the vector clock of the token that the next instruction pops, or None if no pop is needed. The clock is not
-    yet merged into the unit's clock, because token carriers (instructions that only pop and push tokens) may be
-    appended before the instruction.
+    Returns the vector clock of the token that the next instruction pops, or None if it needs no token. The caller
+    merges this clock into the unit's clock later, because this function may first append token carriers (instructions
+    that only pop and push tokens). `placed` is called with the unit of each carrier after it is appended.
     """
     queue = next(
         number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)

@@ -73,9 +73,9 @@ class _Machine:
         raise ProgramError(f"{self.where}: {message}")
 
     def check(self, field: str, value: int, limit: int, of: str) -> int:
-        """Returns `value` if it is a valid index, in 0..`limit` - 1, and else raises ProgramError. The other arguments
-        are only for the message: `field` is the instruction field from which the index was computed, and `of` says what
-        the index selects, such as "weight tile".
+        """Returns `value` if it is an index in 0..`limit` - 1, else raises ProgramError. The message says which
+        elements the index is for, with the noun `of` (such as "weight tile"), and names `field`, the field of the
+        instruction that led to it.
         """
         if not 0 <= value < limit:
             self.fail(f"{field} leads to {of} {value}, outside 0..{limit - 1}")
@@ -306,9 +306,11 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
 
 
 def _dot_products(machine: _Machine, mode: ArrayMode, s: int, w: int) -> NDArray[np.int64]:
-    """Dot products of input vector `s` with the rows of tile `w`, int64 (batch, lanes that the operation changes). With
-    the extension `fold`, the rows of the array work in groups, each of which multiplies a part of the vector by its
-    part of the tile.
+    """Computes the dot products of input vector number `s` with the rows of weight tile number `w`. Returns int64
+    (batch, n) for the n lanes that the operation changes.
+
+    With the extension `fold`, a tile row consists of several groups of weights. The operation uses only a part of the
+    vector, as long as one group, and makes a dot product of this part with each group.
     """
     config, zero = machine.config, machine.registers["ZERO"]
     vector = _input(machine, s) - zero["inp_zero"]
@@ -341,13 +343,13 @@ def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
 
 
 def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDArray[np.int64]:
-    """For each lane, the sum of the products of inputs and weights over all positions (pixels) that an operation of
-    `mode` multiplies: int64 (batch, block_out). The first position is that of input vector `s`; the weights are the
-    group of rows that contains weight row `row`.
+    """Computes the products of an operation of `mode` that multiplies lane by lane. Returns int64 (batch, block_out):
+    for each lane, the sum of input times weight over all positions (pixels). `s`: number of an input vector in the
+    first position. `row`: number of a weight row; the operation uses the group of rows that contains it.
 
-    If an output vector has more elements than an input vector, a position is several input vectors and as many rows of
-    weights. If it has fewer, the lanes multiply only a part of an input vector; the low bits of `row` are the number of
-    the part.
+    If an output vector is longer than an input vector, a position consists of several input vectors, and each has a row
+    of weights. If it is shorter, the lanes multiply only one part of an input vector; the low bits of `row` number the
+    part.
     """
     config, zero = machine.config, machine.registers["ZERO"]
     machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")

@@ -39,8 +39,8 @@ class _Machine(Protocol):
 
 
 def row_table(config: Config, table: NDArray[np.int8]) -> NDArray[np.int64]:
-    """The 256 entries of the table for ROWS, int64: their bytes are in the PLANES tables after the look-up tables, the
-    lowest bytes first.
+    """The 256 entries of the look-up table for ROWS, int64. An entry has PLANES bytes; the tables after the ordinary
+    look-up tables in `table` hold the lowest byte of all entries, then the next byte, and so on.
     """
     planes = table[config.tables : config.tables + PLANES].view(np.uint8).astype(np.int64)
     return np.asarray(sum(plane << (8 * place) for place, plane in enumerate(planes)))

@@ -1,17 +1,18 @@
 """The integer arithmetic of the extension `rows` (softmax and normalizations), for reference, simulator, RTL and
 compiler: reductions of rows (instruction ROWS), and scaling by the results (STORE.POST with the flag `rows`).
 
-A row has the elements of one column (value of x) of an instruction: the lanes of `y_size` accumulator vectors, up to
-MOST_ELEMENTS. Of the last vector, only the first `lanes` may be elements (`elements_of_last`); results for the other
-lanes are 0. An element is a 9-bit difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the
-machine stores a *value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 /
-square root of the sum of squares), in one of `row_entries` entries. The factor scales a number w:
+A row is a sequence of up to MOST_ELEMENTS numbers: the lanes of the `y_size` accumulator vectors that an instruction
+reads at one value of x. In the last of these vectors, only the first `lanes` lanes may belong to the row
+(`elements_of_last`); results for the other lanes are 0. For each number a the machine computes an element: the 9-bit
+difference d = a - c from a constant c, or entry d mod 256 of a table of 256 entries. For each row it stores a *value*
+(the largest number, or the sum of all d) and a *factor* (1 / sum of table entries, or 1 / square root of the sum of
+squares), in one of `row_entries` entries. The factor scales a number w:
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
 Results are int32: shares of a sum (softmax) or normalized elements (layer and RMS normalization). With n elements
 
-    softmax:        table[(x - max) mod 256] / sum over the row                        w = entry of the table
+    softmax:        table[(a - max) mod 256] / sum over the row                        w = entry of the table
     normalization:  (n*d - sum d) / sqrt(n * sum d^2 - (sum d)^2 + epsilon)            w = n*d - sum d
     without mean:   n*d / sqrt(n * sum d^2 + epsilon)                                  w = n*d
 
@@ -47,7 +48,7 @@ FRACTION_BITS = 16
 """Number of fraction bits of the results of `apply`."""
 
 TOTAL_BITS = 48
-"""Width in bits of an integer; a factor is the reciprocal, or reciprocal square root, of such an integer."""
+"""Width in bits of the sums over a row of which a factor is the reciprocal or the reciprocal square root."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
 """Shift in the reciprocal of a mantissa: floor(2^QUOTIENT_SHIFT / mantissa)."""
@@ -58,8 +59,8 @@ Int64Array = NDArray[np.int64]
 
 
 def elements_of_last(lanes: int, block_out: int) -> int:
-    """Number of lanes of a row's last vector that are elements: `lanes` (a field of register ROWS), or all lanes if it
-    is 0.
+    """Number of lanes in a row's last vector that belong to the row: `lanes` (a field of register ROWS), or all
+    block_out lanes if this field is 0.
     """
     return min(lanes or block_out, block_out)
 
@@ -87,31 +88,32 @@ def _packed(factor: int, shift: int) -> int:
 
 
 def reciprocal(total: int) -> int:
-    """The factor (mantissa and shift, packed) of a sum of table entries: apply(w, factor) = w * 2^FRACTION_BITS /
-    total.
+    """Returns the factor for a softmax row whose table entries have the sum `total`: multiplying w by it (`apply`)
+    gives w * 2^FRACTION_BITS / total. A factor is a mantissa and a shift, packed.
     """
     mantissa, places = normalized(total, False)
     return _packed((1 << QUOTIENT_SHIFT) // mantissa >> 16, TOTAL_BITS - places)
 
 
 def reciprocal_root(total: int) -> int:
-    """The factor (mantissa and shift, packed) of a sum of squares: apply(w, factor) = w * 2^FRACTION_BITS /
-    sqrt(total).
+    """Returns the factor for a normalized row: multiplying w by it (`apply`) gives w * 2^FRACTION_BITS / sqrt(total). A
+    factor is a mantissa and a shift, packed. `total`: result of `radicand`.
     """
     mantissa, places = normalized(total, True)
     return _packed(isqrt((1 << QUOTIENT_SHIFT) // mantissa), (TOTAL_BITS - places) // 2)
 
 
 def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) -> int:
-    """The number whose reciprocal square root is the factor of a normalization: length * squares - total^2 (only if
-    `centre`) + epsilon, at least 0.
+    """The number under the root in a normalization, whose factor is 1 / sqrt(radicand): length * squares - total^2 +
+    epsilon, at least 0; without total^2 if not `centre`. `length`: number of elements in the row. `squares`, `total`:
+    sums over the row of the squares and of the elements, relative to the zero point.
     """
     return max(0, length * squares - (total * total if centre else 0) + epsilon)
 
 
 def apply(w: Int64Array, factor: int) -> NDArray[np.int32]:
-    """`w` (25 bits, signed) times a `factor` (mantissa and shift, packed), rounded half up; the low 32 bits of the
-    result.
+    """Multiplies `w` (25 bits, signed) by `factor`, a mantissa and a shift packed in one number. The product is rounded
+    half up, and its low 32 bits are returned.
     """
     product = np.asarray(w, np.int64) * (factor & ((1 << FACTOR_BITS) - 1)) * 2
     shifted = product >> np.int64(factor >> FACTOR_BITS)
@@ -139,8 +141,8 @@ def planes_of(entries: Int64Array) -> NDArray[np.int8]:
 
 
 def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]:
-    """Softmax of int8 `rows` (number of rows, elements) as machines compute it with the table `entries`; int32 of the
-    same shape.
+    """Computes the softmax of each of the int8 `rows` (number of rows, elements) with the arithmetic of the machines;
+    returns int32 of the same shape. `entries`: the look-up table for ROWS, as `exponentials` makes it.
     """
     x = rows.astype(np.int64)
     w = entries[difference(x, 0) - x.max(axis=1, keepdims=True) & 255]
@@ -148,8 +150,9 @@ def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]
 
 
 def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
-    """Normalization of int8 `rows` (number of rows, n elements) as machines compute it with `length` n; int32 of the
-    same shape. `centre`: the mean is subtracted; `epsilon`: added to the radicand (`radicand`).
+    """Normalizes int8 `rows` (number of rows, n elements) with the arithmetic of the machines; returns int32 of the
+    same shape. `zero_point`: zero point of the elements. `centre`: whether the mean of a row is subtracted. `epsilon`:
+    number added below the square root (see `radicand`).
     """
     d = difference(rows.astype(np.int64), zero_point)
     n = d.shape[1]

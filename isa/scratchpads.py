@@ -27,7 +27,7 @@ ROW_ENTRY_BYTES = 8
 """Bytes of an entry of `rows` in contents: a packed factor and a value, 4 bytes each."""
 
 ROW_MASKS = ((1 << FACTOR_BITS + SHIFT_BITS) - 1, (1 << VALUE_BITS) - 1)
-"""Masks of the bits that hardware stores of the two words of an entry of `rows`: the packed factor, the value."""
+"""For the two words of an entry of `rows` (packed factor, value), a mask of the bits that the hardware stores."""
 
 Contents = Mapping[str, NDArray[np.uint8]]
 

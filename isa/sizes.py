@@ -20,7 +20,7 @@ def _index_bits(depth: int) -> int:
 
 
 class Sizes:
-    """Base class of `Config` with its derived sizes; `Config` has the fields."""
+    """Base class of `Config`: computes sizes from the fields that `Config` declares."""
 
     __slots__ = ()
 
@@ -54,12 +54,11 @@ class Sizes:
     @property
     def inp_step_vectors(self) -> int:
         """Largest number of input vectors that a step (write) of LOAD.INP puts into the input scratchpad: one or, with
-        the extension `wide_loads`, the number of vectors in a bus word.
+        the extension `wide_loads`, the number of vectors in a bus word, limited by the banks of the scratchpad.
 
-        The banks of the input scratchpad limit this number, since the vectors follow each other and may start at any
-        index. If a bank's word is one input vector (`position_inputs` is 1), the limit is TAPS, the number of banks.
-        Else the limit is half of the vectors in one word of each bank, because the first vector may be in the middle of
-        a word.
+        The vectors of a step have consecutive indices, and the first may have any index. If a bank's word is one
+        vector, a step reaches TAPS vectors, one in each bank. If a bank's word has several vectors, a step may start in
+        the middle of a word, so it reaches half of the vectors that a word of every bank has together.
         """
         if not self.has("wide_loads"):
             return 1
@@ -83,13 +82,13 @@ class Sizes:
 
     @property
     def whole_tile_rows(self) -> int:
-        """Number of weight rows (min(block_in, block_out) weights each, for DEPTHWISE and TAPS) in a whole tile."""
+        """Rows of min(block_in, block_out) weights in a whole weight tile (for DEPTHWISE and TAPS)."""
         return self.tile_parts * self.tile_rows
 
     @property
     def whole_tiles(self) -> int:
-        """Number of whole tiles that the weight scratchpad holds. With the extension `fold` a whole tile is all parts
-        of a split weight tile.
+        """Number of whole weight tiles that the weight scratchpad holds; with the extension `fold`, a whole tile has
+        several parts.
         """
         return self.wgt_depth // self.tile_parts
 
@@ -101,13 +100,13 @@ class Sizes:
     @property
     def position_inputs(self) -> int:
         """Number of input vectors in a position (the data of one pixel for DEPTHWISE and TAPS): block_out / block_in,
-        so that the position fills an output vector; at least 1.
+        so that a position has as many elements as an output vector, but at least 1.
         """
         return max(1, self.block_out // self.block_in)
 
     @property
     def position_outputs(self) -> int:
-        """Length of an input vector in output vectors (DEPTHWISE, TAPS): block_in / block_out, at least 1."""
+        """Number of output vectors that together are as long as an input vector, at least 1 (DEPTHWISE, TAPS)."""
         return max(1, self.block_in // self.block_out)
 
     @property
@@ -175,7 +174,7 @@ class Sizes:
                 raise ConfigError(f"{kind!r} is not a kind of element")
 
     def least_fifo_bytes(self, fifo: str) -> int:
-        """The smallest legal size of the FIFO `fifo`: two bus words; for operands and outputs at least two vectors."""
+        """Smallest legal size of FIFO `fifo`: two bus words; FIFOs of output vectors must hold two of these, too."""
         out = self.out_bytes if fifo in ("operand", "store") else 0
         return 2 * max(self.memory.bus_bytes, out)
 

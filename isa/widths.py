@@ -15,9 +15,11 @@ WORD_BITS = 64
 VTA_UOP_BYTES = 4
 VTA_INSTRUCTION_BYTES = 16
 FACTOR_BITS = 64
-"""Bits for the six factors of a GEMM of 128 bits: the upper word."""
+"""Number of bits that the six loop factors of a GEMM may have together in an instruction of 128 bits: the upper 64."""
 ALU_FACTOR_BITS = 44
-"""Bits for the four factors of an ALU instruction of 128 bits: the upper word without alu_opcode, use_imm and imm."""
+"""Number of bits that the four loop factors of an ALU instruction may have together in an instruction of 128 bits: the
+upper 64 less those of alu_opcode, use_imm and imm.
+"""
 UOP_INDEX_BITS = 13
 """Largest width in bits of a micro-op index for which the lower word has room for opcode, flags, reset, uop_bgn,
 uop_end, two loop counts and overwrite.

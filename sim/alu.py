@@ -52,8 +52,9 @@ def operate(opcode, left, right, custom):  # type: ignore[no-untyped-def]
 
 @compiled()
 def operate_on_lanes(opcode, target, source, use_imm, imm, custom):  # type: ignore[no-untyped-def]
-    """Applies ALU operation `opcode` to each lane: `target` int32 (n,) and `source` int32 (n,), or the immediate `imm`
-    if `use_imm`; overwrites `target`. `custom`: addresses of custom instructions by opcode.
+    """Applies ALU operation `opcode` to each lane and overwrites `target`, int32 (n,), the first operand. The second
+    operand is `source`, int32 (n,), or the number `imm` if `use_imm`. `custom`: addresses of custom instructions by
+    opcode.
     """
     for j in range(len(target)):
         right = imm if use_imm else np.int64(source[j])

@@ -15,12 +15,12 @@ Array = NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """A program: decoded instructions `rows`, the configuration `registers` that instructions see, and `order[unit]`,
-    the indices of a unit's instructions.
+    """A program: `rows`, the decoded instructions; `registers`, the configuration registers at each instruction;
+    `order[unit]`, the indices of a unit's instructions.
 
-    `sizes[kind]`: DRAM bytes of an element of a LOAD or STORE. B: for each instruction, the accumulator banks that its
-    operations read. `kept`: copies of the micro-ops of every instruction whose operations read different banks; the
-    bank of each operation is computed from its micro-op (`ports.py`).
+    `sizes[kind]`: DRAM bytes of an element of a LOAD or STORE. B: for each instruction, the accumulator banks that it
+    reads. `kept`: the micro-ops of instructions whose operations read different banks. `ports.py` computes the bank of
+    each of these operations from its micro-op.
     """
 
     rows: Array
@@ -32,8 +32,8 @@ class Program(NamedTuple):
 
 
 class Bus(NamedTuple):
-    """State arrays of the memory port. M: state of the memory and of fetch. C: read clients. R: bursts of the read
-    clients. Q: accepted reads. W: write bursts.
+    """State arrays of the memory port. M: state of the memory and of the fetch unit. C: a row for each read client. R:
+    the bursts of each read client. Q: reads that the memory has accepted. W: write bursts.
     """
 
     M: Array

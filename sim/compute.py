@@ -44,13 +44,16 @@ ZERO, SWEEP = register("ZERO").index, register("SWEEP").index
 
 
 class Pads(NamedTuple):
-    """The scratchpads while a program executes; `packed` are the weight tiles in the layout of `kernels.multiply_tile`.
+    """The scratchpads while a program executes, in the data types that the simulator uses.
 
-    `swept` (operations, TAPS, batch, block_out): inputs of the last operations, oldest first, minus their zero point;
-    a sweep (instruction TAPS with register SWEEP on) multiplies them again. `inputs` (depth, batch, block_in): the
-    array that GEMM, DEPTHWISE and TAPS index. It has `inp`, then unused vectors up to index chain_base, then the chain
-    memory (on-chip buffer for a layer's output), of which `chain` (chain_buffer_bytes,) is a view.
-    `custom` (ALU_CODES,): addresses of the machine's custom instructions by ALU opcode.
+    `packed`: the weight tiles a second time, in the layout of `kernels.multiply_tile`. `inputs` (depth, batch,
+    block_in): all memory that GEMM, DEPTHWISE and TAPS read inputs from. It starts with `inp`, the input scratchpad;
+    from index chain_base on it has the chain memory (on-chip buffer between layers); vectors between them are unused.
+    `chain` (chain_buffer_bytes,): the chain memory as a flat view.
+
+    `swept` (operations, TAPS, batch, block_out): inputs of the last operations, oldest first, minus their zero point; a
+    sweep (instruction TAPS with register SWEEP on) multiplies them again. `custom` (ALU_CODES,): addresses of the
+    machine's custom instructions by ALU opcode.
     """
 
     uop: NDArray[np.uint64]
@@ -124,9 +127,9 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
     """Executes the GEMM `row`. Returns DONE; or OUTSIDE if it accesses a vector outside a memory, or if register FOLD
     sets more groups of rows than the array has (extension `fold`).
 
-    In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input scratchpad, the vectors from
-    `chain_base` on the chain memory (on-chip buffer between layers). `here`: values of the unit's configuration
-    registers; `widths`: bits of a micro-op's fields.
+    `pads.inputs`, int16 (depth, batch, block_in), holds two memories: the input scratchpad in its first `own` vectors,
+    and the chain memory (on-chip buffer between layers) from vector `chain_base` on. `here`: values of the unit's
+    configuration registers. `widths`: bits of a micro-op's fields.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -192,9 +195,12 @@ def zero_points(here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Executes all micro-ops of one iteration of a GEMM's loops in scalar code, for arrays of fewer output lanes than
-    LANES and for nonzero zero points. `dst`, `src`, `wgt`: index of the iteration's accumulator, input vector and tile;
-    a row of `indices` (n, 3), a micro-op, is added to them. `add`: 1 adds to accumulators, 0 overwrites them.
+    """Executes all micro-ops of one iteration of a GEMM's loops in scalar code. It serves arrays with fewer output
+    lanes than LANES, and zero points other than 0.
+
+    `indices`, int64 (n, 3): the micro-ops; each gives an index of an accumulator, of an input vector and of a tile.
+    `dst`, `src`, `wgt`: offsets of the iteration, which are added to these indices. `add`: 1 adds to the accumulators,
+    0 overwrites them.
     """
     inp, packed, acc = pads.inputs, pads.packed, pads.acc
     lanes = packed.shape[3]
@@ -226,13 +232,16 @@ def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the DEPTHWISE or TAPS `row`. `own`: number of vectors of the input scratchpad; `chain_base`: index of
-    the chain memory's first vector. Micro-ops index `pads.wgt` int8 (depth, columns, block_in) by rows of weights
-    instead of tiles. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
+    """Executes the instruction `row`, a DEPTHWISE or TAPS. Their micro-ops index the weight scratchpad `pads.wgt`, int8
+    (depth, columns, block_in), by rows of weights instead of tiles.
 
-    A row has as many weights as the shorter of an input and an output vector. If output vectors are longer, a position
-    (the inputs of one pixel) is several input vectors. If input vectors are longer, a position is one of several equal
-    parts of an input vector.
+    A row of weights is as long as the shorter of an input and an output vector, and multiplies that many inputs of a
+    pixel. If output vectors are longer, the inputs of a pixel take several input vectors, each with its own row of
+    weights. If input vectors are longer, an operation multiplies one part of an input vector.
+
+    `here`: values of the unit's configuration registers. `widths`: bits of a micro-op's fields. `pads.inputs` holds the
+    input scratchpad in its first `own` vectors, and the chain memory (on-chip buffer between layers) from vector
+    `chain_base` on.
     """
     uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
     if _empty(row):
@@ -286,8 +295,8 @@ def sweeps(kind, here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
-    """Number of rows of weights that one operation of a sweep (TAPS with register SWEEP on) multiplies: equals
-    `isa.array_modes.sweep_rows`, but computed from the shapes of `Pads.swept` and `Pads.wgt`.
+    """Number of rows of weights that one operation of a sweep multiplies (TAPS with register SWEEP on). It is the
+    number that `isa.array_modes.sweep_rows` returns for the configuration, here computed from the shapes of two arrays.
     """
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(
@@ -297,10 +306,13 @@ def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
 
 @compiled()
 def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
-    """Updates `swept`, the input positions (pixels) of the last operations of a sweep, which later operations multiply
-    again: removes the positions of the oldest operation and appends the positions of the current one, minus `inp_zero`.
-    `s` is a pair: the index of the current operation's first input vector, and the number of the part of each vector
-    that the lanes multiply.
+    """Shifts the memory of a sweep, a mode of the array that multiplies the input positions (pixels) of earlier
+    operations again. `swept` holds the positions of the last operations: the oldest operation's positions are removed,
+    and those of the current operation, read from the input vectors `inp` minus the zero point `inp_zero`, become the
+    last entry.
+
+    `s` is a pair (start, part). `start`: index in `inp` of the operation's first vector. `part`: number of the piece of
+    each vector that is used, if a vector has more elements than the array has lanes.
     """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])
@@ -321,8 +333,10 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the TAPS `row` with register SWEEP on: each operation multiplies its own input positions and those of
-    the operations before it. `own`: number of vectors of the input scratchpad; `chain_base`: index of the chain
-    memory's first vector. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
+    the operations before it.
+
+    `here`: values of the unit's configuration registers. `widths`: bits of a micro-op's fields. `pads.inputs` holds the
+    input scratchpad in its first `own` vectors, and the chain memory from vector `chain_base` on.
     """
     uop, inp, wgt, acc, swept = pads.uop, pads.inputs, pads.wgt, pads.acc, pads.swept
     if _empty(row):

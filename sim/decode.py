@@ -199,9 +199,9 @@ def operand_shape(row, operand):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
-    """Tracks the register values in program order: fills `registers` and the column REGISTERS_AT of `rows`, and checks
-    that DRAM accesses are inside the image. `size`, `chain_size`: bytes of the image and of the chain memory (on-chip
-    buffer between layers).
+    """Tracks the register values in program order: fills `registers` and column REGISTERS_AT of the first `count`
+    `rows`, and checks that DRAM accesses are inside the image. `sizes`: element bytes by kind. `register_counts`: by
+    unit. `size`, `chain_size`: bytes of the image and of the chain memory (on-chip buffer between layers).
 
     Returns (outcome, instruction at fault, first byte and end of its access, whether stores may write bytes that a
     LOAD.UOP reads). If no instruction is at fault, the second item is the number of used rows of `registers`.

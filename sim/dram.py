@@ -1,4 +1,4 @@
-"""Timing of a DRAM behind LiteDRAM's controller, cycle by cycle (hw/README.md has the rules).
+"""Timing of a DRAM behind LiteDRAM's controller, cycle by cycle (hw/dram.md has the rules).
 
 Each master has an AXI bridge, which turns bursts into requests for single bus words. A crossbar gives the requests to
 state machines, one for each bank, which open and close rows. A multiplexer chooses one row command and one column
@@ -271,9 +271,9 @@ def _choose(P, G, B):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _note_activate(P, G):  # type: ignore[no-untyped-def]
-    """Records an ACTIVATE in this cycle: the next one waits t_rrd cycles; at most four happen within t_faw cycles."""
-    cycle, oldest = G[G_CYCLE], G[G_ACTIVATE]
+def note_activate(P, G, cycle):  # type: ignore[no-untyped-def]
+    """Records an ACTIVATE in `cycle`: the next one waits t_rrd cycles; at most four happen within t_faw cycles."""
+    oldest = G[G_ACTIVATE]
     if P[P_RRD] >= 0:
         G[G_RRD] = cycle + P[P_RRD]
     if P[P_FAW] >= 0 and oldest >= cycle - P[P_FAW]:
@@ -487,7 +487,7 @@ def clock(P, G, B, L, M, F, inputs):  # type: ignore[no-untyped-def]
             opens = column_bank
     _clock_multiplexer(P, G, B)
     if opens >= 0 and B[opens, B_COMMAND] == ROW_OPEN:
-        _note_activate(P, G)
+        note_activate(P, G, cycle)
     if reader >= 0 or writer >= 0:
         G[G_CCD] = cycle + P[P_CCD] if P[P_CCD] >= 0 else 0
     if writer >= 0 and P[P_WTR] >= 0:

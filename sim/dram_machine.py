@@ -1,12 +1,17 @@
-"""The main loop of a timing run on a machine whose memory is a DRAM (hw/dram.md).
+"""The main loop of a timing run on a machine whose memory is a DRAM (hw/dram.md), burst by burst.
 
-The units are those of `machine.py`. Memory decides in each cycle in which it or a client has work: it accepts an
-address, or moves a beat. So a client's reads become known beat by beat. Ring R has an entry for each beat that arrived
-(for fetch, for each group of whole instructions), and ring A has one for each request. The room of a FIFO is given back
-by whole requests: `_free_room` copies the cycle from the entry of a request's last beat in R to the request in A.
+The units are those of `machine.py`. Memory makes decisions in order of time: it accepts a read address, a write address
+comes to the bus, memory accepts that, or a burst begins to request its words. The last decision determines the times of
+all data of the burst (`dram_words.py`), because the AXI bridge does not leave a burst before its last request.
+
+A client's reads become known in runs of beats without a gap. Ring R has an entry for each run (for fetch, for each
+group of whole instructions), and ring A has one for each request. The room of a FIFO is given back by whole requests:
+`dram_port.py` copies the cycle from the entry of a request's last beat in R to the request in A.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
 
 import numpy as np
 
@@ -17,53 +22,49 @@ from vdla.util.machine_code import compiled
 from .arrays import Array, Bus, Program, Tokens, Traffic
 from .cache import timing_code
 from .dram import (
-    G_CYCLE,
+    G_ACTIVATE,
     G_OPENED,
+    G_REFRESH_AT,
     G_REFRESHES,
     G_TURNS,
-    I_AR_ADDRESS,
-    I_AR_LEN,
-    I_AR_VALID,
-    I_AW_ADDRESS,
-    I_AW_LEN,
-    I_AW_VALID,
-    I_B_READY,
-    I_R_READY,
-    I_SIZE,
-    I_W_LAST,
-    I_W_VALID,
-    M_AR_READY,
-    M_AW_READY,
-    M_B_VALID,
-    M_R_LAST,
-    M_R_VALID,
-    M_W_READY,
-    clock,
-    outputs,
+    P_READ_LATENCY,
+    P_WRITE_FIFO,
+    P_WRITE_LATENCY,
     parameters,
-    quiet_until,
-    state,
 )
-from .dram_jump import jump
 from .dram_port import (
+    ALL_WORK,
     E_ANNOUNCED,
-    E_CYCLE,
-    E_OPEN,
-    E_READS,
-    E_RESPONSES,
-    E_SEEN,
+    E_END,
+    E_ENTERED,
+    E_ENTERS,
+    E_LEFT,
+    E_OFFERED,
+    E_READ_FREE,
     E_SENT,
     E_SHIFT,
     E_SIZE,
     E_WAITS,
+    E_WRITE_FREE,
     E_WRITES,
+    E_WRITTEN,
     Q_REQUEST,
-    R_REQUEST,
-    Dram,
+    STORE_WORK,
+    Bursts,
+    advance_units,
     note_beats,
-    note_last,
 )
-from .memory import first_show, note_write, show_request
+from .dram_words import (
+    S_ACCEPTED,
+    S_COLUMN,
+    S_REFRESHED,
+    S_WTP,
+    closed_state,
+    has_closed_form,
+    next_words,
+    refresh,
+)
+from .memory import first_show, note_write
 from .parameters import P_LIMIT, P_READS, P_WRITES
 from .state import (
     C_ACCEPTED,
@@ -72,13 +73,13 @@ from .state import (
     C_ISSUED,
     C_KIND,
     C_SHOWN,
-    C_TAKEN,
-    COMPUTE_CLIENT,
     DEADLOCK,
+    FETCH_CLIENT,
     LIMIT,
     LOAD,
-    LOAD_CLIENT,
     M_ACCEPTED,
+    M_LAST_ACCEPT,
+    M_LAST_WRITE_ACCEPT,
     M_OPENED,
     M_REFRESHES,
     M_SERVED,
@@ -91,198 +92,205 @@ from .state import (
     OK,
     Q_BEATS,
     Q_CLIENT,
+    Q_LAST,
     QUEUE_MASK,
     R_ADDRESS,
-    R_FREE,
     STORE,
-    STORE_CLIENT,
     U_LAST_END,
     W_BEATS,
     W_LAST,
+    W_READY,
     W_RESPONSE,
     W_WORD,
 )
-from .store import advance_store, read_vectors
-from .units import advance_compute, advance_load, dispatch, show_fetch
-
-FETCH_WORK, COMPUTE_WORK, STORE_WORK, LOAD_WORK = 1, 2, 4, 8
-ALL_WORK = 15
+from .store import read_vectors
 
 FAST = True
-"""Whether runs do cycles that repeat the one before them together."""
+"""Whether runs compute whole bursts; else they simulate the controller cycle by cycle (`dram_cycles.py`)."""
 
-
-def dram_arrays(config: Config, bus: Bus) -> Dram:
-    """The state of a machine's DRAM at the launch of a program."""
-    numbers = controller_of(config)
-    common, banks, queues, bridges, flags = state(numbers, 1)
-    common[G_CYCLE] = RESET_CYCLES + 1
-    port = np.zeros(E_SIZE, np.int64)
-    port[E_CYCLE], port[E_SHIFT] = 1, numbers.word_bytes.bit_length() - 1
-    return Dram(
-        A=bus.R.copy(),
-        E=port,
-        P=parameters(numbers),
-        G=common,
-        B=banks,
-        L=queues,
-        M=bridges,
-        F=flags,
-        inputs=np.zeros((1, I_SIZE), np.int64),
-    )
+_DATA_AFTER = 2
+"""Cycles that a word read spends in the bridge's FIFO, from its arrival to its beat."""
 
 
 @timing_code
-def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
-    """Copies to the requests of client `c` in ring A the cycles in which their FIFO room is free again. C, R, A, E:
-    state arrays.
+def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
+    """(cycle, client) of the next read address that memory accepts, given the addresses on the bus so far; NEVER if
+    there are none, or if the cycle depends on a burst that has not begun. P, M, C, Q, E: state arrays.
+
+    An address that is on the bus stays there until memory accepts it, so it is that of the client that showed one
+    first.
     """
-    while E[E_SEEN + c] < C[c, C_TAKEN]:
-        beat = R[c, E[E_SEEN + c] & (R.shape[1] - 1)]
-        if beat[R_REQUEST]:
-            A[c, (beat[R_REQUEST] - 1) & (A.shape[1] - 1), R_FREE] = beat[R_FREE]
-        E[E_SEEN + c] += 1
+    client = np.int64(0)
+    shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
+    if shown == NEVER or M[M_ACCEPTED] > M[M_SERVED]:
+        return NEVER, client
+    shown = max(shown, M[M_LAST_ACCEPT] + 1)
+    oldest = M[M_ACCEPTED] - P[P_READS]
+    if oldest >= 0:
+        shown = max(shown, Q[oldest & QUEUE_MASK, Q_LAST] + 1)
+    while C[client, C_SHOWN] > shown:
+        client += 1
+    return max(shown, E[E_READ_FREE]), client
 
 
 @timing_code
-def _read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
-    """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs`. An address that is on
-    the bus stays there until the memory accepts it, so it is that of the client that showed one first. P, C, A, E,
-    `inputs`: state arrays.
+def _next_write(P, M, W, E):  # type: ignore[no-untyped-def]
+    """The cycle in which the next write address comes to the bus or, if one is there, in which memory accepts it. NEVER
+    if there is none, or if the cycle depends on a burst that has not begun. P, M, W, E: state arrays.
     """
-    inputs[0, I_AR_VALID] = 0
-    if E[E_READS] == P[P_READS]:
-        return np.int64(-1)
-    client, first = np.int64(-1), cycle + 1
-    for c in range(4):
-        shown = max(C[c, C_SHOWN], E[E_OPEN])
-        if shown < first:
-            client, first = np.int64(c), shown
-    if client >= 0:
-        inputs[0, I_AR_VALID] = 1
-        inputs[0, I_AR_ADDRESS] = (
-            A[client, (C[client, C_ISSUED] - 1) & (A.shape[1] - 1), R_ADDRESS] >> E[E_SHIFT]
-        )
-        inputs[0, I_AR_LEN] = C[client, C_BEATS] - 1
-    return client
+    if E[E_WAITS]:
+        free = M[M_WRITE_ACCEPTED] == E[E_WRITTEN]
+        return max(E[E_OFFERED], E[E_WRITE_FREE]) if free else NEVER
+    if M[M_WRITE_ACCEPTED] == M[M_WRITE_SHOWN]:
+        return NEVER
+    cycle, oldest = first_show(P, M, W), M[M_WRITE_ACCEPTED] - P[P_WRITES]
+    if oldest >= 0:
+        cycle = max(cycle, W[oldest & (W.shape[0] - 1), W_RESPONSE] + 1)
+    return min(cycle, NEVER)
 
 
 @timing_code
-def _next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
-    """The first cycle from `cycle` on in which a client asks for anything, while no read and no write is outstanding;
-    NEVER if none does. P, M, C, W, E: state arrays.
+def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
+    """(cycle, first, write): in `cycle` it is decided that the next burst requests words from cycle `first` on, and
+    whether it is a write. NEVER if memory has accepted no burst that has not begun. M, W, E: state arrays.
+
+    The direction that has the grant keeps it while it has requests. At a burst's last request, and in any cycle without
+    one, the grant moves to the other direction if that has a request.
     """
-    if E[E_ANNOUNCED] > M[M_WRITE_SERVED] or E[E_READS] or E[E_WRITES]:
-        return cycle
-    first = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
-    if M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
-        first = min(first, first_show(P, M, W))
-    return max(first, cycle)
+    read = write = NEVER
+    if M[M_ACCEPTED] > M[M_SERVED]:
+        read = M[M_LAST_ACCEPT] + 1
+    if M[M_WRITE_ACCEPTED] > E[E_WRITTEN]:
+        write = max(M[M_LAST_WRITE_ACCEPT] + 1, W[E[E_WRITTEN] & (W.shape[0] - 1), W_READY])
+    end, writes = E[E_END], E[E_WRITES] != 0
+    same, other = (write, read) if writes else (read, write)
+    if other <= end:
+        return end + 1, end + 1, not writes
+    same, other = max(same, end + 1), max(other, end + 1)
+    if same <= other:
+        return same, same, writes
+    return other, other + 1, not writes
 
 
 @timing_code
-def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
-    """Simulates a cycle of the memory; returns the set of clients for which new times may be derivable, as bits. P: the
-    parameters of the run.
+def _accept_read(M, C, Q, E, traffic, c, cycle):  # type: ignore[no-untyped-def]
+    """Memory accepts the read address of client `c` in `cycle`. M, C, Q, E: state arrays."""
+    read = Q[M[M_ACCEPTED] & QUEUE_MASK]
+    read[Q_CLIENT], read[Q_BEATS] = c, C[c, C_BEATS]
+    read[Q_REQUEST], read[Q_LAST] = C[c, C_ISSUED] - 1, NEVER
+    M[M_ACCEPTED] += 1
+    M[M_LAST_ACCEPT] = cycle
+    C[c, C_SHOWN], C[c, C_ACCEPTED] = NEVER, cycle
+    traffic.moved[C[c, C_KIND]] += C[c, C_BYTES]
+    traffic.beats[C[c, C_KIND]] += C[c, C_BEATS]
+
+
+@timing_code
+def _write_address(P, M, W, E, cycle):  # type: ignore[no-untyped-def]
+    """A write address comes to the bus in `cycle`, or the one that is there is accepted. P, M, W, E: state arrays."""
+    if not E[E_WAITS]:
+        E[E_ANNOUNCED] += 1
+        E[E_OFFERED] = cycle
+        E[E_ENTERS] = max(E[E_ENTERS], cycle + 1)
+    free = M[M_WRITE_ACCEPTED] == E[E_WRITTEN] and E[E_WRITE_FREE] <= cycle
+    E[E_WAITS] = not free
+    if free:
+        note_write(P, M, W, first_show(P, M, W), cycle)
+
+
+@timing_code
+def _send_data(D, M, W, E, T):  # type: ignore[no-untyped-def]
+    """Moves data of the bursts whose addresses were on the bus to the bridge's FIFO, as far as the cycles are known;
+    returns whether the last word of a burst moved. D, M, W, E, T: state arrays.
+
+    A FIFO of n words and an output register has room for a word when the word n + 1 before it has left.
     """
-    M, C, R, Q, W = bus
-    A, E, D, G, B, L, N, F, inputs = dram
-    cycle = E[E_CYCLE]
-    outputs(D, G, B, L, N, F)
-    work = np.int64(0)
-    client = _read_address(P, C, A, E, inputs, cycle)
-    writes = E[E_WRITES]
-    accepted = client >= 0 and N[0, M_AR_READY]
-    if accepted:
-        read = Q[M[M_ACCEPTED] & QUEUE_MASK]
-        read[Q_CLIENT], read[Q_BEATS] = client, C[client, C_BEATS]
-        read[Q_REQUEST] = C[client, C_ISSUED] - 1
-        M[M_ACCEPTED] += 1
-        C[client, C_SHOWN], C[client, C_ACCEPTED] = NEVER, cycle
-        traffic.moved[C[client, C_KIND]] += C[client, C_BYTES]
-        traffic.beats[C[client, C_KIND]] += C[client, C_BEATS]
-        E[E_OPEN] = cycle + 1
-        work |= 1 << client
-    if N[0, M_R_VALID]:
-        last = N[0, M_R_LAST]
-        known = note_beats(P, C, R, A, E, Q[M[M_SERVED] & QUEUE_MASK], 1, last, cycle)
-        if known >= 0:
-            work |= 1 << known
-        if last:
-            M[M_SERVED] += 1
-            note_last(P, E, cycle)
-    E[E_READS] += accepted
-    inputs[0, I_AW_VALID] = 0
-    announced = E[E_ANNOUNCED]
-    if M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN] and E[E_WRITES] < P[P_WRITES]:
-        first = first_show(P, M, W)
-        if first <= cycle:
-            burst = W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)]
-            inputs[0, I_AW_VALID] = 1
-            inputs[0, I_AW_ADDRESS], inputs[0, I_AW_LEN] = burst[W_WORD], burst[W_BEATS] - 1
-            announced += 1 - E[E_WAITS]
-            E[E_WAITS] = not N[0, M_AW_READY]
-            if N[0, M_AW_READY]:
-                note_write(P, M, W, first, cycle)
-                writes += 1
-    sending = E[E_ANNOUNCED] > M[M_WRITE_SERVED]
-    inputs[0, I_W_VALID] = sending
-    if sending:
+    done = False
+    while E[E_ANNOUNCED] > M[M_WRITE_SERVED]:
         burst = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]
-        inputs[0, I_W_LAST] = E[E_SENT] == burst[W_BEATS] - 1
-        if N[0, M_W_READY]:
-            E[E_SENT] += 1
-            if E[E_SENT] == burst[W_BEATS]:
-                burst[W_LAST] = cycle
-                E[E_SENT] = 0
-                M[M_WRITE_SERVED] += 1
-                work |= 1 << STORE_CLIENT
-    if N[0, M_B_VALID]:
-        W[E[E_RESPONSES] & (W.shape[0] - 1), W_RESPONSE] = cycle
-        E[E_RESPONSES] += 1
-        writes -= 1
-        work |= 1 << STORE_CLIENT
-    E[E_WRITES], E[E_ANNOUNCED] = writes, announced
-    clock(D, G, B, L, N, F, inputs)
-    E[E_CYCLE] += 1
+        count = burst[W_BEATS] - E[E_SENT]
+        before = E[E_ENTERED] + count - D[P_WRITE_FIFO] - 2
+        if before >= 0 and (before >= E[E_LEFT] or T[before & (len(T) - 1)] >= E[E_ENTERS]):
+            count, before = 1, E[E_ENTERED] - D[P_WRITE_FIFO] - 1
+            if before >= E[E_LEFT]:
+                return done
+            if before >= 0:
+                E[E_ENTERS] = max(E[E_ENTERS], T[before & (len(T) - 1)] + 1)
+        if E[E_SENT] == 0:
+            burst[W_READY] = E[E_ENTERS] + 1
+        E[E_ENTERS] += count
+        E[E_ENTERED] += count
+        E[E_SENT] += count
+        if E[E_SENT] == burst[W_BEATS]:
+            burst[W_LAST] = E[E_ENTERS] - 1
+            E[E_SENT] = 0
+            M[M_WRITE_SERVED] += 1
+            done = True
+    return done
+
+
+@timing_code
+def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
+    """The oldest accepted read requests its words from cycle `first` on. Returns the set of clients for which new times
+    may be derivable, as bits. P: the parameters of the run.
+    """
+    M, C, R, Q, _ = bus
+    A, E, D, G, B, S, _ = dram
+    read = Q[M[M_SERVED] & QUEUE_MASK]
+    client, left = read[Q_CLIENT], read[Q_BEATS]
+    word = A[client, read[Q_REQUEST] & (A.shape[1] - 1), R_ADDRESS] >> E[E_SHIFT]
+    work, cycle = np.int64(0), first
+    while left:
+        count = next_words(D, G, B, S, word, left, False, cycle)
+        word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
+        # Fetch hands on whole instructions as soon as they are there.
+        step = 1 if client == FETCH_CLIENT else count
+        beat = S[S_COLUMN] - count + 1 + D[P_READ_LATENCY] + _DATA_AFTER
+        while count:
+            count -= step
+            known = note_beats(P, C, R, A, E, read, step, left == 0 and count == 0, beat)
+            if known >= 0:
+                work |= 1 << known
+            beat += step
+    read[Q_LAST] = S[S_COLUMN] + D[P_READ_LATENCY] + _DATA_AFTER
+    M[M_SERVED] += 1
+    E[E_END] = E[E_READ_FREE] = S[S_ACCEPTED]
     return work
 
 
+@timing_code
+def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
+    """The oldest accepted write requests its words from cycle `first` on."""
+    W = bus.W
+    _, E, D, G, B, S, T = dram
+    burst = W[E[E_WRITTEN] & (W.shape[0] - 1)]
+    word, left, cycle = burst[W_WORD], burst[W_BEATS], first
+    while left:
+        count = next_words(D, G, B, S, word, left, True, cycle)
+        word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
+        leaves = S[S_COLUMN] - count + 1 + D[P_WRITE_LATENCY]
+        for i in range(count):
+            T[(E[E_LEFT] + i) & (len(T) - 1)] = leaves + i
+        E[E_LEFT] += count
+    burst[W_RESPONSE] = S[S_COLUMN] + D[P_WRITE_LATENCY] + 1
+    E[E_WRITTEN] += 1
+    E[E_END] = E[E_WRITE_FREE] = S[S_ACCEPTED]
+
+
 @compiled(_nrt=False, error_model="numpy")
-def run_dram(P, U, V, X, bus, tokens, program, traffic, dram, fast):  # type: ignore[no-untyped-def]
+def run_bursts(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-untyped-def]
     """Runs the timing of a program on a machine with a DRAM; returns (OK, DEADLOCK or LIMIT, the cycle of that
-    outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory. `fast`: whether cycles that
-    repeat the one before them are done together (`dram_jump.py`); the result is equal.
+    outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory.
     """
-    M, C, R, _, W = bus
-    A, E, _, G, _, _, N, _, inputs = dram
-    inputs[0, I_R_READY] = inputs[0, I_B_READY] = 1
+    M, C, _, Q, W = bus
+    E, D, T = dram.E, dram.P, dram.T
     work = ALL_WORK
     while True:
-        while work:
-            todo, work = work, 0
-            if todo & FETCH_WORK:
-                if dispatch(P, U, X, bus, program):
-                    work = ALL_WORK
-                show_fetch(P, M, C, A, X)
-            if todo & LOAD_WORK:
-                if advance_load(P, U, X, bus, tokens, program):
-                    work = ALL_WORK
-                _free_room(C, R, A, E, LOAD_CLIENT)
-                show_request(P, C, A, LOAD_CLIENT)
-            if todo & COMPUTE_WORK:
-                if advance_compute(P, U, X, bus, tokens, program):
-                    work = ALL_WORK
-                _free_room(C, R, A, E, COMPUTE_CLIENT)
-                show_request(P, C, A, COMPUTE_CLIENT)
-            if todo & STORE_WORK:
-                if advance_store(P, U, V, X, bus, tokens, program):
-                    work = ALL_WORK
-                _free_room(C, R, A, E, STORE_CLIENT)
-                show_request(P, C, A, STORE_CLIENT)
-        event = _next_need(P, M, C, W, E, E[E_CYCLE])
-        if event > E[E_CYCLE] and event != NEVER:
-            event = min(event, E[E_CYCLE] + max(0, quiet_until(G, N) - G[G_CYCLE]))
+        advance_units(P, U, V, X, bus, tokens, program, dram.A, E, work)
+        burst, first, write = _next_burst(M, W, E)
+        read_address, client = _next_read(P, M, C, Q, E)
+        write_address = _next_write(P, M, W, E)
+        event = min(burst, read_address, write_address)
         if read_vectors(P, U, V, X, bus, program, traffic, event):
             work = STORE_WORK
             continue
@@ -292,14 +300,46 @@ def run_dram(P, U, V, X, bus, tokens, program, traffic, dram, fast):  # type: ig
             return DEADLOCK, max(U[LOAD, U_LAST_END], U[STORE, U_LAST_END])
         if event > P[P_LIMIT]:
             return LIMIT, event
-        G[G_CYCLE] += event - E[E_CYCLE]
-        E[E_CYCLE] = event
-        # Most cycles repeat the one before them: counts grow, and nothing else changes.
-        before = E[E_CYCLE]
-        if fast:
-            work = jump(P, V, bus, dram)
-        if E[E_CYCLE] == before:
-            work = _memory_cycle(P, bus, dram, traffic)
+        if event == burst:
+            E[E_WRITES] = write
+            if write:
+                _write_burst(bus, dram, first)
+                _send_data(D, M, W, E, T)
+                work = STORE_WORK
+            else:
+                work = _read_burst(P, bus, dram, first)
+        elif event == read_address:
+            _accept_read(M, C, Q, E, traffic, client, event)
+            work = 1 << client
+        else:
+            _write_address(P, M, W, E, event)
+            if _send_data(D, M, W, E, T):
+                work = STORE_WORK
+
+
+def _state(config: Config, bus: Bus) -> Bursts:
+    """The state of a machine's DRAM at the launch of a program."""
+    numbers = controller_of(config)
+    port = np.zeros(E_SIZE, np.int64)
+    port[E_SHIFT], port[E_WRITES] = numbers.word_bytes.bit_length() - 1, 1
+    common, banks, own = closed_state(numbers, RESET_CYCLES)
+    kept = 1 << (numbers.write_fifo + len(bus.W)).bit_length()
+    return Bursts(
+        A=bus.R.copy(), E=port, P=parameters(numbers), G=common, B=banks, S=own, T=np.zeros(kept, np.int64)
+    )
+
+
+def _counts(dram: Bursts, total: int) -> tuple[int, int, int]:
+    """Rows opened, refreshes, and changes from reads to writes up to the cycle `total`. The bursts that have begun by
+    then may have row commands after it.
+    """
+    _, _, D, G, B, S, _ = dram
+    opened = G[G_OPENED] - np.count_nonzero(G[G_ACTIVATE : G_ACTIVATE + 3] > total)
+    refreshes = G[G_REFRESHES] - (S[S_REFRESHED] > total)
+    while max(G[G_REFRESH_AT] + 2, S[S_WTP]) < total:
+        refresh(D, G, B, S, 0)
+        refreshes += 1
+    return opened, refreshes, G[G_TURNS]
 
 
 def run_on_dram(
@@ -313,8 +353,13 @@ def run_on_dram(
     program: Program,
     traffic: Traffic,
 ) -> tuple[int, int]:
-    """`run_dram` on the machine `config`, whose DRAM is as at the launch of a program; its counts are in `bus.M`."""
-    dram = dram_arrays(config, bus)
-    outcome = run_dram(P, U, V, X, bus, tokens, program, traffic, dram, FAST)
-    bus.M[[M_OPENED, M_REFRESHES, M_TURNS]] = dram.G[[G_OPENED, G_REFRESHES, G_TURNS]]
-    return outcome
+    """Runs the timing of a program on the machine `config`, whose DRAM is as at the launch of a program; counts of the
+    memory are in `bus.M`. The other arguments are those of `machine.run`.
+    """
+    arrays = P, U, V, X, bus, tokens, program, traffic
+    if not (FAST and has_closed_form(controller_of(config))):
+        return import_module(".dram_cycles", __package__).run_cycles(config, *arrays)
+    dram = _state(config, bus)
+    outcome, cycle = run_bursts(*arrays, dram)
+    bus.M[[M_OPENED, M_REFRESHES, M_TURNS]] = _counts(dram, cycle)
+    return outcome, cycle

@@ -1,4 +1,4 @@
-"""State of the machine's side of a DRAM's AXI port (`dram_machine.py`)."""
+"""State of the machine's side of a DRAM's AXI port, for `dram_machine.py` and `dram_cycles.py`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 
 from .arrays import Array
 from .cache import timing_code
-from .parameters import P_INSTRUCTION, P_READS
+from .memory import show_request
+from .parameters import P_INSTRUCTION
 from .state import (
     C_SERVED,
     C_TAKEN,
+    COMPUTE_CLIENT,
     FETCH_CLIENT,
+    LOAD_CLIENT,
     NEVER,
     Q_CLIENT,
     Q_READY,
@@ -23,27 +26,44 @@ from .state import (
     R_START,
     STORE_CLIENT,
 )
+from .store import advance_store
+from .units import advance_compute, advance_load, dispatch, show_fetch
+
+FETCH_WORK, COMPUTE_WORK, STORE_WORK, LOAD_WORK = (
+    1 << FETCH_CLIENT,
+    1 << COMPUTE_CLIENT,
+    1 << STORE_CLIENT,
+    1 << LOAD_CLIENT,
+)
+ALL_WORK = FETCH_WORK | COMPUTE_WORK | STORE_WORK | LOAD_WORK
 
 R_REQUEST = R_RESERVED
 """Column of ring R in a run with a DRAM: 1 + the number of the request of which the entry is the last beat, else 0."""
 Q_REQUEST = Q_READY
 """Column of array Q in a run with a DRAM: the number of the request, an index of ring A."""
 
-# E: the next cycle to simulate; the first cycle in which a read address may be on the bus; reads and writes that are
-# outstanding; write bursts whose address was shown, and whether one waits for its acceptance; beats of the current
-# write, and of the oldest read, that have moved; responses that came; the address of the first byte of the next entry
-# of R; the cycle after the last beat of a read; log2 of the bytes of a bus word; for each client, entries of R whose
-# room `_free_room` has seen.
+# E, used by both: log2 of the bytes of a bus word; write bursts whose address was on the bus, and whether one waits
+# there for its acceptance; beats of the current write that have moved; beats of the oldest read that have moved, the
+# address of the first byte of the next entry of R, and the cycle after the last beat; for each client, entries of R
+# whose room `_free_room` has seen.
+(E_SHIFT, E_ANNOUNCED, E_WAITS, E_SENT, E_ARRIVED, E_FIRST, E_FOLLOWS, E_SEEN) = range(8)
+# Used by `dram_cycles.py`: the next cycle to simulate; the first cycle in which a read address may be on the bus; reads
+# and writes that are outstanding; responses that came.
+(E_CYCLE, E_OPEN, E_READS, E_WRITING, E_RESPONSES) = range(E_SEEN + 4, E_SEEN + 9)
+# Used by `dram_machine.py`: whether writes have the grant of the bridge; the cycle of the last request; the cycles from
+# which the registers for read and write addresses are free once their bursts have begun; the cycle in which the last
+# write address came to the bus; write bursts that have begun; write data: the first cycle in which the next word may
+# enter the bridge's FIFO, words that entered, and words whose cycle of leaving is in T.
 (
-    E_CYCLE, E_OPEN, E_READS, E_WRITES, E_ANNOUNCED, E_WAITS, E_SENT, E_ARRIVED, E_RESPONSES, E_FIRST, E_FOLLOWS,
-    E_SHIFT, E_SEEN,
-) = range(13)  # fmt: skip
-E_SIZE = E_SEEN + 4
+    E_WRITES, E_END, E_READ_FREE, E_WRITE_FREE, E_OFFERED, E_WRITTEN, E_ENTERS, E_ENTERED, E_LEFT,
+) = range(E_SEEN + 9, E_SEEN + 18)  # fmt: skip
+E_SIZE = E_SEEN + 18
 
 
-class Dram(NamedTuple):
-    """State arrays of the memory. A: requests of the read clients, as ring R of a run without DRAM. E: the machine's
-    side of the AXI port. P, G, B, L, M, F: parameters and state of the controller (`sim/dram.py`), with its `inputs`.
+class Cycles(NamedTuple):
+    """State arrays of a memory that is simulated cycle by cycle. A: requests of the read clients, as ring R of a run
+    without DRAM. E: the machine's side of the AXI port. P, G, B, L, M, F: parameters and state of the controller
+    (`sim/dram.py`), with its `inputs`.
     """
 
     A: Array
@@ -55,6 +75,63 @@ class Dram(NamedTuple):
     M: Array
     F: Array
     inputs: Array
+
+
+class Bursts(NamedTuple):
+    """State arrays of a memory whose bursts are computed as a whole. A: requests of the read clients, as ring R of a
+    run without DRAM. E: the machine's side of the AXI port. P, G, B, S: parameters and state of the controller
+    (`sim/dram_words.py`). T: for the words of writes, a ring: cycles in which they leave the bridge's FIFO.
+    """
+
+    A: Array
+    E: Array
+    P: Array
+    G: Array
+    B: Array
+    S: Array
+    T: Array
+
+
+@timing_code
+def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
+    """Copies to the requests of client `c` in ring A the cycles in which their FIFO room is free again. C, R, A, E:
+    state arrays.
+    """
+    while E[E_SEEN + c] < C[c, C_TAKEN]:
+        beat = R[c, E[E_SEEN + c] & (R.shape[1] - 1)]
+        if beat[R_REQUEST]:
+            A[c, (beat[R_REQUEST] - 1) & (A.shape[1] - 1), R_FREE] = beat[R_FREE]
+        E[E_SEEN + c] += 1
+
+
+@timing_code
+def advance_units(P, U, V, X, bus, tokens, program, A, E, work):  # type: ignore[no-untyped-def]
+    """Derives all times of the units that are known, and shows their next read addresses. `work`: the set of clients
+    for which new times may be derivable, as bits. The other arguments are those of `machine.run`, and the arrays A and
+    E of the memory's state.
+    """
+    M, C, R, _, _ = bus
+    while work:
+        todo, work = work, 0
+        if todo & FETCH_WORK:
+            if dispatch(P, U, X, bus, program):
+                work = ALL_WORK
+            show_fetch(P, M, C, A, X)
+        if todo & LOAD_WORK:
+            if advance_load(P, U, X, bus, tokens, program):
+                work = ALL_WORK
+            _free_room(C, R, A, E, LOAD_CLIENT)
+            show_request(P, C, A, LOAD_CLIENT)
+        if todo & COMPUTE_WORK:
+            if advance_compute(P, U, X, bus, tokens, program):
+                work = ALL_WORK
+            _free_room(C, R, A, E, COMPUTE_CLIENT)
+            show_request(P, C, A, COMPUTE_CLIENT)
+        if todo & STORE_WORK:
+            if advance_store(P, U, V, X, bus, tokens, program):
+                work = ALL_WORK
+            _free_room(C, R, A, E, STORE_CLIENT)
+            show_request(P, C, A, STORE_CLIENT)
 
 
 @timing_code
@@ -86,13 +163,3 @@ def note_beats(P, C, R, A, E, read, count, last, cycle):  # type: ignore[no-unty
     E[E_FIRST] = end
     E[E_FOLLOWS] = cycle + count
     return c if last or not by_request else np.int64(-1)
-
-
-@timing_code
-def note_last(P, E, cycle):  # type: ignore[no-untyped-def]
-    """Notes that the last beat of a request moves in `cycle`: if as many requests were outstanding as may be, the next
-    read address may be on the bus from the next cycle on. P, E: state arrays.
-    """
-    if E[E_READS] == P[P_READS]:
-        E[E_OPEN] = cycle + 1
-    E[E_READS] -= 1

@@ -67,8 +67,8 @@ def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch
 ):
     """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds. `here`:
-    values of its unit's configuration registers. `widths`: bits of a micro-op's fields. `scratch`: an int32 vector
-    (batch, block_out) for STORE.POST.
+    values of its unit's configuration registers. `widths`: bits of a micro-op's fields. `scratch`: memory for a
+    temporary vector of STORE.POST, int32 (batch, block_out).
     """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
@@ -103,8 +103,8 @@ def run_row(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
-    """Executes all instructions and fills `trace` with the words that each LOAD.UOP writes; returns the index of an
-    instruction that accesses a scratchpad out of bounds, or -1.
+    """Executes all instructions, and fills `trace` with the micro-ops that the LOAD.UOPs write, in order. Returns the
+    index of an instruction that accesses a scratchpad out of bounds, or -1 if there is none.
     """
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)

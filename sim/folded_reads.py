@@ -36,11 +36,12 @@ from .state import (
 
 
 def adding_operations(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """For each instruction, int64 (n,): if it is a GEMM with `overwrite`, the number of its operations that add to
-    accumulators, because they do not multiply the first part of an input vector; else 0.
+    """Counts, for each GEMM with flag `overwrite`, the operations that add to accumulators nevertheless, because they
+    multiply another part of an input vector than the first. Returns int64 (n,): these numbers, and 0 for other
+    instructions.
 
-    All 0 on machines without `fold`. No STORE may change the micro-ops in `memory`. Raises ProgramError for a LOAD.UOP
-    out of bounds.
+    All are 0 on machines without the extension `fold`. No STORE may change the micro-ops in `memory`. Raises
+    ProgramError for a LOAD.UOP out of bounds.
     """
     if config.tile_parts == 1:
         return np.zeros(len(decoded.rows), np.int64)

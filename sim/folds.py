@@ -48,8 +48,9 @@ def parts_of(w, folds, groups):  # type: ignore[no-untyped-def]
 
 @compiled()
 def add_products(totals, inputs, weights, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Adds to `totals` int32 (lanes,) the products of `inputs` (2 x pairs,) and `weights` (pairs, lanes, 2), each minus
-    its zero point.
+    """Adds dot products to `totals`, int32 (lanes,): for each lane, the sum of inputs times weights, after zero points
+    `inp_zero` and `wgt_zero` are subtracted. `inputs`: (2 x pairs,). `weights`: (pairs, lanes, 2), in which the weights
+    of two neighbouring inputs are adjacent.
     """
     for pair in range(len(weights)):
         first = np.int32(inputs[2 * pair]) - inp_zero

@@ -1,4 +1,5 @@
-"""Arithmetic of the array and of the store pipeline, compiled by numba; `isa.arithmetic` defines that of the pipeline.
+"""Arithmetic of the array and of the store pipeline, compiled by numba. `isa.arithmetic` defines the store pipeline's
+formulas.
 
 `multiply_tile` is one operation of the array on 16 output lanes, as portable vector IR: sums of products of int16 pairs
 in int32. LLVM selects one instruction for it if the processor has one (pmaddwd, or VNNI).
@@ -82,16 +83,16 @@ def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
 
 @compiled()
 def requantize(total, scale, zero_point, low, high):  # type: ignore[no-untyped-def]
-    """Requantization (stage A of the store pipeline) of one int32 `total`: clamp(rne(float32(total) * scale) +
-    zero_point, low, high), rne rounding half to even; equals `isa.arithmetic.requantize`.
+    """Requantization (stage A of the store pipeline) of one int32 `total`. Computes clamp(rne(float32(total) * scale) +
+    zero_point, low, high), where rne rounds half to even; returns the same as `isa.arithmetic.requantize`.
     """
     return saturate(np.float32(total) * scale, zero_point, low, high)
 
 
 @compiled()
 def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: ignore[no-untyped-def]
-    """Addition in stage B (the operation after requantization) of the store pipeline for two int8 values:
-    clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low, high), rne rounding half to even; equals
+    """Addition of two int8 values in stage B (the operation after requantization) of the store pipeline. Computes
+    clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low, high), where rne rounds half to even; returns the same as
     `isa.arithmetic.combine_add`. `unsigned`: the model's type is uint8.
     """
     shift = 128 if unsigned else 0
@@ -103,9 +104,10 @@ def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: i
 
 @compiled()
 def combine_multiply(a, b, zeros, ratio, zero_point, unsigned, low, high):  # type: ignore[no-untyped-def]
-    """Multiplication in stage B (the operation after requantization) of the store pipeline for two int8 values, equal
-    to `isa.arithmetic.combine_multiply`: clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_point), low,
-    high), rne rounding half to even. `zeros`: the zero points of `a` and `b`; `unsigned`: the model's type is uint8.
+    """Multiplication of two int8 values in stage B (the operation after requantization) of the store pipeline. Computes
+    clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_point), low, high), where rne rounds half to even;
+    returns the same as `isa.arithmetic.combine_multiply`. `zeros`: zero points of `a` and `b`. `unsigned`: the model's
+    type is uint8.
     """
     shift = 128 if unsigned else 0
     product = np.int32((a - zeros[0]) * (b - zeros[1]))

@@ -65,7 +65,7 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """Two arrays of indices in TOKEN_QUEUES, int64 (3, 2), a row for each unit: of its pop flags, of its push flags."""
+    """For each unit, the indices in TOKEN_QUEUES of its pop flags, and of its push flags: two arrays, int64 (3, 2)."""
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number
@@ -193,11 +193,12 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Fills the array B with the accumulator banks that each instruction reads (`sim/ports.py`). Returns copies of
-    micro-ops, uint64; column B_UOPS of B is the index of an instruction's first micro-op in this result.
+    """Finds the accumulator banks that each instruction reads (`sim/ports.py`), and fills the array B with them.
+    Returns copies of micro-ops, uint64; column B_UOPS of B is the index of an instruction's first one among these
+    copies.
 
-    `trace` uint64: the words that the LOAD.UOPs write, one load after the other. `uops` uint64 (uop_depth,), modified:
-    the micro-op scratchpad at launch.
+    `trace`: uint64, the micro-ops that the LOAD.UOPs write, in order. `uops`: uint64 (uop_depth,), the micro-op
+    scratchpad at launch, which is overwritten.
     """
     slots = np.full((_SLOTS, 8), -1, np.int64)
     kept = np.empty(1024, np.uint64)

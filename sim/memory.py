@@ -79,9 +79,9 @@ _NOISE_READ, _NOISE_STALL = 0, 1
 
 @timing_code
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
-    """Pseudo-random number of additional cycles of burst number `index`, uniform on 0..`limit`:
-    `isa.timing.memory_noise` in uint64 arithmetic, for numba. `stream` selects the sequence (latency of reads, or delay
-    before the first beat).
+    """Pseudo-random number of additional cycles of burst number `index`, uniform on 0..`limit`. Equals
+    `isa.timing.memory_noise`, with uint64 arithmetic that numba compiles. `stream`: selects one of two sequences, for
+    the latency of reads or for the delay before the first beat.
     """
     if limit == 0:
         return np.int64(0)
@@ -187,8 +187,9 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
-    """Accepts in `cycle` the request of the highest-priority client that has one on the bus; returns the client. P, M,
-    C, Q: state arrays (`sim/arrays.py`); `moved`, `beats`: updated counts of data bytes and bus beats by kind.
+    """Accepts a read request in `cycle`. If several clients have a request on the bus, it takes that of the client with
+    the highest priority. Returns the client. P, M, C, Q: state arrays (`sim/arrays.py`). `moved`, `beats`: counts of
+    data bytes and of bus beats by kind of data, updated.
     """
     c = 0
     while C[c, C_SHOWN] > cycle:
@@ -209,9 +210,9 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 
 @timing_code
 def _cut(P, M, burst):  # type: ignore[no-untyped-def]
-    """Returns a pair of cycle numbers for the store of `burst`, a row of array W: the cycle from which its runs are cut
-    into bursts, and the number of cycles that computing the length of a run takes. P, M: state arrays
-    (`sim/arrays.py`).
+    """Returns two numbers about the store to which `burst`, a row of array W, belongs: the cycle from which the store's
+    runs of bytes are cut into bursts, and the number of cycles spent on multiplying to get the length of a run. P, M:
+    state arrays (`sim/arrays.py`).
     """
     cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
     if burst[W_BEGIN] != NEVER:

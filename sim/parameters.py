@@ -1,7 +1,7 @@
-"""The parameters of a timing run, an int64 array P: index constants P_... and the functions that compute the values.
+"""The parameters of a timing run, an int64 array P. Constants P_... are its indices; functions compute its values.
 
-The simulator reads `P[P_BUS]` and the like; numba compiles the indices as constants. Latencies come from `isa.timing`
-and are not computed here.
+The simulator reads a parameter as, for example, `P[P_BUS]`; numba compiles the indices as constants. Latencies come
+from `isa.timing` and are not computed here.
 """
 
 from __future__ import annotations

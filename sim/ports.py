@@ -81,9 +81,9 @@ def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
-    """Index of the accumulator bank that operation `number` of instruction `i` reads, for its source vector if
-    `source`, else for its destination. B and `kept`: the recorded banks and micro-ops (`find_banks`). `row`: the
-    decoded instruction.
+    """Index of the accumulator bank that operation `number` of instruction `i` reads: the bank of its source
+    accumulator if `source`, else that of its destination. `row`: the decoded instruction. B and `kept`: the banks and
+    micro-ops that `find_banks` recorded.
     """
     uniform = B[i, B_SOURCE] if source else B[i, B_BANK]
     if uniform != MIXED:
@@ -117,11 +117,11 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
 
 @timing_code
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
-    """Finds cycles in which the compute unit does not read accumulator bank `bank`. Returns a pair: the first such
-    cycle from `cycle` on, and the last cycle of the free interval that is known to begin there.
+    """Finds an interval of cycles in which the compute unit does not read accumulator bank `bank`. Returns a pair: the
+    first such cycle, not before `cycle`, and the last cycle up to which the bank is known to stay free.
 
-    Takes the instructions that have begun into account, and cycles up to `horizon`. P, U, V, X: state arrays of the run
-    (`sim/arrays.py`).
+    `horizon`: cycle up to which the compute unit's reads are known; cycles after it are not examined. P, U, V, X: state
+    arrays of the run (`sim/arrays.py`).
     """
     rows, registers, order, B, kept = program.rows, program.registers, program.order, program.B, program.kept
     while cycle <= horizon:

@@ -25,11 +25,11 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCounters:
-    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`); their sum is the number of cycles of
-    the run.
+    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`). All of them together are the cycles of
+    the run; categories without cycles are left out.
 
-    `busy` has the single key busy for the load and the store unit, and gemm, alu, load_uop, load_acc, other and drain
-    for compute. Categories without cycles are left out.
+    Keys of `busy`: for the load and the store unit only "busy"; for the compute unit gemm, alu, load_uop, load_acc,
+    other and drain.
     """
 
     busy: dict[str, int]
@@ -73,9 +73,11 @@ class SimulationResult:
 
     `cycles`: number of the cycle in which FINISH retires. `begin`, `end` int64 (n,): cycles of each instruction, -1 if
     it never began (instructions after FINISH); a STORE ends with its last write response. `dispatch` int64 (n,): cycle
-    in which fetch moved the instruction to its command queue, -1 if it never did. `traffic`: by kind (`sim.TRAFFIC`).
-    `memory` (uint8) and `scratchpads` are None in a run of timing alone. `segments`: for each unit, int64 (m, 4), the
-    columns of its Timeline. `dram`: counts of the memory, None on a machine with a fixed memory.
+    in which the fetch unit moved the instruction to its command queue, -1 if it never did.
+
+    `traffic`: data bytes and bus beats by kind of data (the names in `sim.TRAFFIC`). `memory` (uint8) and `scratchpads`
+    are None in a run of timing alone. `segments`: for each unit an array int64 (m, 4), from which `timeline` makes its
+    Timeline. `dram`: counts of the DRAM, None on a machine with a fixed memory.
     """
 
     config: Config

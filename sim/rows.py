@@ -1,5 +1,5 @@
-"""Executes instruction ROWS (row reductions for softmax and normalizations), and the scaling of vectors by a row's
-result when STORE.POST has the flag `rows`; `isa.rows` defines the arithmetic.
+"""Executes softmax and normalizations of rows: instruction ROWS, which computes a factor for each row, and the part of
+STORE.POST that multiplies vectors by the factor of their row. `isa.rows` defines the arithmetic.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ def _factor(total, root):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
-    """Number of lanes of a vector that are elements of the reduced row; `register`: value of register ROWS. All
-    `lanes`, except for the row's last vector (`is_last`) if the register sets a number for that vector.
+    """Number of lanes of a vector that hold elements of the row to be reduced. It is `lanes`, the number of all lanes,
+    except if the vector is the last one of its row (`is_last`) and `register`, the value of register ROWS, sets a
+    smaller number.
     """
     wanted = register >> 53 & 0xFF
     return min(wanted, lanes) if is_last and wanted > 0 else lanes
@@ -88,10 +89,13 @@ def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
-    """Scales in place `reduced` int32 (batch, block_out), a vector of the instruction's row `x` (the row's last vector
-    if `is_last`). `entries` has each row's factor and its sum or maximum. Normalizations: a lane becomes its difference
-    from the mean, times row length and factor. Softmax: a lane becomes the `table` entry for its difference from the
-    maximum, times the factor. Lanes beyond the row become 0. `here`: values of the unit's configuration registers.
+    """Replaces the lanes of the vector `reduced`, int32 (batch, block_out), by softmax shares or normalized elements.
+    `x`: number of the row that the vector belongs to. `is_last`: it is the last vector of its row. `entries`: for each
+    row, its factor, and its maximum (softmax) or sum (normalizations).
+
+    In a softmax, a lane becomes the `table` entry for its difference from the maximum, times the factor. In a
+    normalization, it becomes its difference from the mean, times the row's length and the factor. Lanes that do not
+    belong to the row become 0. `here`: values of the unit's configuration registers.
     """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])

@@ -1,8 +1,8 @@
 """Counts the bits of registers that toggle while a program runs: the part of switching energy that depends on data.
 
-Executes the program with its data, instruction by instruction as `execute.py` does. For the registers of each unit
-(`toggles_compute.py`, `toggles_store.py`, `toggles_bus.py`) counts, in program order, the bits that differ between each
-content and the one before it. The cycles of operations do not matter.
+Executes the program with its data, instruction by instruction as `execute.py` does. Each register gets a sequence of
+values, in program order; the bits that differ between one value and the next are counted (`toggles_compute.py`,
+`toggles_store.py`, `toggles_bus.py`). The cycles of operations do not matter.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def operand_statistics(
     share: float = 1.0,
     seed: int = 0,
 ) -> OperandStatistics:
-    """Toggled bits of a program that starts with the DRAM image `memory`, uint8.
+    """Counts the bits that toggle while the program `instructions` runs from the DRAM image `memory`, uint8.
 
-    Counting inside the array takes by far the most time. It is done for a random `share` (0 to 1) of the array's
-    operations over the whole program, each compared with the operation just before it. All other bits are counted in
-    full. Raises ProgramError as `simulate` does.
+    Counting inside the array takes by far the most time. So this is done only for a random `share` (0 to 1) of the
+    array's operations in the whole program; each of these is compared with the operation just before it. All other bits
+    are counted in full. Raises ProgramError as `simulate` does.
     """
     decoded = decode(config, instructions, len(memory))
     image = np.array(memory, np.uint8)
@@ -150,8 +150,8 @@ class _Machine(NamedTuple):
 
 @compiled()
 def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
-    """For each instruction, int64 (n,), the accumulator bank of the next store after it; the store unit's port shows
-    the output of this bank.
+    """For each instruction, int64 (n,), the accumulator bank that the next store after it reads. The store unit's read
+    port shows the output of this bank in the meantime.
     """
     found = np.zeros(len(rows), np.int64)
     bank = np.int64(0)

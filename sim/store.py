@@ -143,12 +143,9 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
-    """Makes store instruction number `i`, which begins in `cycle` and writes at least one vector, the current store:
-    fills the array V with its sizes, strides and addresses.
-
-    V describes one store at a time. The caller must therefore have computed the cycles of all accumulator reads of the
-    previous store before this call. P, C: parameters and state of the simulation (`sim/arrays.py`). `row`: the decoded
-    instruction. `registers`: the values of the store unit's registers.
+    """Fills the array V, which describes the current store, for store `i`. The store begins in `cycle` and writes at
+    least one vector. `row`: its decoded instruction. P, C: state arrays (`sim/arrays.py`). Call it only after the
+    cycles of all accumulator reads of the previous store have been computed.
     """
     out = P[P_OUT_BYTES]
     V[V_INSTRUCTION] = i
@@ -199,8 +196,8 @@ def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-
 
 @timing_code
 def _store_kind(row):  # type: ignore[no-untyped-def]
-    """A number that is equal for two stores of the same kind and flags, which may overlap (hw/README.md section 8).
-    `row`: a decoded instruction.
+    """Returns a number for the kind and the flags of the store `row`, a decoded instruction. Two stores may overlap
+    only if their numbers are equal (hw/README.md section 8).
     """
     if row[KIND] != STORE_POST:
         return np.int64(0)
@@ -226,8 +223,9 @@ def _plain(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-def]
-    """First cycle from `cycle` on in which the store unit's condition for beginning instruction `row` holds; BLOCKED if
-    not known yet. P, U, V, X: state arrays (`sim/arrays.py`); `order`: the unit's instructions.
+    """Finds the first cycle, not before `cycle`, in which the store unit may begin instruction `row`, as far as earlier
+    instructions of the unit are concerned. Returns BLOCKED if the cycle is not known yet. `order`: indices of the
+    unit's instructions. P, U, V, X: state arrays (`sim/arrays.py`).
     """
     u = STORE
     if U[u, U_ENDED] == U[u, U_BEGUN]:
@@ -274,8 +272,8 @@ def _complete(W, X, row, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins and ends instructions of the store unit as long as their cycles are known; returns whether anything
-    changed. P, U, V, X: state arrays (`sim/arrays.py`).
+    """Begins and ends instructions of the store unit, as far as their cycles can be computed already. Returns whether
+    anything changed. P, U, V, X: state arrays (`sim/arrays.py`).
     """
     u, c = STORE, STORE_CLIENT
     C, R, W = bus.C, bus.R, bus.W
@@ -387,9 +385,9 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 
 @timing_code
 def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
-    """Reads accumulator vectors for the store as long as FIFO room, operand and use of the read ports are known
-    (`next_event`: cycle of the memory's next event); returns whether it read any. P, U, V, X: state arrays
-    (`sim/arrays.py`).
+    """Computes the cycles of further accumulator reads of the current store. It stops at a read whose cycle is not
+    known yet, because room in the FIFO, an operand, or the compute unit's use of the read ports is not known. Returns
+    whether it computed any. `next_event`: cycle of the memory's next event. P, U, V, X: state arrays (`sim/arrays.py`).
     """
     if V[V_INDEX] == V[V_COUNT]:
         return False

@@ -1,7 +1,8 @@
-"""Timing of the writers (hw/README.md section 6), which move data from a client's FIFO to a scratchpad, a step a cycle.
+"""Timing of the writers (hw/README.md section 6), which move data from a client's FIFO to a scratchpad in steps, one
+step in a cycle.
 
-The steps of a burst follow each other without a gap, because a step takes at most one bus word and a beat arrives every
-cycle. So their cycles have a closed form.
+A step takes at most one bus word, and the words of a burst arrive one in each cycle. So there is no gap between the
+steps of a burst, and their cycles are computed by a formula.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def _enter(P, C, c, first):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Advances the load `row`, which client `c` began in cycle `begin`; an element has `size` bytes. Returns the cycle
-    in which the load ends, or BLOCKED if not known yet. P, C, R: state arrays (`sim/arrays.py`).
+    """Computes the cycles of further steps of the load `row`, as far as the bus words they need have arrived. Client
+    `c` began the load in cycle `begin`; an element has `size` bytes. Returns the cycle in which the load ends, or
+    BLOCKED if it is not known yet. P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -100,12 +102,13 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
 
 @timing_code
 def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Advances the LOAD.INP `row`, which client `c` began in cycle `begin`, on a machine with the extension
-    `wide_loads`: a step writes all vectors of a row that are in the same aligned block of P_INP_BLOCK bytes. `size`:
-    bytes of a vector. Returns the cycle in which the load ends, or BLOCKED if not known yet.
+    """Computes the cycles of further steps of a LOAD.INP on a machine with the extension `wide_loads`, as far as the
+    bus words they need have arrived. Client `c` began the load in cycle `begin`. Returns the cycle in which it ends, or
+    BLOCKED if it is not known yet.
 
-    P, C, R: state arrays (`sim/arrays.py`). Column C_ROW of C is the row of data that has the next byte, column C_PATCH
-    the number of steps before that row.
+    A step writes all vectors of a row that are in the same aligned block of P_INP_BLOCK bytes of DRAM. `row`: the
+    decoded instruction. `size`: bytes of a vector. P, C, R: state arrays (`sim/arrays.py`). In array C, column C_ROW is
+    the row of data in which the next byte is, and column C_PATCH is the number of steps of all rows before it.
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -150,9 +153,11 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
-    """Advances the LOAD.PATCH `row`, which client `c` began in cycle `begin`. `patch`: value of register PATCH.
-    `row_bytes`: bytes that the load reads of an image row. Returns the cycle in which the load ends, or BLOCKED if not
-    known yet. P, C, R: state arrays (`sim/arrays.py`).
+    """Computes the cycles of further steps of a LOAD.PATCH that client `c` began in cycle `begin`, as far as the bytes
+    they need have arrived. Returns the cycle in which the load ends, or BLOCKED if it is not known yet.
+
+    `row`: the decoded instruction. `patch`: value of register PATCH. `row_bytes`: number of bytes that the load reads
+    from each row of the image. P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])

@@ -69,8 +69,8 @@ def _add(segments, used, start, stop, category, i):  # type: ignore[no-untyped-d
 @compiled()
 def unit_segments(X, rows, pop_queue, push_queue, u, total, begin_delay):  # type: ignore[no-untyped-def]
     """The intervals of unit `u` over [0, total), int64 (m, 4): start, stop, category, instruction (-1 after the last
-    one). X: the record of each instruction; `rows`: decoded instructions. `pop_queue`, `push_queue`: the queues of the
-    units' token flags (`machine.token_queues`). `begin_delay`: cycles from an instruction's conditions to its begin.
+    one). X: the record of each instruction. `rows`: decoded instructions. `pop_queue`, `push_queue`: the queues of the
+    units' token flags. `begin_delay`: cycles from when an instruction's conditions are met to its begin.
     """
     count = 0
     for i in range(len(rows)):

@@ -9,9 +9,9 @@ from vdla.util.machine_code import compiled
 ARRAY_MEASURED = (
     "inputs", "weights", "chosen", "digits", "partial_products", "carries", "products", "sums",
 )  # fmt: skip
-"""Counters of toggled bits, in this order, of: input vectors; weight tiles; the row of a tile that DEPTHWISE would
-select; radix-4 Booth digits of the weights; partial products, digit times input; their carry-save sums; products; sums
-in the adder trees.
+"""Counters of toggled bits in the array. In this order they count: input vectors; weight tiles; the row that DEPTHWISE
+would select from a tile; the weights' radix-4 Booth digits; the partial products of a digit and an input; the
+carry-save sums of partial products; the products; the sums in the adder trees.
 """
 
 INPUTS, _WEIGHTS, CHOSEN, _DIGITS, _PARTIAL, _CARRIES, _PRODUCTS, _SUMS = range(8)
@@ -44,11 +44,13 @@ def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
 
 @compiled()
 def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[no-untyped-def]
-    """Fills `tree` [batch, row, value] with the products of `vector` and `tile` and the sums of every level of each
-    array row's adder tree. With several `groups` of rows, each group has separate sums.
+    """Computes all values in the adder trees of the array for one operation: fills `tree` [batch, row, value] with the
+    products of `vector` and `tile`, then with the sums of each level. `groups`: number of groups of products in a row
+    whose sums stay separate.
 
-    With `alone` (DEPTHWISE), output lane j (0 .. `lanes` - 1) gets a single product, that of element j + `shift`. Row o
-    adds only the products of its own output lanes, which are the lanes j with j modulo the number of rows = o.
+    With `alone` (DEPTHWISE), output lane j of the `lanes` lanes gets only the product of element j + `shift`. An array
+    row serves every lane whose number, modulo the number of rows, is the row's number; the tree adds only the products
+    of these lanes.
     """
     columns, block_in = tile.shape
     folds = lanes // columns
@@ -127,8 +129,9 @@ def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-
 
 @compiled()
 def compare(vector, tile, before_vector, before_tile, now, before, totals):  # type: ignore[no-untyped-def]
-    """Adds to `totals` the bits that differ between two operations of the array: input `vector` and `before_vector`,
-    `tile` and `before_tile`, filled trees `now` and `before`.
+    """Counts the bits that differ between two consecutive operations of the array, and adds them to `totals`. The later
+    operation has inputs `vector`, weights `tile`, and products and sums `now`, as `fill_tree` computes them. The
+    earlier one has `before_vector`, `before_tile` and `before`.
     """
     columns, block_in = tile.shape
     for o in range(columns):

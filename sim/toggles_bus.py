@@ -37,8 +37,8 @@ _FETCHED, _LOADED, _COMPUTE, _STORE, _WRITTEN = range(5)
 
 @compiled()
 def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-def]
-    """Adds to `totals[which]` the bits that toggle on the bus while it transfers `memory[begin:end]`; `beat` (updated)
-    has the bytes of the last beat.
+    """Counts the bits that toggle on the data lines of the bus while it transfers `memory[begin:end]`, and adds them to
+    `totals[which]`. `beat`: bytes of the previous beat; replaced by those of the last one.
     """
     bus = len(beat)
     found = 0
@@ -60,9 +60,12 @@ def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of the beats that the instruction `row` moves. `beats` uint8 (n, bus bytes), updated: the
-    last beats on the bus; it has two rows for a load or a store's operands, one row for a store's outputs. `here`:
-    values of the unit's configuration registers; `sizes`: DRAM bytes of an element by kind of instruction; `totals`:
+    """Counts the bits that toggle on the bus while the data of the instruction `row` are transferred. If `beats` has
+    two rows, it counts reads: those of a load, or of a store's operands. If `beats` has one row, it counts the outputs
+    of a store.
+
+    `beats`, uint8 (n, bus bytes): the first row has the bytes of the last beat on the bus, and is updated. `here`:
+    values of the unit's configuration registers. `sizes`: DRAM bytes of an element by kind of instruction. `totals`:
     counters of toggled bits, updated.
     """
     kind = row[KIND]

@@ -63,14 +63,19 @@ _SHR, _MUL = int(AluOpcode.SHR), int(AluOpcode.MUL)
 
 
 class ComputeState(NamedTuple):
-    """Last contents of the compute unit's registers.
+    """Last contents of the compute unit's registers, from which the bits that toggle are counted.
 
-    `vector`: input of the array's rows; with several groups of rows (extension `fold`), a part of an input vector for
-    each group. `tile`: weight tile. `chosen`: the row of the tile that DEPTHWISE selects. `trees`: adder trees
-    (products, then every level) of two operations. `result`: sums of all lanes. `banks`: the last read of each
-    accumulator bank. `right`: second operand of an ALU operation. `slow`: first operand of a shift, both operands of a
-    product. `loaded`: vector of a load. `places`: micro-op, its three addresses, number of groups of the array's rows.
-    `bank_depth`: vectors in an accumulator bank.
+    - `vector`: input of the array's rows; with several groups of rows (extension `fold`), one part of a vector for
+      each.
+    - `tile`: weight tile. `chosen`: the row that DEPTHWISE would select from a tile.
+    - `trees`: products and all sums in the adder trees, for two operations. `result`: the sums of all lanes.
+    - `banks`: the vector that was last read from each accumulator bank. `bank_depth`: vectors in a bank.
+    - `right`: second operand of an ALU operation, for each lane.
+    - `slow`: registers of the ALU operations that take several cycles. Row 0 has the last value that was shifted or
+      multiplied in each lane; rows 1 and 2 have the two factors at the lane's 16-bit multiplier.
+    - `loaded`: vector of a load of accumulators.
+    - `places`: five numbers: the micro-op, its addresses dst, src and wgt, and the number of groups of the array's
+      rows.
     """
 
     vector: NDArray[np.int64]
@@ -87,8 +92,9 @@ class ComputeState(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A random sample of the array's operations, a `share` (0 to 1) drawn by `seed`, for which bits inside the array
-    are counted. `counts`: number of all operations so far, and of operations in the sample.
+    """The random sample of the array's operations for which bits inside the array are counted. `share`: probability (0
+    to 1) that an operation is in the sample. `seed`: selects the sample. `counts`: numbers of all operations so far,
+    and of those in the sample.
     """
 
     share: float
@@ -148,8 +154,9 @@ def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[
 
 @compiled()
 def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits and the lanes of the accumulators that the load `row` has just written. Updated: `state`
-    (last register contents), `totals` (counters of toggled bits).
+    """Counts, after the load `row` was executed, the lanes of the accumulators that it wrote and the bits that toggled
+    from each written vector to the next. Updated in place: `state`, the last contents of registers, and `totals`, the
+    counters.
     """
     rows, columns = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     if row[X_SIZE] == 0:
@@ -166,9 +173,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """The weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. Row `number` of `tile`, which is
-    read as rows of `narrow` weights, is at part `part` of the result, whose parts have `narrow` elements; all other
-    elements are zero.
+    """Makes the row of weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. It is zero except for
+    one part: `narrow` elements from element part * narrow on. These are row number `number` of `tile`, if the tile is
+    divided into rows of `narrow` weights.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
@@ -179,9 +186,10 @@ def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of the lanes' immediate operand. Lanes take it from each instruction of the unit whose
-    bit use_imm is 1, even if that is no ALU instruction. Updated: `state` (last register contents), `totals` (counters
-    of toggled bits).
+    """Counts the bits that toggle at the immediate operand of the ALU's lanes when an instruction with the value
+    `immediate` in its field imm is executed. The hardware takes this field from every instruction whose bit use_imm is
+    1, even if it is no ALU instruction. Updated in place: `state`, the last contents of registers, and `totals`, the
+    counters.
     """
     if immediate == NO_IMMEDIATE:
         return
@@ -194,14 +202,16 @@ def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
 def observe_operations(  # type: ignore[no-untyped-def]
     row, here, widths, pads, state, shown, sample, totals
 ):
-    """Executes a GEMM, DEPTHWISE, TAPS or ALU operation by operation and counts the toggled bits; returns -1 if an
-    operation accesses a scratchpad out of bounds, else 0. `row`: the decoded instruction; `here`: values of its unit's
-    configuration registers; `shown`: the accumulator bank at the store unit's port. Updated: `state` (last register
-    contents), `sample`, and `totals` (counters of toggled bits).
+    """Executes an instruction GEMM, DEPTHWISE, TAPS or ALU, one operation after the other, and counts the bits that
+    toggle. Returns -1 if an operation accesses a scratchpad out of bounds, else 0.
 
-    In the array, a TAPS operation counts like one DEPTHWISE for each of its input positions. In a sweep (TAPS with
-    register SWEEP on) it also counts like one for each position of the earlier operations, except that these toggle no
-    bits of input vectors. Bits inside the array are counted as if the zero points (register ZERO) were 0.
+    `row`: the decoded instruction. `here`: values of its unit's configuration registers. `shown`: number of the
+    accumulator bank whose word is selected at the store unit's read port. Updated in place: `state`, the last contents
+    of registers; `sample`; and `totals`, the counters of toggled bits.
+
+    TAPS is counted as if the array did one operation of DEPTHWISE for each input position. In a sweep (TAPS with
+    register SWEEP on) these are all positions that are multiplied; only those read by the operation itself toggle bits
+    of input vectors. Bits inside the array are counted as if the zero points (register ZERO) were 0.
     """
     share, seed, counts = sample.share, sample.seed, sample.counts
     if row[KIND] == ALU:
@@ -377,9 +387,10 @@ def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore[no-untyped-def]
-    """Executes the ALU `row` and counts the toggled bits; returns -1 if it accesses a scratchpad out of bounds, else 0.
-    `here`: values of the unit's configuration registers; `shown`: the accumulator bank at the store unit's port.
-    Updated: `state` (last register contents), `totals` (counters of toggled bits).
+    """Executes the ALU instruction `row` and counts the bits that toggle. Returns -1 if it accesses a scratchpad out of
+    bounds, else 0. `here`: values of the unit's configuration registers. `shown`: number of the accumulator bank whose
+    word is selected at the store unit's read port. Updated in place: `state`, the last contents of registers, and
+    `totals`, the counters of toggled bits.
     """
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
@@ -437,11 +448,9 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 
 @compiled()
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
-    """Counts the bits that toggle in a multiplier of lane `k` when it multiplies `left` by `right`, both of 16 bits,
-    after its previous two factors. (The ALU computes MUL as three multiplications of 16 bits.)
-
-    `slow`: array of the last operands of each lane; `slow[1, k]` and `slow[2, k]` are the previous factors, and are set
-    to `left` and `right`. `totals`: counters of toggled bits; the counter of multiplications is increased.
+    """Counts the toggled bits of one step of MUL in lane `k`. MUL multiplies in three steps, each a product of 16-bit
+    numbers `left` and `right` in the same multiplier. Rows 1 and 2 of `slow` hold the factors of the lane's previous
+    step, which are compared and then replaced.
     """
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)
     slow[1, k], slow[2, k] = left, right

@@ -41,11 +41,14 @@ STORE_MEASURED = (
     "operands", "pairs", "pair_partials", "pair_mantissas", "pair_products", "outputs",
     "modes", "settings",
 )  # fmt: skip
-"""Counters of toggled bits, in this order, of: accumulators at the store unit's port; the reduction of a window; sums
-with the bias; mantissas of the sums; partial products of mantissa and scale; their products; the products in fixed
-point (7 places); results of stage A (requantization). Of stage B (the operation after it): operands; its two inputs;
-partial products of its two multipliers; the mantissa between the multipliers; their products. Then stored bytes; flags
-of an instruction; registers of the unit.
+"""Counters of toggled bits in the store unit, in this order. First those of reduction, bias and stage A
+(requantization): accumulators at the unit's read port; reductions of windows; sums of reduction and bias; mantissas of
+the sums; partial products of mantissa and scale; products of mantissa and scale; products in fixed point (7 places);
+results.
+
+Then those of stage B (the operation after requantization): operands; the two inputs of the lane; partial products of
+the two multipliers; the mantissa between the multipliers; products of the multipliers. Last: stored bytes; flags of an
+instruction; registers of the unit.
 """
 
 (
@@ -56,11 +59,11 @@ of an instruction; registers of the unit.
 
 
 class StoreState(NamedTuple):
-    """Last contents of the store unit's registers.
+    """Last contents of the store unit's registers, from which the bits that toggle are counted.
 
-    For each lane of a vector: reduction, bias, scale, output and operand. `kept` (lanes of the arithmetic, _KEPT): the
-    registers of stages A and B. `settings`: configuration registers and flags of the last instruction. `table`: the
-    look-up tables.
+    `reduced`, `biases`, `scales`, `outputs`, `operands`: for each lane of a vector, the reduction of its window, its
+    bias, scale, output and operand. `kept` (lanes of the arithmetic, _KEPT): the registers in stages A and B of each
+    lane. `settings`: configuration registers and flags of the last instruction. `table`: the look-up tables.
     """
 
     reduced: NDArray[np.int64]
@@ -240,9 +243,12 @@ def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_store(row, here, memory, operands, pads, compute, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of the store `row`, which has just been executed; `operands`: result of `operands_of`
-    before the execution. `here`: values of the unit's configuration registers. Updated: `compute` and `state` (last
-    register contents of both units), `totals` (counters of toggled bits).
+    """Counts the bits that toggled in the hardware during the store instruction `row`, after the simulator has executed
+    it.
+
+    `here`: values of the store unit's configuration registers. `operands`: result of `operands_of`, computed before the
+    execution. `pads`: contents of the scratchpads. Updated in place: `compute` and `state`, the last register contents
+    of the compute unit and of the store unit, and `totals`, the counters of toggled bits.
     """
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
@@ -301,8 +307,9 @@ def observe_store(row, here, memory, operands, pads, compute, state, totals):  #
 
 @compiled()
 def _reduce(vector, first, sums, reduced, totals):  # type: ignore[no-untyped-def]
-    """Updates `reduced`, the sum (if `sums`) or maximum of a window of accumulator vectors, by the next `vector`
-    (`first`: the window's first one), and counts the toggled bits. `totals`: counters of toggled bits, updated.
+    """Takes one more accumulator `vector` into the reduction of a window, and counts the bits that toggle. `reduced`:
+    the sum (if `sums`) or maximum of the window so far, updated in place. `first`: the vector is the first of its
+    window and replaces `reduced`. `totals`: counters of toggled bits, updated.
     """
     for k in range(len(reduced)):
         value = np.int64(vector[k])

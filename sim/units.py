@@ -142,8 +142,8 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
 
 @timing_code
 def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
-    """Moves fetched instructions to the command queues as long as the cycles are known; returns whether any moved. P,
-    U, X: state arrays (`sim/arrays.py`).
+    """Moves fetched instructions to the command queues, as far as the cycles of the moves can be computed already.
+    Returns whether any instruction moved. P, U, X: state arrays (`sim/arrays.py`).
     """
     c = FETCH_CLIENT
     M, C, R = bus.M, bus.C, bus.R
@@ -220,9 +220,9 @@ def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
-    """Pops the tokens that unit `u`'s next instruction needs, as far as the cycles of the pops are known, even while
-    the unit is busy. Returns whether a token was popped or the cycle in which the instruction is ready became known. P,
-    U, X: state arrays (`sim/arrays.py`).
+    """Pops tokens for the next instruction of unit `u`, also while the unit is still busy: all pops whose cycles can be
+    computed already. Returns whether it made progress, which is true if it popped a token, or if it found the cycle in
+    which the instruction is ready. P, U, X: state arrays (`sim/arrays.py`).
     """
     if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
         return False
@@ -234,8 +234,8 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 
 @timing_code
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
-    """Begins instruction `i` of unit `u`, ready in cycle `ready`, and reserves room for its pushes. Returns the cycle
-    in which it begins. P, U, X: state arrays (`sim/arrays.py`).
+    """Begins instruction `i` of unit `u`, whose conditions are met from cycle `ready` on, and reserves room in the
+    token queues for its pushes. Returns the cycle in which it begins. P, U, X: state arrays (`sim/arrays.py`).
     """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
@@ -264,8 +264,8 @@ def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def first_request(P, row, begin):  # type: ignore[no-untyped-def]
-    """First cycle in which a read request of the load `row`, begun in cycle `begin`, may be on the bus; not for
-    LOAD.PATCH. P: parameters of the run (`sim/parameters.py`).
+    """First cycle in which the load `row`, an instruction that begins in cycle `begin`, may have a read request on the
+    bus. For all loads except LOAD.PATCH. P: parameters of the run (`sim/parameters.py`).
     """
     if row[X_STRIDE] == row[X_SIZE] and row[Y_SIZE] > 1:
         return begin + P[P_REQUEST_DELAY] + P[P_PRODUCT_CYCLES]
@@ -274,8 +274,9 @@ def first_request(P, row, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
-    """Starts the DRAM reads of the rectangular load `row` by client `c`, begun in cycle `begin`; returns whether it
-    reads any bytes. `size`: bytes of an element; `kind`: kind of traffic; P, C: state arrays (`sim/arrays.py`).
+    """Starts the DRAM reads of the rectangular load `row`, an instruction that client `c` began in cycle `begin`.
+    Returns whether the load reads any bytes. `size`: bytes of an element. `kind`: kind of traffic. P, C: state arrays
+    (`sim/arrays.py`).
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return False
@@ -292,8 +293,8 @@ def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins loads of the load unit and advances their writer as long as the cycles are known; returns whether anything
-    changed. P, U, X: state arrays (`sim/arrays.py`).
+    """Begins and ends instructions of the load unit and advances its writer, as far as their cycles can be computed
+    already. Returns whether anything changed. P, U, X: state arrays (`sim/arrays.py`).
     """
     u, c = LOAD, LOAD_CLIENT
     C, R = bus.C, bus.R
@@ -353,8 +354,9 @@ def operations(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
-    """First cycle from `cycle` on in which the compute unit's condition for beginning instruction `row` holds; BLOCKED
-    if not known yet. P, U: state arrays (`sim/arrays.py`).
+    """Finds the first cycle, not before `cycle`, in which the compute unit may begin instruction `row`, as far as other
+    instructions in progress are concerned. Returns BLOCKED if the cycle is not known yet. P, U: state arrays
+    (`sim/arrays.py`).
     """
     u = COMPUTE
     if U[u, U_ENDED] < U[u, U_BEGUN]:
@@ -375,8 +377,8 @@ def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins and ends instructions of the compute unit as long as their cycles are known; returns whether anything
-    changed. P, U, X: state arrays (`sim/arrays.py`).
+    """Begins and ends instructions of the compute unit, as far as their cycles can be computed already. Returns whether
+    anything changed. P, U, X: state arrays (`sim/arrays.py`).
     """
     u, c = COMPUTE, COMPUTE_CLIENT
     M, C, R = bus.M, bus.C, bus.R

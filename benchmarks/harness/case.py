@@ -66,8 +66,8 @@ class Row:
 
 
 def measure(case: Case, rounds: int) -> Row:
-    """Measures a case: our runs and the peer's alternate, and each round gives one ratio of the two times. Returns the
-    medians.
+    """Measures a case: our runs and the peer's (the library compared with) alternate, and each round gives one ratio of
+    the two times. Returns the medians.
     """
     times = interleaved(
         clock_of(case.threads),

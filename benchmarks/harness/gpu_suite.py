@@ -1,4 +1,4 @@
-"""The suite of GPU benchmarks: its entries, each checked against float64 and timed against torch."""
+"""The suite of GPU benchmarks: checks each entry against float64 and times it against torch."""
 
 from __future__ import annotations
 
@@ -180,7 +180,8 @@ def measure_entry(
     *,
     library_convolutions: bool = False,
 ) -> GpuRow:
-    """Measures an entry: our runs and the peers' alternate; each round gives one ratio to each peer.
+    """Measures an entry: our runs and those of the peers (ways to run torch) alternate; each round gives one ratio to
+    each peer.
 
     `library_convolutions`: torch.compile uses cuDNN's convolutions only (`gpu_torch.set_convolutions`). A peer's
     outputs are compared before it is timed; raises PeerError if they differ from ours.

@@ -154,8 +154,8 @@ class Network(Written):
         return self.function("HARD_SWISH", x, 0.0148217, -103, "HardSwish")
 
     def squeezed(self, x: int) -> int:
-        """Adds a squeeze-and-excitation block of MobileNet v3: two 1x1 convolutions and a hard sigmoid compute from the
-        channels' means a factor for each channel.
+        """Adds a squeeze-and-excitation block of MobileNet v3: two 1x1 convolutions and a hard sigmoid compute a factor
+        for each channel from the channels' means.
         """
         channels = self.shape(x)[3]
         few = self.conv(self.mean(x, keep=True), max(channels // 4, 8), act=RELU)
@@ -267,7 +267,7 @@ def anomaly_detection() -> Network:
 
 
 def resnet() -> Network:
-    """ResNet-8 of MLPerf Tiny."""
+    """A network like ResNet-8 of MLPerf Tiny."""
     net = Network()
     x = net.conv(net.image(1, 32, 32, 3), 16, 3, act=RELU)
     for outputs, stride in ((16, 1), (32, 2), (64, 2)):
@@ -278,7 +278,7 @@ def resnet() -> Network:
 
 
 def posenet() -> Network:
-    """Heatmaps and offsets of key points, from a backbone with dilated layers."""
+    """A network that computes heatmaps and offsets of key points, from a backbone with dilated layers."""
     net = Network()
     x = net.conv(net.image(1, 33, 33, 3), 16, 3, 2)
     for outputs, stride, dilation in ((16, 1, 1), (32, 2, 1), (48, 1, 2), (48, 1, 2)):
@@ -288,8 +288,8 @@ def posenet() -> Network:
 
 
 def deeplab() -> Network:
-    """Segmentation: the results of dilated convolutions are concatenated with features of the image's mean; the class
-    scores are resized to the image's size.
+    """A segmentation network: the results of dilated convolutions are concatenated with features of the image's mean;
+    the class scores are resized to the image's size.
     """
     net = Network()
     x = net.separable(net.conv(net.image(1, 33, 33, 3), 16, 3, 2), 8)
@@ -302,7 +302,9 @@ def deeplab() -> Network:
 
 
 def ssd() -> Network:
-    """Boxes and class scores of an SSD from three feature maps, without the custom operator that selects boxes."""
+    """A network like SSD that computes boxes and class scores from three feature maps, without the custom operator that
+    selects boxes.
+    """
     net = Network()
     x = net.conv(net.image(1, 48, 48, 3), 16, 3, 2)
     maps = []
@@ -321,7 +323,7 @@ def ssd() -> Network:
 
 
 def yamnet() -> Network:
-    """Classes of sounds. Input: a spectrogram of 96 time steps and 64 frequency bands."""
+    """A network that classifies sounds. Input: a spectrogram of 96 time steps and 64 frequency bands."""
     net = Network()
     x = net.conv(net.reshape(net.image(1, 96, 64), 1, 96, 64, 1), 8, 3, 2, RELU)
     for outputs, stride in ((16, 1), (32, 2), (32, 1), (64, 2), (64, 2)):

@@ -39,8 +39,8 @@ def classifier(name: str, size: int = 64, **options: Any) -> Callable[[], Exampl
 
 
 def segmentation(name: str, size: int = 64) -> Callable[[], Example]:
-    """A function that makes a segmentation network of torchvision, whose output is the tensor "out" of its dictionary,
-    and an image.
+    """A function that makes a segmentation network of torchvision and an image as its input. The network is wrapped to
+    return the tensor "out" of its dictionary of outputs.
     """
 
     def example() -> Example:

@@ -24,7 +24,9 @@ def advise(
     technology: TechnologyOption = "models",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE.toml", help="Write the machine after all steps."),
+        typer.Option(
+            "-o", "--output", metavar="FILE.toml", help="Write the machine with all advised changes."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -54,15 +54,15 @@ def bench(
     rounds: Annotated[
         int,
         typer.Option(
-            min=1, help="Rounds; in each round vdla and its peer run once, which gives one ratio of times."
+            min=1, help="Rounds; in each, vdla and ONNX Runtime run once, which gives one ratio of times."
         ),
     ] = 15,
     json: JsonOption = False,
 ) -> None:
-    """Measures kernels and networks on this processor against ONNX Runtime; both sides run in turn in this process.
+    """Compares the speed of kernels and networks on this processor with ONNX Runtime; both run in turn in this process.
 
-    In every row, ratio is our speed over the peer's: the peer's time / ours, the median over the rounds. A ratio above
-    1 means that ours is faster, for layers and networks alike.
+    In every row, ratio is our speed over the speed of ONNX Runtime (the peer): the peer's time / our time, the median
+    over the rounds. A ratio above 1 means that vdla is faster, for layers and networks alike.
     """
     from vdla.benchmarks.harness.peer import peer_version
     from vdla.benchmarks.harness.suite import choose, measured, other_suite, paper_suite

@@ -34,7 +34,7 @@ def cosim(
             metavar="NAME|FILE,...", help="Machines, separated by commas; by default a fixed list of 12."
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
+    jobs: Annotated[int, typer.Option(help="Number of processes.")] = 2,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="Directory for the minimized mismatch.")
     ] = Path("cosim-mismatch"),

@@ -23,7 +23,7 @@ def demo(
     model: Annotated[str, typer.Option(metavar="NAME", help="The shipped model to show.")] = "resnet18",
     json: JsonOption = False,
 ) -> None:
-    """ResNet-18 from file to report: compiled, simulated, checked on 8 images, and drawn."""
+    """Compiles and simulates ResNet-18, checks its outputs on 8 images, and writes a report with pictures."""
     from ..demo import Demo, run_demo
     from .simulate import exit_on_deadlock
 

@@ -23,7 +23,7 @@ def isa(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """The instruction set of a configuration: a C header or a Markdown reference, from the encoder's own tables."""
+    """Prints the instruction set of a configuration as a C header or Markdown, made from the encoder's tables."""
     if header and markdown:
         raise UserError("--header and --markdown exclude each other; ask for one at a time")
     machine = load_config(config)

@@ -142,7 +142,7 @@ def explore(
 ) -> None:
     """Searches a space of machines. Cycles are exact; area, clock and energy come from models fitted to syntheses.
 
-    Every design is recorded; a study that was interrupted goes on where it ended when the command is given again.
+    Every design is recorded. To continue an interrupted study, give the command again.
     """
     from ..api.exploration import explore as search
     from ..explore.report.write import write_page

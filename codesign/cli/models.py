@@ -60,7 +60,7 @@ def models(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Writes one of the shipped networks, with seeded weights, quantized unless float, as an ONNX file."""
+    """Writes a shipped network with seeded weights as an ONNX file, quantized except with --form float."""
     check_destination(output)
     from ..models import build
 

@@ -145,9 +145,9 @@ def quantize(
     """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and reports the quantization error of
     each layer.
 
-    With --budget, searches for a decision for each layer, from the error on held-out samples against latency or energy
-    on a machine: which layers stay float, which tensors are symmetric, which weights have one scale. To continue an
-    interrupted search, give the command again with the same DIR.
+    With --budget, decides for each layer whether it stays float, whether its tensors are symmetric, and whether its
+    weights have one scale: a search weighs the error on held-out samples against latency or energy on a machine. To
+    continue an interrupted search, give the command again with the same DIR.
     """
     from ..dimensions import sized_model
     from ..quantize_run import parse_choices

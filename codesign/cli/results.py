@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -20,6 +21,27 @@ if TYPE_CHECKING:
     from vdla.compiler.runtime.executable import Executable
 
     from ..output_check import OutputCheck
+
+
+@contextmanager
+def enough_memory(path: Path) -> Iterator[None]:
+    """Raises MachineMemoryError, which names the model `path`, if the code in the `with` block runs out of memory, also
+    if another exception followed (zipfile raises ValueError when it closes a file after a MemoryError).
+    """
+    try:
+        yield
+    except (MemoryError, ValueError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, MemoryError):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        from vdla.compiler.codegen.cpu.errors import MachineMemoryError
+
+        raise MachineMemoryError(
+            f"{path}: this process gets no memory for all arrays of a run; run the network on a machine with more "
+            "memory, or export the model for smaller inputs"
+        ) from None
 
 
 def network_inputs(

@@ -16,6 +16,7 @@ from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, whole_directory
 
 from .output import end_failed, note, print_json, steps, text_console
+from .results import enough_memory
 from .run_options import AcceleratorOptions, ModelOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def run_divided(
             dump_passes=dumps,
             records=run.network.records,
         )
-        with division.network as network:
+        with division.network as network, enough_memory(model):
             # This check follows the compiler, which refuses unsupported models at once.
             progress.begin(LOADING)
             load_simulator()
@@ -138,9 +139,9 @@ def run_divided(
         if options.outputs is not None:
             from ..network_run import npz_bytes
 
-            write_whole(
-                options.outputs, npz_bytes(join_launches([dict(result.outputs) for result in results]))
-            )
+            with enough_memory(model):
+                launched = join_launches([dict(result.outputs) for result in results])
+                write_whole(options.outputs, npz_bytes(launched))
     account = account_division(run, division, times, alone, verdict)
     if options.json:
         print_json(account.to_dict())

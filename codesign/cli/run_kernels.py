@@ -15,6 +15,7 @@ from .records import applied_text
 from .results import (
     describe_times,
     end_checked,
+    enough_memory,
     network_inputs,
     print_compiled,
     print_outputs,
@@ -74,7 +75,7 @@ def run_kernels(
             if compiled is not None and model is not None and model.network.records is not None:
                 note(applied_text(compiled.knobs))
             target = device.describe_network(network)
-            with network:
+            with network, enough_memory(path):
                 arrays = network_inputs(network, options.inputs, None if model is None else path)
                 progress.begin("running", total=options.repeat)
                 try:
@@ -92,13 +93,10 @@ def run_kernels(
                     rows = network.profile(arrays, threads=options.threads, repeat=options.repeat)
             if model is not None:
                 progress.begin("checking the outputs")
-                verdict, remark = check_outputs(
-                    path,
-                    arrays,
-                    results,
-                    model.check,
-                    tensor_float=bool(target.get("tf32")),
-                )
+                with enough_memory(path):
+                    verdict, remark = check_outputs(
+                        path, arrays, results, model.check, tensor_float=bool(target.get("tf32"))
+                    )
                 if remark is not None:
                     note(f"not checked: {remark}")
         finally:
@@ -106,7 +104,8 @@ def run_kernels(
     if options.outputs is not None:
         from ..network_run import npz_bytes
 
-        write_whole(options.outputs, npz_bytes(results))
+        with enough_memory(path):
+            write_whole(options.outputs, npz_bytes(results))
     times = wall if clocked is None else clocked
     if options.json:
         document: dict[str, Any] = {

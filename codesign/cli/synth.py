@@ -73,9 +73,10 @@ def synth(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Resources by unit (Yosys), and the clock (nextpnr, ECP5 only). Exits 1 if the device cannot hold the design.
+    """Measures resources by unit (Yosys) and the clock (nextpnr, ECP5 only); exits 1 if the design does not fit.
 
-    `--for cells`: area by unit in standard cells, memories as macros, and the longest path (OpenSTA) without wires.
+    With `--for cells`, measures the area by unit in standard cells, with memories as macros, and the longest path
+    (OpenSTA) without wires.
     Each Verilog module is mapped once; results of earlier runs come from the cache.
 
     All counts are of the flattened design: registers, multipliers and memories count for the unit that contains them, a

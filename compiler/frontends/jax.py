@@ -26,8 +26,8 @@ INSTALL = "pip install jax2onnx"
 WEIGHTS = ("kernel", "weight", "w", "embedding")
 """Names of weights, which are cut off the end of a parameter's path: "layers.0.kernel" belongs to layer "layers.0"."""
 MOVED = {2: ((0, 1), (1, 0)), 3: ((0, 1, 2), (2, 1, 0)), 4: ((0, 1, 2, 3), (3, 2, 0, 1))}
-"""Axis orders in which the exporter may store a weight, by rank: JAX's order, and the order of a transposed matrix or
-of an ONNX convolution (one or two spatial axes), with output channels first.
+"""The exporter may transpose a weight before storing it. For each rank of a weight, the possible orders of JAX's axes
+in the file: unchanged, transposed (a matrix), or with output channels first (ONNX's convolutions over one or two axes).
 """
 
 

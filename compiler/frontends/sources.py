@@ -25,11 +25,11 @@ NN_MODULE = "vdla.compiler.frontends.nn.module"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Example:
-    """Example arguments of a PyTorch module's `forward` or of a JAX function, tensors or arrays: `args` by position,
-    `kwargs` by name.
+    """Example arguments, tensors or arrays, with which a PyTorch module's `forward` or a JAX function is traced. `args`
+    are passed by position, `kwargs` by name.
 
-    `dynamic_shapes`: dimensions that may change; for PyTorch as torch.export takes them, for JAX their names by
-    parameter and axis.
+    `dynamic_shapes` marks the dimensions that may change. For PyTorch it has the form that torch.export takes; for JAX
+    it gives a name to each such dimension, by parameter and axis.
     """
 
     args: Sequence[Any] = ()

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 class Abilities:
     """The optional operators of integer graphs that a target computes.
 
-    `processor`: the target is a processor, which computes the operators defined after `Table` in `int8_operators.py`,
-    except those marked as for accelerators. `tables`: look-up tables of one tensor (extension `table`). `planes`:
-    element-wise operators whose second operand has height and width 1, one value for each channel (extension
-    `broadcast`). `rows`: softmax and normalization over channels (extension `rows`). `products`: matrix products of two
-    activations, on square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors.
-    `rows` and `products` require whole blocks of `block` channels.
-    """
+    `processor`: the target is a processor, not an accelerator. A processor computes all operators of
+    `int8_operators.py`, except those whose text says that they are for accelerators. `tables`: look-up tables of one
+    tensor (extension `table`). `planes`: element-wise operators whose second operand has height and width 1, one value
+    for each channel (extension `broadcast`). `rows`: softmax and normalization over channels (extension `rows`).
+    `products`: matrix products of two activations, on square arrays with batch 1; with `zero_points` the array
+    subtracts the zero points of both factors. `rows` and `products` require whole blocks of `block` channels."""
 
     processor: bool = False
     tables: bool = False

@@ -28,6 +28,12 @@ LEAST_PART = 2.0**-5
 """Largest error of a result that halving the weights may cause, as a fraction of the result's quantization step."""
 
 
+MOST_MOVED = 0.5
+"""Fraction of a result's quantization step by which rounding the bias to the accumulator's grid must not move the
+result, which is itself rounded by up to half a step: so a result is less than one step from its real value.
+"""
+
+
 class AccumulatorError(ScaleError):
     """Raised if the sums of a channel may leave 32 bits, which would change a result."""
 
@@ -43,14 +49,26 @@ def average_bias(area: int, zero_point: int) -> int:
     return -area * zero_point
 
 
-def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Real biases (`values`) divided by `step`, rounded half to even, clamped to 2**40 in magnitude. Raises ScaleError
-    on NaN.
+def whole_steps(
+    values: NDArray[np.float64], step: NDArray[np.float64], scale: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """Real biases (`values`) divided by `step`, rounded half to even, clamped to 2**40 in magnitude. `scale`: how many
+    quantization steps of the result one `step` is.
+
+    Raises ScaleError on NaN, and for a bias whose rounding moves the result by `MOST_MOVED` of its steps or more.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        rounded = np.rint(values / step)
+        exact = values / step
+        rounded = np.rint(exact)
+        moved = np.abs(rounded - exact) * scale
     if np.isnan(rounded).any():
         raise ScaleError("a bias divided by input scale x weight scale is not a number")
+    if (moved >= MOST_MOVED).any():
+        at = int(np.argmax(moved >= MOST_MOVED))
+        raise ScaleError(
+            f"the bias {values[at]:g} of channel {at} is no multiple of input scale x weight scale, {step[at]:g}: "
+            f"rounding it moves the result by {moved[at]:.3g} quantization steps"
+        )
     return np.clip(rounded, -_LARGEST_BIAS, _LARGEST_BIAS).astype(np.int64)
 
 
@@ -97,11 +115,12 @@ def moved_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The bias of each output channel, int32 (O,): the value nearest to `wanted` that keeps all sums of the channel in
-    32 bits. `wanted`, int64 (O,): `bias` minus zero point x sum of weights. `rows`: int8 weights (O, products).
+    """Moves the bias of each output channel into a range in which no sum of the channel leaves 32 bits. Returns the
+    biases, int32 (O,). `wanted`, int64 (O,): the biases to move, which are `bias` minus zero point x sum of weights.
+    `rows`: int8 weights (O, products).
 
-    A value other than the wanted value is allowed only if requantization by `scale` and `stage` saturates all sums of
-    the channel with either value. Raises AccumulatorError otherwise; its message names the `bias`.
+    A bias may be moved only if this changes no result: requantization by `scale` and `stage` must saturate all sums of
+    the channel, with the old and with the new bias. Otherwise raises AccumulatorError, whose message names the `bias`.
     """
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = rows.sum(axis=1, dtype=np.int64) - positive

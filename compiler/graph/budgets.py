@@ -122,7 +122,8 @@ def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """Raises ModelError if a node's padded first input is too large, even if the output is small."""
+    """Raises ModelError if the pads of a convolution or pool make its input too large, since a small output does not
+    prevent this."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

@@ -64,7 +64,8 @@ def count_macs(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """The convolution that is fused in a node (TransposedProduct, Normed), as its own node; other nodes unchanged."""
+    """The convolution in a node that fuses a convolution with a further step (TransposedProduct, Normed), as a node of
+    its own. Any other node is returned unchanged."""
     operator = node.operator
     return (
         replace(node, operator=operator.convolution)

@@ -15,11 +15,11 @@ from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """Replaces concat(a, b, ...) + constant by concat(a + part, b + part, ...), where each part is the piece of the
-    constant that belongs to this input; for concatenations along rows or columns. This is done if most pixels come from
-    one convolution or product, which can add its part while it stores its result. Returns the new graph.
+    """Replaces concat(a, b, ...) + constant by concat(a + part, b + part, ...), if the concatenation is along rows or
+    columns. Each part is the piece of the constant that is added to this input's pixels. Returns the new graph.
 
-    For accelerators, before `fuse_combines`.
+    A concatenation is replaced if most of its pixels come from one convolution or matrix product, which can add its
+    part while it stores its result. For accelerators, before `fuse_combines`.
     """
     uses, makers = graph.uses(), graph.producers()
     tensors, constants = dict(graph.tensors), dict(graph.constants)
@@ -62,9 +62,11 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
 def _concatenation_to_split(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
-    """Finds a concatenation along rows or columns to whose result `node` adds a constant, if adding the constant to the
-    concatenation's inputs saves time; else None. Returns (concatenation node, index of its result among the inputs of
-    `node`, for each input of the concatenation the output pixels that it fills).
+    """Tests whether `node` adds a constant to the result of a concatenation along rows or columns, and whether time is
+    saved by adding the constant to the concatenation's inputs instead. Returns None if not.
+
+    Otherwise returns (concatenation node, index of its result among the inputs of `node`, output pixels). The output
+    pixels are a list with one array for each input of the concatenation: the pixels that this input fills.
     """
     if not isinstance(node.operator, Int8Elementwise) or node.operator.combination.kind != "add":
         return None

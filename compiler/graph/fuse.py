@@ -18,13 +18,12 @@ from .rewrites import Rewrite, remove_dead, run_rewrites
 
 
 def fuse(graph: Graph) -> Graph:
-    """The graph after the rewrites that all targets use.
+    """Applies the rewrites that all targets use; returns the new graph.
 
     A clamp becomes output bounds of the node before it. An element-wise sum or product of a convolution's result and
-    another operand becomes stage B (after requantization) of the convolution's store, even if a concatenation along
-    rows or columns is between them. A look-up table applied to a table's result is merged with that table. Dead nodes
-    are removed, and model inputs are flattened (`flatten_inputs`).
-    """
+    another operand is fused with the convolution, which computes it while it stores its result; a concatenation along
+    rows or columns may lie between them. Two look-up tables in succession become one table. Dead nodes are removed, and
+    model inputs are flattened (`flatten_inputs`)."""
     graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:
         fused = run_rewrites(graph, REPEATED, None)

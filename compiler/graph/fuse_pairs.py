@@ -147,8 +147,8 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Fuses padding after a 1x1 convolution into the convolution, which then stores its result with gaps. The padding:
-    pixels of arbitrary value at the end of the result or of each of its rows.
+    """Fuses padding after a 1x1 convolution into the convolution, which then stores its result with gaps. The padding
+    consists of pixels of arbitrary value at the end of the result, or at the end of each row.
 
     For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """
@@ -252,13 +252,13 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """Fuses each element-wise sum, product or rescaling into the convolution or product that computes one of its
-    operands: stage B of that node's store combines the result with the other operand.
+    """Fuses each element-wise sum, product or rescaling into the convolution or matrix product that computes one of its
+    operands. The fused node combines its result with the other operand while it stores the result.
 
-    If convolutions compute both operands, the one with more multiplies is fused (among equals the later one): the
-    longer the array works on a tile, the more of the other operand's load it hides. The fused node takes the place of
-    the element-wise node, where the other operand has been computed. `planes`: whether the second operand of a given
-    convolution or product may have height and width 1 (one value for each channel).
+    If convolutions compute both operands, the one with more multiplies is fused, since the longer computation hides
+    more of the time that loads of the other operand take. Of two equal convolutions, the later one is fused. The fused
+    node takes the place of the element-wise node, where the other operand has been computed. `planes`: whether the
+    second operand of a given convolution or product may have height and width 1 (one value for each channel).
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}

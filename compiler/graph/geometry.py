@@ -70,8 +70,9 @@ def automatic_pads(
 def ceiling_pads(
     sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], pads: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads that replace ONNX's `ceil_mode` with `pads`: with them, windows of `extents` elements that fit entirely give
-    the same outputs. Returns the pads before each dimension, then the pads after each dimension.
+    """Pads with which a pool without ONNX's `ceil_mode` gives the same outputs as with `ceil_mode` and `pads`.
+    `extents`: lengths of a window along each dimension. Returns the pads before each dimension, then the pads after
+    each dimension.
 
     A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and as ONNX
     Runtime does at every opset.
@@ -125,10 +126,10 @@ def positions_read(
 def plane_read(
     plane: Pair, window: Window, outputs: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows and columns of an (H, W) plane the windows read: bool (H,) and bool (W,).
+    """Finds the rows and columns of an (H, W) plane that the windows of an operator read. Returns two bool arrays: (H,)
+    for rows and (W,) for columns. An element is read if both its row and its column are marked.
 
-    An element is read if its row and its column are. `outputs`: which rows and columns of windows are considered, two
-    bool arrays (None: all).
+    `outputs`: two bool arrays that select the rows and columns of windows to consider. None considers all windows.
     """
     if outputs is None:
         return _plane_read_by_all(plane, window)

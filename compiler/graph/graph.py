@@ -29,11 +29,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor of `shape`, (N, C, ...) if channels matter.
+    """A tensor of `shape`. If it has channels, they are dimension 1: (N, C, ...).
 
     With `block` above 1 its memory layout is blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C;
-    else row-major. `quantization`: the meaning of the stored values of a quantized tensor.
-    """
+    else row-major. `quantization`: scale and zero point of a quantized tensor, which give the stored values their
+    meaning."""
 
     name: str
     shape: Shape
@@ -84,11 +84,10 @@ def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Ten
 class Node:
     """One operator applied to tensors; `members`: names of the ONNX nodes that it implements.
 
-    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. `data` and
-    `result` are fused real-valued expressions, in which `te.scalars.argument(i)` is an element of input i, broadcast as
-    in numpy. The operator reads the values of `data` in place of its single input. The node stores the values of
-    `result`, in which `te.scalars.ELEMENT` is an element of the operator's own result.
-    """
+    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. Element-wise
+    operators can be fused with the node as expressions, in which `te.scalars.argument(i)` is an element of input i,
+    broadcast as in numpy. The operator reads the values of the expression `data` instead of its input. The node stores
+    the values of the expression `result`, in which `te.scalars.ELEMENT` is an element of the operator's result."""
 
     name: str
     members: tuple[str, ...]

@@ -66,5 +66,6 @@ def load_output(output: GraphOutput, stored: np.ndarray) -> np.ndarray:
 
 
 def load_outputs(graph: Graph, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs by the model's names, from stored tensors."""
+    """Reads all outputs of the model from the stored `tensors` of the graph. Returns the outputs by their names in the
+    model."""
     return {output.name: load_output(output, tensors[output.tensor]) for output in graph.outputs}

@@ -41,14 +41,13 @@ class Int8Convolution:
     and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
     point; elements outside the input read as `pad_value` (the input's zero point), never 0.
 
-    Optional parts. `pool`: the maximum of the sums over its windows is taken before requantization (stage A of `post`);
-    pads never win. `table`: look-up table, int8 (256,), applied between requantization and the combination with an
-    operand (stage B), if `post.table` is set. `phases`: an Interleave, which moves the result's elements. `share`:
-    fraction of the model's convolution that this node computes: below 1 for a subset of its filters, 0 for a node that
-    only moves values. `spaced` (columns, pitch): outputs are rows of `columns` pixels, each followed by arbitrary
-    values up to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as an input (N, C,
-    `taken`, 1), and the output has as many.
-    """
+    The other fields are optional. `pool`: before requantization, the maximum of the sums over windows is taken; pads
+    never win. `table`: look-up table, int8 (256,), that is applied after requantization, and before a combination with
+    the second operand. `phases`: an Interleave, which moves the result's elements. `share`: fraction of the model's
+    convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only moves values.
+    `spaced` (columns, pitch): the output consists of rows of `columns` pixels, and arbitrary values follow each row up
+    to a length of `pitch`. `taken`: only the first `taken` pixels of each image are read, as if the input were (N, C,
+    `taken`, 1), and the output has as many pixels."""
 
     weight: np.ndarray
     bias: np.ndarray
@@ -73,12 +72,12 @@ class Int8Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
-    """Last step of a transposed convolution, which joins its phases (each computed as a convolution) into one image.
-    Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx].
+    """Last step of a transposed convolution. A convolution has computed its phases, the outputs with equal remainders
+    modulo the strides; this operator joins them into one image. Input: data. Output: out[n, c, y, x] = data[n, phase *
+    `stride` + c, (y + top) // sy, (x + left) // sx], where phase = (y + top) % sy * sx + (x + left) % sx.
 
-    `factors`: (sy, sx); `before`: (top, left); `outputs`: (channels, rows, columns); `kernel`: kernel of the transposed
-    convolution; phase = (y + top) % sy * sx + (x + left) % sx.
-    """
+    `factors`: (sy, sx), the strides; `before`: (top, left), the pads; `outputs`: (channels, rows, columns); `kernel`:
+    rows and columns of the transposed convolution's kernel."""
 
     factors: Pair
     before: Pair
@@ -87,7 +86,8 @@ class Interleave:
     kernel: Pair
 
     def taps(self, axis: int) -> tuple[int, ...]:
-        """Number of kernel rows (`axis` 0) or columns (1) that contribute to an output, for each phase."""
+        """Number of kernel rows (`axis` 0) or columns (1) that contribute to an output, for each phase (remainder of
+        the output's row or column modulo the stride)."""
         return tuple(
             [-(-(self.kernel[axis] - phase) // self.factors[axis]) for phase in range(self.factors[axis])]
         )

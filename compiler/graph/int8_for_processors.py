@@ -1,8 +1,7 @@
-"""The form of an integer graph for processors and GPUs: activations in blocks of channels, and the host's conversions
-as nodes.
+"""Rewrites an integer graph for processors and GPUs. Activations are in blocks of channels, and nodes do the
+conversions of inputs and outputs that otherwise the host does.
 
-Activations are uint8 (stored value + 128), the operand type of dot products of unsigned with signed bytes.
-"""
+Activations are uint8 (stored value + 128), the operand type of dot products of unsigned with signed bytes."""
 
 from __future__ import annotations
 
@@ -25,19 +24,17 @@ BLOCKS = (4, 8, 16)
 
 
 def block_of(channels: int, lanes: int) -> int:
-    """Number of channels in a block of a tensor: the smallest of `BLOCKS` that holds all channels, at most the `lanes`
-    int32 sums of a vector.
-    """
+    """Chooses the number of channels in a block of a tensor's memory layout: the smallest of `BLOCKS` that holds all
+    channels, but not more than `lanes`, the number of int32 sums in a vector."""
     possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
     return next((block for block in possible if channels <= block), possible[-1])
 
 
 def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
-    """The graph for processors or GPUs; its inputs and outputs have the model's shapes and dtypes. `block`: the number
-    of channels in a block of a tensor, from the number of its channels.
+    """The graph for processors or GPUs; its inputs and outputs have the model's shapes and dtypes. `block` is a
+    function: it maps a tensor's number of channels to the number of channels in a block of the tensor's memory layout.
 
-    Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets).
-    """
+    Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets)."""
     state = _State(graph, block)
     for entry in graph.inputs:
         state.add_input(entry)
@@ -69,7 +66,8 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
 
 
 def _without_unused_inputs(node: Node) -> Node:
-    """The node; for a Channels node, without inputs of which no channel is used (their loops would be empty)."""
+    """Removes from a Channels node the inputs of which no channel is used (their loops would be empty); returns any
+    other node unchanged."""
     operator = node.operator
     if not isinstance(operator, Channels):
         return node

@@ -31,11 +31,12 @@ class Int8MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8AveragePool:
-    """Input: data. out = `bias` + sum over the window, requantized by `post` with the scale for the window's divisor.
+    """Input: data. out = (`bias` + sum over the window), requantized by `post` with a scale that depends on the number
+    of elements in the window.
 
     Elements outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`, so
-    pads add nothing. `divisors`, int32 (OH, OW): number of input elements that each window counts. `scale_by_divisor`:
-    (divisor, float32 scale) of each distinct divisor, in ascending order.
+    pads add nothing. `divisors`, int32 (OH, OW): the number by which each window's sum is divided. `scale_by_divisor`:
+    pairs (divisor, float32 scale), one for each number that occurs in `divisors`, in ascending order.
     """
 
     window: Window
@@ -91,11 +92,11 @@ class Channels:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
     """Moves pixels. Inputs: tensors with equal numbers of channels. Output pixel p has all channels of input pixel
-    `index`[p]; input pixels are numbered through all inputs, their images, rows and columns. Index -1 means `fill` in
-    all channels or, if `fill` is None, arbitrary values, which no reader uses.
+    `index`[p]. Input pixels are numbered row by row within an image, then image by image, then input by input. Index -1
+    means `fill` in all channels; if `fill` is None, it means arbitrary values, which no reader uses.
 
-    `index` is int64 (N, OH, OW). Covers slices, pads, repeated, moved and joined rows and columns. With `channels`
-    (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
+    `index` is int64 (N, OH, OW). Covers slices, pads, repetitions, moves and concatenations of rows and columns. With
+    `channels` (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
     """
 
     index: np.ndarray
@@ -106,7 +107,8 @@ class Positions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
     """Exchange of pixels and channels. Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the
-    first `positions` pixels become channels. With `channels` (first, count), for accelerators, only these channels.
+    first `positions` pixels become channels. With `channels` (first, count), only these channels of the input become
+    pixels; this is for accelerators only.
     """
 
     positions: int
@@ -127,8 +129,9 @@ class Resample:
     """Resize along one axis. Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over
     t of `weight`[p, t] * data[`first`[p] + t], requantized by `scale` and `post`.
 
-    `first` is int64 (O,); `weight` is int8 (O, number of weights for an output), all of whose rows have the same sum;
-    an element with weight 0 is not read. `bias` is `-zero_point * sum` for the input's zero point.
+    `first` is int64 (O,). `weight` is int8 (O, number of weights for an output), and the weights of each output have
+    the same sum. An element with weight 0 is not read. `bias` is `-zero_point * sum`, for the zero point of the input
+    and the sum of the weights.
     """
 
     axis: int
@@ -141,8 +144,8 @@ class Resample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One matrix product of `Products`: index of its image, and (channel, row-major index of the pixel) of its first
-    element in a, b and the output.
+    """One matrix product of the operator `Products`. `image`: index of the image that holds the matrices. `a`, `b` and
+    `output`: the position of the matrix's first element in each tensor, as (channel, row-major index of the pixel).
     """
 
     image: int
@@ -154,14 +157,14 @@ class Group:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
     """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. Each
-    product is a group; its first element is at (channel, position) of each tensor. For i below `rows` and j below
-    `columns`
+    matrix product is a `Group`, which gives the channel and the position (row-major index of a pixel) of the product's
+    first element in a, b and the output. For i below `rows` and j below `columns`
 
         out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
-    with `scale`; positions are row-major indices of pixels in a plane. The groups fill the output. `table`: look-up
-    table between the stages of `post`, as in `Int8Convolution`. For accelerators.
+    where `post` requantizes by `scale`. Together the groups fill the output. `table`: look-up table between the stages
+    of `post`, as in `Int8Convolution`. For accelerators.
     """
 
     groups: tuple[Group, ...]
@@ -176,13 +179,14 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Softmax or normalization over the channels of each pixel. Input: data. out = bias[c] + share, requantized by
-    scale[c] and `post`; shares are the results before scaling.
+    """Softmax or normalization over the channels of each pixel. Input: data. First `isa.rows` computes an integer share
+    for each channel c. Then out = share + bias[c], requantized by scale[c] and `post`.
 
-    `isa.rows` computes the shares: `softmax_shares` with the table `entries`, int64 (256,), or, if `entries` is None,
-    `normalized_shares`, which subtracts `zero_point` and, with `centre`, the mean; `epsilon` is (mantissa, shift).
-    `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane`, the output has `plane` pixels: the
-    input's, then pixels of arbitrary value. For accelerators with the extension `rows`.
+    For a softmax, `entries` is the table of exponentials, int64 (256,), and `softmax_shares` computes the shares. For a
+    normalization, `entries` is None, and `normalized_shares` computes the shares: it subtracts `zero_point` and, with
+    `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
+    (1,). With `plane`, the output has `plane` pixels: the pixels of the input, then pixels of arbitrary value. For
+    accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None
@@ -197,11 +201,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Two matrix products with a softmax between them. Inputs: the two factors of the product `scores`, and the second
-    factor of the product `context`. The first factor of `context` is the result of the softmax `shares` on the scores.
+    """Two matrix products with a softmax between them. First `scores` multiplies two inputs, then `shares` computes the
+    softmax of the result, and last `context` multiplies the result of the softmax by a third input. Output: the result
+    of `context`.
 
-    out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory (on-chip
-    memory between operators), which holds scores and shares.
+    A group is one matrix product. Group i of `context` computes the same rows as group i of `scores`. For accelerators
+    with a chain memory (on-chip memory between operators), which holds the results of `scores` and `shares`.
     """
 
     scores: Products
@@ -229,8 +234,9 @@ class Quantize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dequantize:
-    """Converts a stored int8 tensor to a model output of equal element order: to float32 by `quantization`, or to the
-    model's own integer type. For processors only."""
+    """Converts a stored int8 tensor to a model output, with the elements in the same order. The output is float32 (by
+    `quantization`), or has the model's own integer type. For processors only.
+    """
 
     quantization: Quantization
 

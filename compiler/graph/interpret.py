@@ -198,7 +198,9 @@ def _resampled(operator: Resample, data: np.ndarray) -> np.ndarray:
 
 
 def apply_combination(combination: Combination, values: np.ndarray, operand: np.ndarray | None) -> np.ndarray:
-    """The `combination` (stage B) of int8 `values` and, except for a rescaling, an int8 `operand` that broadcasts."""
+    """Computes the second stage of the store unit: combines the int8 results of the first stage (`values`) with a
+    second int8 tensor (`operand`, which broadcasts). A `combination` of kind "rescale" has no operand.
+    """
     if operand is not None and operand.ndim != values.ndim:
         values, operand = _four(values), _four(operand)
     if operand is None:

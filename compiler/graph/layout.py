@@ -64,11 +64,11 @@ def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: L
 
 
 def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], in whole blocks of filters and of channels.
+    """Packs int8 weights (O, C, kh, kw) as tiles of block_out x block_in: [O blocks, C blocks, kh, kw, block_out,
+    block_in]. Filters and channels are padded to whole blocks with zeros.
 
-    If a block has several input vectors, the tiles of a tap (element of the window) follow one another, [OB, CB, kh, kw
-    * inputs, ...] with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it.
-    """
+    If a block of channels takes several tiles, these follow one another: [O blocks, C blocks, kh, kw * inputs, ...]
+    with inputs = `Blocks.inputs_read`. The result may be a view of `weight`; the caller copies it."""
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
     of, cb, inputs = ceil_div(o, shape.block) * shape.block, ceil_div(c, shape.block), shape.inputs
@@ -83,10 +83,10 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """int32 [OB, 2, block_out], in whole blocks of channels: biases, then the bits of float32 scales.
+    """Packs the bias and the scale of each channel as int32 [blocks, 2, block_out]: biases, then the bits of float32
+    scales. The channels are padded to whole blocks.
 
-    Lanes beyond the last channel have bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips
-    lanes of scale 0.
+    The padding has bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips lanes of scale 0.
     """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs

@@ -1,9 +1,9 @@
-"""Static memory planning: byte offsets in one block of memory (arena) for buffers with lifetimes, for the tensors of a
-graph on every target.
+"""Static memory planning for the tensors of a graph, on every target: chooses byte offsets in one block of memory
+(arena) for buffers whose lifetimes are known.
 
-Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit); ties go to the
-buffer whose life begins earlier and then to the name, so equal input gives equal output.
-"""
+Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit). Of two equal
+buffers, the one whose life begins earlier is placed first, then the one whose name is first, so equal input gives equal
+output."""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Indices of the nodes with `needs_a_shape`; none if all nodes are ONNX's own, whose results all get shapes."""
+    """Indices of the nodes at which ONNX's shape inference may crash (`needs_a_shape`). Empty if the model has only
+    ONNX's own operators, since the results of these operators all get shapes."""
     found = [place for place, node in enumerate(nodes) if needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []
@@ -114,7 +115,8 @@ def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[d
 
 
 def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
-    """Sets the domain of each node i in `domains` to `domains`[i]; adds or removes the opset import of `HIDDEN`."""
+    """Sets the domain of each node i in `domains` to `domains`[i]. Declares the domain `HIDDEN` in the model's opset
+    imports if a node has it, and removes the declaration otherwise."""
     for place, domain in domains.items():
         model.graph.node[place].domain = domain
     imports = [entry for entry in model.opset_import if entry.domain == HIDDEN]
@@ -125,8 +127,8 @@ def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
 
 
 def _write_defaults(model: onnx.ModelProto) -> None:
-    """Writes default values of attributes into nodes where ONNX's inference (1.23) does not use them: operators whose
-    shapes it infers from their function, and `DEFAULTS_MISREAD`."""
+    """Writes default values of attributes into the nodes for which ONNX's shape inference (1.23) does not use the
+    defaults: operators in `DEFAULTS_MISREAD`, and operators whose shapes it infers from ONNX's function body."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
         if node.domain not in STANDARD:

@@ -1,12 +1,12 @@
 """MatMul of two activations, as in attention, for accelerators whose array reads weights from activations.
 
-Layout of both factors: rows of a matrix in positions (pixels), columns in channels. Factors in another layout are moved
-into it by additional nodes.
+In both factors, the rows of a matrix are positions (pixels), and its columns are channels. Factors in another layout
+are moved into this layout by additional nodes.
 
 The channels of a matrix begin at a multiple of the block size. In the factor that the array reads as weights, the
-positions of a matrix do too, since a tile of weights is a block of positions. Moved matrices are padded to whole blocks
-of positions with arbitrary values: the padding becomes lanes that no softmax reads, and that a product multiplies by
-zero.
+positions of a matrix also begin at a multiple of the block size, since a tile of weights is a block of positions. A
+moved matrix is padded to whole blocks of positions with arbitrary values. In attention the padding does not matter: in
+the first product it gives additional scores, which no softmax reads; in the second product it is multiplied by zero.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def round_multiplied(
 
 
 Origins = list[tuple[int, int, int]]
-"""The place of each matrix of a stack in a tensor: (image, channel, row-major index of the pixel) of its first
-element.
+"""Positions of a stack of matrices in a tensor. Each entry is for one matrix, and gives the position of the matrix's
+first element: (image, channel, row-major index of the pixel).
 """
 
 MatrixStack = tuple[Real, Origins]
@@ -151,8 +151,9 @@ def _images(origins: Origins | None) -> list[int] | None:
 
 
 def _image_indices(shape: tuple[int, ...]) -> list[int]:
-    """The index of the image that holds each matrix of a value of this shape: the matrix's index along the first
-    leading axis; 0 if there is only one leading axis.
+    """The index of the image that holds each matrix, for a value of `shape` (..., rows, columns). If there are several
+    leading axes, the first of them is the image, and the others count matrices within an image. A single leading axis
+    counts matrices within one image, which has index 0.
     """
     *lead, _, _ = shape
     images = lead[0] if len(lead) > 1 else 1
@@ -209,8 +210,9 @@ def _moved_to_images(
 def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` by a move of pixels alone. None unless the columns of each
-    matrix are adjacent channels. Matrices that occupy the same pixels are moved together, once.
+    """Moves the matrices of `value` to the given `images` (batch indices) by a move of pixels alone. This works if the
+    columns of each matrix are adjacent channels; otherwise returns None. Matrices that occupy the same pixels are moved
+    together, once.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -240,8 +242,8 @@ def _by_positions(
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """Moves the matrices of `value` to the given `images` by an exchange of channels with pixels. None unless the rows
-    of each matrix are adjacent channels.
+    """Moves the matrices of `value` to the given `images` (batch indices) by an exchange of channels with pixels. This
+    works if the rows of each matrix are adjacent channels; otherwise returns None.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

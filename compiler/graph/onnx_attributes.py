@@ -1,8 +1,7 @@
 """Reads nodes of a file, and provides the attributes of operators from ONNX's schemas: names, default values, and
 checks of a model's attributes.
 
-Some attributes are flags stored as integers, and readers of models differ in the meaning of 2 or -1. A Split whose
-`num_outputs` is larger than its number of outputs crashes the process in ONNX's (1.22) shape inference.
+Some attributes are flags stored as integers, and readers of models differ in the meaning of 2 or -1.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ STANDARD = ("", "ai.onnx")
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
 CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
-"""Default values of attributes of ONNX Runtime's operators, for attributes that no row of `onnx_table` reads."""
+"""Default values of attributes of ONNX Runtime's operators. A node may have such an attribute with its default value,
+although no row of `onnx_table` reads the attribute."""
 NO_DEFAULT = object()
 """Marks an attribute without default value; equal to no value."""
 FLAGS = frozenset(
@@ -36,25 +36,13 @@ FLAGS = frozenset(
 
 
 def check_attributes(label: str, model: onnx.ModelProto) -> None:
-    """Raises NodeError for a flag that is neither 0 nor 1, and for a Split whose `num_outputs` is not its number of
-    outputs. `label` names the model in the message.
-    """
+    """Raises NodeError for a flag that is neither 0 nor 1. `label` names the model in the message."""
     for index, node in enumerate(model.graph.node):
         for attribute in node.attribute:
-            problem, way_out = "", AGAIN
-            if (
-                node.op_type == "Split"
-                and attribute.name == "num_outputs"
-                and attribute.i != len(node.output)
-            ):
-                problem = f"has {len(node.output)} outputs, but num_outputs = {attribute.i}"
-            elif attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
-                problem, way_out = (
-                    f"has {attribute.name} = {attribute.i}, which must be 0 or 1",
-                    "write 0 or 1",
-                )
-            if problem:
-                raise invalid_node_error(label, read_node(node, index).name, node.op_type, problem, way_out)
+            if attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
+                problem = f"has {attribute.name} = {attribute.i}, which must be 0 or 1"
+                name = read_node(node, index).name
+                raise invalid_node_error(label, name, node.op_type, problem, "write 0 or 1")
 
 
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:

@@ -18,8 +18,9 @@ from .onnx_values import Pending, Real
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports an Add, Sub, Mul or Div whose constant has one number for each channel, as a depthwise convolution, and
-    Add and Mul of any other float constant. Returns False for any other node.
+    """Imports Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers. If the constant has one
+    number for each channel, the node becomes a depthwise convolution. For other float constants, Add and Mul become a
+    node on two quantized tensors. Returns False for any other node.
     """
     values = [context.value(node, index) for index in (0, 1)]
     kinds = Constant if node.op_type in ("Add", "Mul") else Constant | QuantizedConstant
@@ -66,8 +67,8 @@ def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
 def for_each_channel(
     context: ImportContext, node: OnnxNode, data: Real, factor: np.ndarray, addend: np.ndarray
 ) -> Pending | None:
-    """The pending result of data * `factor` + `addend`, arrays that broadcast to the data, as a depthwise 1x1
-    convolution; None if factor or addend differ within a channel.
+    """Computes data * `factor` + `addend` as a depthwise 1x1 convolution. `factor` and `addend` broadcast to the data.
+    Returns a pending result, which the next QuantizeLinear rounds, or None if factor or addend differ within a channel.
     """
     found = _of_channels(context, data, factor, addend)
     if found is None and len(data.shape) in (3, 4):

@@ -43,13 +43,15 @@ _TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), ("mode", ("DCR", "CRD"))),
     "Gelu": ("approximate", ("none", "tanh")),
 }
-"""By operator, an attribute whose unknown texts ONNX's reference implementation (1.23) takes for a known one, and the
-known texts.
+"""For each operator, a text attribute and its allowed values. ONNX's reference implementation (1.23) does not reject
+other values of these attributes, so `check_text` does.
 """
 
 
 def check_text(context: NodeErrors, node: OnnxNode) -> None:
-    """Raises an error for a node with an unknown text as the attribute that `_TEXTS` has for its operator."""
+    """Raises an error for a node whose text attribute has an unknown value. `_TEXTS` lists the checked attributes with
+    their known values, by operator.
+    """
     name, known = _TEXTS.get(node.op_type, ("", ()))
     if name in node.attributes and (text := node.text(name, "")) not in known:
         context.fail(node, f"its {name} '{text}' is unknown", f"use {' or '.join(known)}")
@@ -58,12 +60,13 @@ def check_text(context: NodeErrors, node: OnnxNode) -> None:
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
-    Wrong results: LRN sums over as many channels as there are samples; pools place windows wrongly, and ConvTranspose
-    places groups wrongly; GridSample has another cubic border; LogSoftmax returns the logarithm of exponentials that
-    underflow to 0. The implementation ignores lengths, activations and clips of recurrent layers, signs in
-    LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, and all axes
-    but one in softmaxes before opset 13. In Resize it ignores one meaning of scales with aligned corners, and the
-    coordinate of an axis's only element with PyTorch's half pixels or cropped images.
+    It computes wrong results for LRN (it sums over as many channels as there are samples), for pools (it places windows
+    wrongly), for ConvTranspose (it places groups wrongly), for GridSample (it treats the border wrongly in mode cubic),
+    and for LogSoftmax (it returns the logarithm of exponentials that underflow to 0).
+
+    It ignores lengths, activations and clips of recurrent layers, signs in LpNormalization with p = 1, the axis of
+    ConvInteger's weight zero points, the type in ReduceSumSquare, and all axes but one in softmaxes before opset 13.
+    Resize is wrong in three of its coordinate modes.
     """
     if node.domain not in STANDARD:
         return False
@@ -261,8 +264,8 @@ def _gather_elements(
 
 
 def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]) -> np.ndarray:
-    """The result of OneHot, whose elements are exactly the two given values. (The reference implementation adds their
-    difference to the first, which rounds.)
+    """The result of OneHot, whose elements are exactly the two given values (off and on). ONNX's reference
+    implementation computes off + (on - off) instead, which rounds.
     """
     indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
     axis = node.integer("axis", -1)

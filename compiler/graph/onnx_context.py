@@ -34,10 +34,9 @@ class GraphContext(NodeErrors):
     """Collects a float graph; used by one call of `import_float_model` and then dropped.
 
     `input_names`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations.
-    `renamed`: maps the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each
-    float32 tensor that holds integers; `integers`: maps some of these float32 tensors to integer tensors with the same
-    values. `recurrent`: operators all of whose steps the target computes in one kernel.
-    """
+    `renamed`: maps the output of a node that computes nothing to the tensor with the same values. `quantized`: dtype of
+    each float32 tensor that holds integers; `integers`: maps some of these float32 tensors to integer tensors with the
+    same values. `recurrent`: recurrent operators for which the target has a kernel that computes all steps."""
 
     integer_biases: ClassVar[bool] = False
     """Whether products read int32 biases as integers, without a DequantizeLinear (used by `qlinear`)."""
@@ -55,9 +54,8 @@ class GraphContext(NodeErrors):
     body_nodes: int = 0
 
     def expand(self, node: OnnxNode) -> bool:
-        """Imports other ONNX nodes in place of a node of another domain, or of a node with subgraphs; returns False for
-        other nodes. Raises an error for unknown domains.
-        """
+        """Imports other ONNX nodes in place of a node that is no standard ONNX operator, or that has subgraphs. Returns
+        False for other nodes. Raises an error for unknown domains."""
         from .floating.onnx_import import expand
 
         return expand(self, node)
@@ -131,9 +129,8 @@ class GraphContext(NodeErrors):
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Stores a copy of the weight at constant input `index`, with its elements in the order that the function
-        `order` gives them for a convolution; returns the copy's name.
-        """
+        """Stores a rearranged copy of the constant weight at input `index`; returns the copy's name. The function
+        `order` maps the weight's array to the rearranged array."""
         array = self.array(node, index, "weight")
         if array is None:
             self.refuse(node, "its weight is missing")

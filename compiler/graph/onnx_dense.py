@@ -57,9 +57,11 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
 def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product (rounded by the next QuantizeLinear) of data (..., K) with weights `rows` (M, K). Data (N, K)
-    give a convolution whose kernel covers the whole stored tensor. Other data are stored with the last axis as
-    channels, and give a 1x1 convolution.
+    """Multiplies the quantized tensor `data` (..., K) by the integer weights `rows` (M, K). `scale`: scale of the
+    weights, for each row. Returns a pending result, which the next QuantizeLinear rounds.
+
+    The product becomes a convolution. Data (N, K) give a convolution whose kernel covers the whole stored tensor. Other
+    data are stored with the last axis as channels, and give a 1x1 convolution.
     """
     if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
         context.fail(
@@ -89,8 +91,8 @@ def dense(
 def _dense_rows(
     context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product (rounded by the next QuantizeLinear), as a 1x1 convolution, of the channels of each pixel
-    with weights `rows` (M, K).
+    """Multiplies the channels of each pixel of `data` by the weights `rows` (M, K), as a 1x1 convolution. Returns a
+    pending result, which the next QuantizeLinear rounds.
     """
     batch, channels, height, width = context.tensors[data.data.tensor].nchw
     product = Product(

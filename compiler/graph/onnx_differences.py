@@ -1,7 +1,8 @@
-"""Sub of two tensors in integer graphs, as the sum of the first and the negated second. ReduceMin negates tensors, too.
+"""Imports Sub of two tensors into an integer graph, as the sum of the first tensor and the negated second tensor.
+ReduceMin uses the negation of tensors, too.
 
-The negative of a quantized tensor has the same scale: stored value v becomes -1 - v, as in the look-up table `NEGATED`,
-and the zero point likewise. Nothing is rounded.
+The negative of a quantized tensor has the same scale. A stored value v becomes -1 - v (look-up table `NEGATED`), and a
+zero point z becomes -1 - z. Nothing is rounded.
 """
 
 from __future__ import annotations

@@ -152,8 +152,8 @@ def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real
 
 
 def over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller operand, broadcast to the other's shape, is constant over the pixels of each channel of the
-    tensor that stores the other.
+    """Whether the smaller of two operands has one element for each channel of the tensor that stores the larger
+    operand, in the order of the channels, so that broadcasting combines all pixels of a channel with the same element.
     """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw

@@ -34,10 +34,9 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
         "Shared": Located("onnx_rows:round_shared"),
     }
 )
-"""Functions that turn a pending operation (rounded by the next QuantizeLinear) into an integer operator, by the name of
-the operation's class: (context, operation, rounding) -> name of the result's tensor. Only classes that other importers
-inspect are listed; any other pending operation is an `Opaque`, which holds its function itself.
-"""
+"""For each class of pending operations (rounded by the next QuantizeLinear), the function that adds the integer
+operator. The function takes (context, operation, rounding) and returns the name of the result's tensor. Only classes
+that other importers inspect are listed; any other pending operation is an `Opaque`, which holds its function itself."""
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
     {
@@ -52,10 +51,9 @@ REALIZED: Mapping[str, Located] = MappingProxyType(
         "BatchNormalization": Located("onnx_batch_normalization:scaled"),
     }
 )
-"""Functions that compute the value of a real-valued operator in an integer graph, by the name of the operator's class:
-(context, ONNX node, operator, names of inputs and output) -> value. The listed operators are those that importers
-shared by integer and float graphs add by `onnx_context.GraphContext.add`.
-"""
+"""For each class of operators that importers shared by integer and float graphs add (`onnx_context.GraphContext.add`),
+the function that imports the operator into an integer graph. The function takes context, ONNX node, operator, and names
+of inputs and output; it returns a value."""
 
 
 class RoundingError(Exception):
@@ -131,9 +129,8 @@ class Rounding:
 
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
-    """The real value of the integer 1 in a bias, float64 (O,): input scale x weight scale, rounded to float32 (as
-    quantizers store it) unless the product is subnormal in float32.
-    """
+    """The real value of the integer 1 in a bias, float64 (O,): input scale x weight scale. The product is rounded to
+    float32, as quantizers store it, except where it is subnormal or infinite in float32."""
     exact = np.float64(scale) * weight_scale.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         narrow = exact.astype(np.float32)
@@ -141,12 +138,11 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
     return np.where(normal, narrow.astype(np.float64), exact)
 
 
-def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
-    """The bias as int64 multiples of `step` (float64, input scale x weight scale for each channel).
+def bias_of(bias: Bias, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The bias as int64 multiples of `step` (float64, input scale x weight scale per channel: `scale` result steps).
 
-    An integer bias is returned unchanged, and so are the integers of a dequantized bias whose scale is `step`, the form
-    that quantizers write. Any other bias is divided by `step` and rounded half to even.
-    """
+    An integer bias already counts in steps, and so does a dequantized bias whose scale is `step`: their integers are
+    returned as they are. Any other bias is divided by `step` and rounded half to even."""
     match bias:
         case None:
             return np.zeros(step.shape, np.int64)
@@ -159,7 +155,7 @@ def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
             if np.allclose(np.broadcast_to(bias.scale, step.shape), step, rtol=1e-4, atol=0.0):
                 return centred
             real = centred * np.broadcast_to(bias.scale.astype(np.float64), step.shape)
-    return whole_steps(np.broadcast_to(real.reshape(-1), step.shape).astype(np.float64), step)
+    return whole_steps(np.broadcast_to(real.reshape(-1), step.shape).astype(np.float64), step, scale)
 
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:

@@ -1,8 +1,10 @@
-"""Max and Min of several tensors in integer graphs, as sums of two tensors and without a rounding of their own.
+"""Max and Min of several tensors in integer graphs. They are computed by additions of two tensors, and are exact: only
+the operands are rounded.
 
-Rounding to a grid keeps the order of numbers: the maximum of rounded operands is the rounded maximum. Each operand is
-first rescaled to the grid of the result. Of stored values on one grid, max(a, b) = b + clamp(a - b, 0, 255) and
-min(a, b) = b + clamp(a - b, -255, 0): each clamped difference has 256 values, so that 8 bits store it exactly.
+Each operand is first rescaled to the scale and zero point of the result. This rounding keeps the order of numbers, so
+that the maximum of the rounded operands is the rounded maximum. For two stored values, max(a, b) = b + clamp(a - b, 0,
+255) and min(a, b) = b + clamp(a - b, -255, 0). Each clamped difference has 256 possible values, so that 8 bits store it
+exactly.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _like(context: ImportContext, node: OnnxNode, other: Real, whole: Real) -> Real:
-    """The operand `other`, broadcast to the shape of `whole` and in its memory layout. It is not broadcast if it has
-    one value for each channel and the target's operators broadcast such operands.
+    """Broadcasts the operand `other` to the shape of `whole`, in the memory layout of `whole`. Returns `other`
+    unchanged if it has one value for each channel and the target can broadcast such an operand itself.
     """
     first, second = context.tensors[whole.tensor], context.tensors[other.tensor]
     small = first.nchw != second.nchw and one_for_each_channel(first, second)
@@ -85,8 +87,8 @@ def _round_extremum(
     tensors: tuple[Real, ...],
     known: tuple[Known, ...],
 ) -> str:
-    """Adds the maximum or minimum of `tensors` and the constants `known` on the grid of `to`; returns the name of the
-    result's tensor.
+    """Adds the nodes that compute the maximum or minimum of `tensors` and the constants `known`, quantized with the
+    scale and zero point of `to`. Returns the name of the result's tensor.
     """
     parts = [
         rescale(context, tensor, replace(to, output=f"{to.output}.{index}"))
@@ -117,8 +119,8 @@ def _rounded(constant: Known, grid: Quantization) -> QuantizedConstant:
 
 
 def _of_two(context: ImportContext, node: OnnxNode, to: Rounding, a: str, b: str) -> str:
-    """Adds the maximum or minimum of the tensors called `a` and `b`, both on the grid of `to`; `b` may be broadcast.
-    Returns the name of the result's tensor.
+    """Adds the maximum or minimum of the tensors called `a` and `b`, which have the scale and zero point of the result
+    `to`; `b` may be broadcast. Returns the name of the result's tensor.
     """
     if context.tensors[a].nchw != context.tensors[b].nchw and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))

@@ -15,8 +15,8 @@ from .onnx_strided_views import contiguous, without_pads
 from .onnx_values import Pending, Real
 
 LARGEST = 2.0**16
-"""Bound of the fill value's magnitude, in units of the padded tensor's scale. A larger value is clamped to the bound,
-which saturates to the same integer.
+"""Limit of a fill value's magnitude, in units of the padded tensor's scale. A fill value beyond the limit is replaced
+by the limit; both saturate to the same integer.
 """
 
 

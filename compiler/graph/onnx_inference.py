@@ -1,5 +1,5 @@
 """ONNX's shape inference without its faults: a Range without limit, pools with `ceil_mode`, and nodes that end the
-process.
+process or never end.
 
 If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of
 each Range is therefore computed first. Inference finds the inputs of the Range, too: for a number n, a ConstantOfShape
@@ -13,6 +13,7 @@ at the end of each axis, which give the right windows.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,10 +23,10 @@ from onnx import helper, numpy_helper, shape_inference
 from ..ir.limits import MOST_NUMBERS
 from ..te.blocks import ceil_div
 from .budgets import SMALLER
-from .errors import ModelError
+from .errors import AGAIN, ModelError, invalid_node_error
 from .geometry import ceiling_pads, window_extent
 from .model_rewrites import HIDDEN, in_domains, needs_a_shape, set_domains
-from .onnx_attributes import nodes_of, subgraphs
+from .onnx_attributes import nodes_of, read_node, subgraphs
 
 MOST_RANGES = 32
 """Largest number of Ranges whose lengths are computed, since each takes a shape inference of all nodes before it."""
@@ -34,9 +35,30 @@ _SMALL = 64
 """Largest number of elements of an initializer whose values may determine a shape."""
 
 
+EQUATION = re.compile(r"({0}(,{0})*(->{0})?)?".format(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"))
+"""The equation of an Einsum without blanks: letters and one ellipsis per term."""
+
+
+def check_returns(label: str, model: onnx.ModelProto) -> None:
+    """Raises NodeError for a node from which ONNX's shape inference (1.23) does not return: a Split whose `num_outputs`
+    is not its number of outputs, which ends the process, and an Einsum of a malformed equation, which it reads forever.
+    """
+    for number, proto in nodes_of(model.graph):
+        node = read_node(proto, number)
+        outputs, equation = node.integer("num_outputs", len(proto.output)), node.text("equation", "")
+        if node.op_type == "Split" and outputs != len(proto.output):
+            problem = f"has {len(proto.output)} outputs, but num_outputs = {outputs}"
+        elif node.op_type == "Einsum" and not EQUATION.fullmatch(equation.replace(" ", "")):
+            problem = f"has the equation {equation!r}, which must be terms of letters, commas and an arrow"
+        else:
+            continue
+        raise invalid_node_error(label, node.name, node.op_type, problem, AGAIN)
+
+
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
-    """Whether ONNX's shape inference may also propagate values (fold constants). Raises ModelError for a Range of more
-    than `MOST_NUMBERS` numbers.
+    """Whether ONNX's shape inference may also compute constant values in the model. This is not safe if a Range might
+    produce too many numbers, and its length cannot be checked first. Raises ModelError for a Range known to produce
+    more than `MOST_NUMBERS` numbers.
     """
     bodies = (body for node in model.graph.node for body in subgraphs(node))
     inner = (node.op_type for body in bodies for _, node in nodes_of(body))
@@ -76,7 +98,9 @@ def _numbers(model: onnx.ModelProto, index: int) -> int | None:
 
 
 def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[str, float]:
-    """Values of the integers among `names` that shape inference knows before the node with index `index`."""
+    """Asks ONNX's shape inference for the values of the integers `names`. The inference sees only the nodes before the
+    node with index `index`. Returns the known values by name.
+    """
     probes: list[onnx.NodeProto] = []
     outputs: dict[str, tuple[str, int]] = {}
     stem = "vdla probe"
@@ -126,8 +150,11 @@ def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[
 
 
 def inferred_shapes(model: onnx.ModelProto, **options: bool) -> onnx.ModelProto:
-    """The model with the shapes that ONNX's inference finds with `options`. It goes on behind nodes that it cannot
-    infer, whose results have no shape; nodes at which it would end the process for lack of a shape are hidden from it.
+    """Runs ONNX's shape inference with `options`; returns the model with the shapes that were found. The results of
+    nodes that ONNX cannot infer have no shape.
+
+    ONNX's inference crashes at some nodes whose input has no known shape (`needs_a_shape`). These nodes are hidden from
+    it.
     """
     places = [place for place, node in enumerate(model.graph.node) if needs_a_shape(node)]
     with in_domains(model, dict.fromkeys(places, HIDDEN)) as before:

@@ -1,8 +1,7 @@
 """Inputs of a model that are quantized tensors, or that the host quantizes, and their layouts.
 
-Images are (N, C, H, W). Inputs of rank 4 that attention reads are (N, heads, length, size): masks, or keys and values
-of earlier tokens. They are stored as (N, heads * size, length, 1), the layout of the products of all heads.
-"""
+Images are (N, C, H, W). Attention reads inputs of rank 4 that are (N, heads, length, size): masks, or keys and values
+of earlier tokens. They are stored as (N, heads * size, length, 1), as the matrix products of attention need them."""
 
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of the tensors that reach a product of two activations without passing a product with constant weights, and
-    that reach no windowed operator (convolution or pool).
-    """
+    """Names of the tensors from which a factor of a product of two activations is computed, without a product with
+    constant weights in between. Tensors from which a convolution or pool computes its result are left out."""
     known = set(constants)
     for node in nodes:
         if all(name in known for name in node.inputs if name):

@@ -26,8 +26,8 @@ from .onnx_strided_views import contiguous, elements_of, with_view, without_pads
 from .onnx_values import Pending, Real, reshaped
 
 FINENESS = 0.9
-"""Limit of the product of the normalized values' step and the largest channel factor, as a fraction of the result's
-quantization step.
+"""Decides the quantization step of the normalized values: this step times the largest factor of a channel is at most
+this fraction of the result's quantization step.
 """
 MOST_PIECES = 8
 """Largest number of 8-bit tensors (pieces) that add up to the normalized values. If a finer step would need more, the
@@ -83,12 +83,12 @@ def _round(
     factor: np.ndarray,
     addend: np.ndarray,
 ) -> str:
-    """Adds the normalization of planes, and the convolution that applies the factor and addend of each channel; returns
-    the name of the result's tensor.
+    """Adds the nodes that normalize planes and then apply the factor and addend of each channel by a convolution.
+    Returns the name of the result's tensor.
 
-    The convolution sums several 8-bit tensors (pieces) for each normalized value. Each piece covers a range of 255
-    steps and holds the part of the value inside its range. So all values are covered although the step is small enough
-    for the channel of the largest factor.
+    One 8-bit tensor is too coarse for the normalized values: its step, multiplied by the largest factor, would exceed
+    the result's step. So several 8-bit tensors (pieces) with a finer step are computed. Each piece covers a range of
+    255 steps, and holds the part of the value inside its range. The convolution adds the pieces.
     """
     low, count, step = _pieces(to.grid, factor, addend, normalized.shape[-1])
     natural, span = to.pending.natural, STEPS * step
@@ -117,9 +117,11 @@ def _round(
 def _pieces(
     result: Quantization, factor: np.ndarray, addend: np.ndarray, length: int
 ) -> tuple[float, int, float]:
-    """Divides the range of normalized values into intervals of 255 steps: (least value, number of intervals, step).
-    Values at which all channels of `result` saturate are left out. Rows of `length` values are within sqrt(`length`) of
-    0.
+    """Divides the range of normalized values into intervals of 255 steps. Returns (least value, number of intervals,
+    step).
+
+    The normalized values of a row of `length` values are between -sqrt(`length`) and sqrt(`length`). The range is
+    smaller if all channels saturate in `result` beyond some value, after their `factor` and `addend` are applied.
     """
     ends = (np.array([-128, 127]) - result.stored_zero_point) * float(result.scale)
     some, most = factor != 0, float(np.sqrt(length))

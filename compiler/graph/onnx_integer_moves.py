@@ -68,8 +68,9 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
 
 
 def _host_order(value: FloatInput, axes: Sequence[int]) -> tuple[int, ...] | None:
-    """The axis order in which the host must pass a model input so that the Transpose of `value` by `axes` is already
-    done. None if the model reshaped the input before, except by adding or removing axes of size 1.
+    """The order of axes in which the host can pass a model input, so that the model's Transpose of `value` by `axes`
+    needs no node. Returns None if there is no such order, because the model has reshaped the input before. (Added and
+    removed axes of size 1 do not count as a reshape.)
     """
     before = value.permutation or tuple(range(len(value.declared)))
     if value.shape == _permuted(value.declared, before):
@@ -203,8 +204,11 @@ def _of_channels(
     shape: tuple[int, ...],
     output: str,
 ) -> Pending:
-    """The pending result (rounded by the next QuantizeLinear) of selecting the channels `sources` of a tensor.
-    `natural`: shape of the selected channels; `shape`: shape of the node's output.
+    """Selects the channels `sources` of the tensor `data`. Returns a pending result, which the next QuantizeLinear
+    rounds.
+
+    Entry c of `sources` is (0, channel of `data`) for channel c of the result. `natural`: (N, C, H, W) of the new
+    tensor; `shape`: shape of the node's output in the model, to which the new tensor is reshaped.
     """
     operation = joined((data,), sources)
     return Pending(name=output, members=(node.name,), operation=operation, natural=natural, shape=shape)
@@ -213,8 +217,8 @@ def _of_channels(
 def concatenated(
     context: ImportContext, node: OnnxNode, operator: Concatenate, edges: Edges
 ) -> Real | Pending:
-    """Tensors joined along any axis. If all of them are parts of one stored tensor, the result is a view of that
-    tensor.
+    """Imports a Concat along any axis. If all inputs are parts of one stored tensor, the result is a view of this
+    tensor; else the result is a new tensor. `edges`: names of the inputs, and name and shape of the output.
     """
     parts = tuple([_concat_operand(context, node, node.inputs.index(name)) for name in edges.inputs])
     axis, first = operator.axis, parts[0]
@@ -266,9 +270,12 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """The axes along which the values `parts` (each of `rank` axes) read different channels of their stored tensors.
-    The result is the last axis alone if no axis reads different channels, if the batch axis does, or if one of the axes
-    reads different pixels, too. Empty for vectors (rank 1), in which each element is an image.
+    """The axes of the values `parts` along which neighbouring elements are in different channels of the stored tensors.
+    `rank`: number of axes of each value.
+
+    The result is only the last axis in three cases: no axis reads different channels, the batch axis reads different
+    channels, or a found axis reads different pixels, too. For vectors (rank 1) there are no such axes, since each
+    element is an image.
     """
     if rank == 1:
         return []
@@ -294,9 +301,11 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """Finds or makes a tensor in which the axes `order[:cut]` of `part` are channels and `order[cut:]` positions
-    (pixels). Returns (tensor, indices of the channels that form `part`): the tensor that stores `part`, if `part`
-    consists of whole channels of it with all positions in order; else a new tensor with a copy of the elements.
+    """Returns (tensor, indices of the tensor's channels that hold the value `part`).
+
+    In this tensor the axes `order[:cut]` of `part` are the image and the channels, and the axes `order[cut:]` are the
+    positions (pixels). The tensor that already stores `part` is returned if `part` consists of whole channels there.
+    Otherwise the elements of `part` are copied to a new tensor.
     """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
@@ -312,8 +321,9 @@ def _channels_of(
 
 
 def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int) -> Real:
-    """The value `part` in a tensor whose channels are the axes `order[:cut]` and whose positions (pixels) are the axes
-    `order[cut:]`: the tensor that holds `part` if it has this form, else a new one.
+    """Returns a tensor that holds only the value `part`, with the axes `order[:cut]` as image and channels and the axes
+    `order[cut:]` as positions (pixels). If the tensor that stores `part` does not have this layout, the elements are
+    copied to a new tensor.
     """
     elements = elements_of(context, part).transpose(order)
     shape = elements.shape
@@ -347,8 +357,9 @@ def _concat_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
 
 
 def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
-    """The pending operation (rounded by the next QuantizeLinear) that joins channels of tensors: output channel c is
-    `sources`[c] = (part, channel). The parts are first rescaled to the quantization of the result.
+    """Makes the pending operation (rounded by the next QuantizeLinear) that joins channels of the tensors `parts`.
+    Entry c of `sources` tells where channel c of the result comes from: (index of the part, channel of the part). The
+    parts are first rescaled to the quantization of the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

@@ -55,8 +55,9 @@ def on_planes(
 
 
 def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
-    """Scales or sizes (input `index`) of a Resize of a line, converted for an image: a 1 is inserted for the added
-    dimension `at`. None if the input is left out, or if the attribute `axes` restricts it to some axes.
+    """Reads input `index` (scales or sizes) of a Resize of tensors (N, C, length), and converts it for images (N, C, H,
+    W). The result has a 1 for the added spatial dimension `at` (0: rows, 1: columns). Returns None if the input is left
+    out, or if the attribute `axes` restricts the Resize to some axes.
     """
     given = context.array(node, index, "scales and sizes")
     if given is None or given.size == 0 or "axes" in node.attributes:
@@ -67,8 +68,8 @@ def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> n
 
 
 def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str, Any]:
-    """The attributes of `node`, a windowed operator over a line, converted for an image whose dimension `at` (0: rows,
-    1: columns) has size 1.
+    """Converts the attributes of a convolution, pool or Resize of tensors (N, C, length) for images (N, C, H, W), in
+    which the spatial dimension `at` (0: rows, 1: columns) is added with size 1.
     """
 
     def beside(values: tuple[int, ...], added: int) -> tuple[int, ...]:
@@ -100,13 +101,17 @@ def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str
 
 
 WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
-"""By operator, the index of the input that holds weights; the weights have the dimensions of the window."""
+"""By operator, the index of the input that holds the weights. Like the data, the weights must get a second spatial
+dimension when the operator is imported on images.
+"""
 
 
 def import_on_line(
     context: ImportContext, node: OnnxNode, importer: Callable[[ImportContext, OnnxNode], None]
 ) -> None:
-    """Imports a node with windows over a line as the same node over an image of one column."""
+    """Imports a convolution, pool or Resize of a tensor (N, C, L) as the same operator on an image (N, C, L, 1).
+    `importer` imports the operator on images.
+    """
     widened: dict[str, Value] = {node.inputs[0]: _as_image(context, node)}
     if (index := WEIGHTS.get(node.op_type)) is not None:
         weights = context.value(node, index)

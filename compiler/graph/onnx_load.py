@@ -134,6 +134,10 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
     also propagate values (fold constants).
     """
     follow = True
+    if any(node.op_type in ("Einsum", "Split") for _, node in nodes_of(model.graph)):
+        from .onnx_inference import check_returns
+
+        check_returns(label, model)
     if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
         from .onnx_inference import check_ranges
 
@@ -166,9 +170,8 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
 
 
 def _extract_weights(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
-    """Moves the bytes of large initializers out of the model into `weights`, by initializer number. Bytes of unexpected
-    length, and of packed elements of less than a byte, are moved back into the model.
-    """
+    """Moves the bytes of large initializers out of the model into `weights`, by initializer number. An initializer
+    whose byte length does not match its shape, or whose elements are smaller than a byte, stays in the model."""
     for number, tensor in enumerate(model.graph.initializer):
         data = weights.get(number, tensor.raw_data)
         if len(data) > LEAST_BYTES and prod(tensor.dims) <= len(data) == tensor_bytes(tensor):

@@ -1,18 +1,18 @@
-"""Import of scores that are scaled and masked before a softmax, and stay float in quantized models: Add and Where of a
-float mask.
+"""Imports the masking of scores before a softmax: the Add or Where of a float mask. Quantizers leave the nodes between
+the scores and the softmax float.
 
-A mask adds about the lowest float32 number, so no 8-bit grid (scale and zero point) can represent masked and other
-scores. This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest
-element of a row, and a masked score must be negligible in comparison with every other score:
+A mask adds about the lowest float32 number, so no single 8-bit scale can represent both masked scores and other scores.
+This file chooses the scale and zero point of the sums of scores and mask. A softmax looks up exponentials by the
+difference from the greatest element of a row; a masked score must have a negligible exponential.
 
-- If all scores are within `NEAR`, each row gets an extra element, greater than all scores, whose entry in the softmax's
-  table is 0. Then all differences are from the same number. Masked scores have the least value, and the table's entry
-  for this value is 0, too.
-- Otherwise the step of the grid is so wide that a masked score is negligible even in comparison with the lowest score.
+- If all scores are within `NEAR` of each other, each row gets an extra element that is greater than all scores, so that
+  all differences are from the same number. Masked scores have the least stored value. The softmax's table has the entry
+  0 for the extra element and for the least value.
+- Otherwise the scale is made so large that a masked score is negligible even in comparison with the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
-a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed; these rows, which no output
-uses, get the softmax of equal scores.
+a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed. No output uses these rows; they
+get the softmax of equal scores.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ HIDDEN = 1e4
 INVISIBLE = 512.0
 """A softmax term below 1 / `INVISIBLE` of the sum of the other terms rounds to 0 in 8 bits."""
 NEAR = 10.0
-"""Largest range of scores (greatest minus least) for which the smallest exponential in the look-up table still has ten
-bits.
+"""If the scores span more than this range (greatest minus least), the smallest exponential in the softmax's look-up
+table has fewer than ten bits.
 """
 STEPS = 255
 GREATEST = 255
@@ -153,9 +153,11 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
 def _masked_scores(
     context: ImportContext, node: OnnxNode, value: Pending, masked: Masked, scale: np.float32, top: int
 ) -> Real:
-    """Adds the node that sums the scores `value` and their mask, for the softmax `node`.
+    """Adds the node that sums the attention scores `value` and their mask, which the softmax `node` reads. Returns the
+    sum as a uint8 tensor.
 
-    The result is the scores minus the greatest possible score, in steps of `scale`; stored value `top` stands for 0.
+    The greatest possible score is subtracted, so that the largest value is 0. `scale`: scale of the sum; `top`: the
+    stored value that represents 0.
     """
     mask, grid = masked.mask, Quantization(scale=scale, zero_point=top, dtype="uint8")
     # The greatest possible score is the last of a tensor's 256 stored values.
@@ -184,9 +186,12 @@ def _masked_scores(
 
 
 def _masked_table(scale: float) -> np.ndarray:
-    """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. Entries are
-    exponentials of `scale` times the difference from the greatest score. Two entries are 0: the entry for the greatest
-    value (the element that `_with_greatest` adds to each row) and the entry for the least value (masked scores).
+    """Makes the softmax table, int64 (256,). It is indexed by (stored value - 255) modulo 256, since 255 is the
+    greatest stored value. An entry is the exponential of `scale` times the difference from the greatest score, which is
+    stored as 254.
+
+    Two entries are 0: the entry for 255 (the element that `_with_greatest` adds to each row), and the entry for the
+    least stored value (masked scores).
     """
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))

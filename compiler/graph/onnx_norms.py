@@ -56,7 +56,9 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The statistic of a ReduceMean over rows: their mean, their mean square, or their variance, mean((x - mean)^2)."""
+    """Imports a ReduceMean over the rows of `value` as a number for each row (`RowStatistic`). The number is the mean
+    of the row, the mean of its squares, or its variance, mean((x - mean)^2). Returns None for any other node.
+    """
     data: Real | None = None
     moment, centre = "square", False
     match value:
@@ -79,17 +81,21 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
 
 
 SMALL = 1e-3
-"""Largest constant in a Clip, Max or Add on the length of a row that counts as a guard against a division by 0."""
+"""A division by the length of a row may be guarded against zero by a Clip, Max or Add with a constant. A constant up to
+this number counts as such a guard.
+"""
 BETWEEN = frozenset(
     ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
 )
-"""Operators between the length of a row and the division of the row by its length."""
+"""Operators that may lie between the node that computes the length of a row and the Div that divides the row by its
+length.
+"""
 
 
 def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
-    """The statistic that stands for a ReduceL2 over the last axis: each row's Euclidean length. It is returned only if
-    the model uses the lengths for nothing but a division of the rows by their own lengths; between the ReduceL2 and the
-    Div, only operators in `BETWEEN` may stand. Otherwise the result is None.
+    """Imports a ReduceL2 of `value` that computes the lengths of rows, as a number for each row (`RowStatistic`). This
+    is possible only if a Div divides the rows by their lengths, and nothing else reads the lengths; operators in
+    `BETWEEN` may come before the Div. Returns None for any other node.
     """
     if not isinstance(value, Real) or not context.abilities.rows:
         return None

@@ -41,9 +41,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opaque(Operation):
-    """A pending operation with which no other operator can be merged; the function `round` adds its integer operators
-    and returns the name of the result's tensor. `bounds`: a quantization in which the result loses little, or the
-    bounds of the result (`onnx_own_grids`); None if these are not known.
+    """A pending operation with which no other operator can be merged. The function `round` adds its integer operators,
+    and returns the name of the result's tensor.
+
+    `bounds` helps to choose a scale if no QuantizeLinear gives one (`onnx_own_grids`): either a quantization that suits
+    the result, or the range of the result. None if neither is known.
     """
 
     round: Callable[[ImportContext, Rounding], str]

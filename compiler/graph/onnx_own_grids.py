@@ -1,11 +1,14 @@
-"""Grids (scale and zero point) of results that no QuantizeLinear rounds: of outputs of the model, and of results that
-another operator reads as a float tensor.
+"""Chooses scale and zero point ("grid") for results that no QuantizeLinear rounds: outputs of the model, and results
+that another operator reads as a float tensor.
 
-A maximum or a clamp has the grid of its input, which changes no value. With `ImportContext.own_grids` other results
-with narrow bounds get a grid whose 256 values span these bounds: averages, functions of one tensor, softmax, joined and
-resized tensors. So the whole network can run on integers. A rounding to such a grid changes a value by half a step at
-most. Sums and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the
-model only. Products with weights have no useful bounds: their results need a QuantizeLinear.
+A maximum or a clamp keeps the scale and zero point of its input, which changes no value. With `ImportContext.own_grids`
+other results get a scale and zero point whose 256 values span the least to the greatest possible result, so that the
+whole network can run on integers. This applies to averages, functions of one tensor, softmax, joined and resized
+tensors; it changes a value by half a quantization step at most.
+
+The possible results of a sum or product of two tensors span a much wider range than the actual results. A sum or
+product is therefore quantized in this way only if it is an output of the model. For products with weights the range is
+useless: their results need a QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -31,9 +34,12 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 def on_own_grid(
     context: ImportContext, node: OnnxNode, pending: Pending, *, output: bool = False
 ) -> Real | None:
-    """Quantizes the result of a pending operation with a scale and zero point of its own; None if no bounds of the
-    result are known, or if the import allows only quantizations that change no value. `output`: the result is an output
-    of the model, whose bounds may be wide.
+    """Quantizes the result of a pending operation with a scale and zero point of its own, which represent the bounds of
+    the result. Returns None if the bounds are not known, or if they are so wide that few values would be distinguished.
+    Wide bounds are accepted for an output of the model (`output`).
+
+    Without `ImportContext.own_grids` the result is quantized only if it can have the scale and zero point of the
+    operation's input, which changes no value.
     """
     operation = pending.operation
     clamped = {pending.low, pending.high} - {-np.inf, 0.0, np.inf}
@@ -88,8 +94,8 @@ def _ends(grid: Quantization) -> tuple[float, float]:
 
 
 def common(parts: Sequence[Real]) -> Quantization | Bounds:
-    """The quantization of a tensor that consists of the elements of `parts`: that of the parts, if all have the same
-    one; else the bounds of all parts together.
+    """Chooses the quantization of a tensor that will contain the elements of all `parts`. If all parts have the same
+    quantization, this is the result; otherwise the result is the range of numbers that all parts together represent.
     """
     grids = [part.quantization for part in parts]
     if all(grid == grids[0] for grid in grids):
@@ -99,7 +105,7 @@ def common(parts: Sequence[Real]) -> Quantization | Bounds:
 
 
 def combined(kind: str, a: Real, b: Real) -> Bounds:
-    """The bounds of a sum (`kind` "add") or product of two tensors."""
+    """The range of numbers that a sum (`kind` "add") or a product of two quantized tensors can have."""
     pairs = [(x, y) for x in bounds_of(a) for y in bounds_of(b)]
     results = [x + y if kind == "add" else x * y for x, y in pairs]
     return Bounds(low=min(results), high=max(results), wide=True)

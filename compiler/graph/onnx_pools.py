@@ -40,7 +40,10 @@ UNCOUNTED = (0, 0, 0, 0)
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
-    """Returns (windows, with the pads that replace `ceil_mode`; declared pads) of a pool over dimensions of `sizes`."""
+    """Reads the windows and pads of a pool over dimensions of `sizes`. Returns (windows, pads that the node declares).
+    If the node has `ceil_mode`, the windows have larger pads than declared, which give the same outputs without
+    `ceil_mode`.
+    """
     windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
     pads = windows.pads
     if node.integer("ceil_mode", 0):
@@ -158,8 +161,9 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
 def _row_average(
     context: ImportContext, node: OnnxNode, data: Real, axes: set[int], shape: tuple[int, ...]
 ) -> Pending | None:
-    """The pending average over all pixels of each image, for a value whose last axis is the channels of a stored
-    tensor; None if `axes` are not the axes of these pixels.
+    """Computes the average over all pixels of each image. The last axis of the value `data` must be the channels of a
+    stored tensor, and `axes` must be exactly the axes of the pixels; otherwise returns None. The result is pending: the
+    next QuantizeLinear rounds it. `shape`: shape of the node's result.
     """
     rows = rows_of(context, node, data)
     batch, channels, height, width = context.tensors[rows.data.tensor].nchw
@@ -173,7 +177,10 @@ def _row_average(
 def _image_average(
     context: ImportContext, node: OnnxNode, data: Real, reduced: set[int], shape: tuple[int, ...]
 ) -> Pending:
-    """The pending average over the axes `reduced`: a pool of a tensor stored as an image, or of a new tensor."""
+    """Computes the average of `data` over the axes `reduced`. If these are the rows, the columns or both of a stored
+    image, the average is a pool of this image; otherwise the elements are first copied to a new tensor. Returns a
+    pending result, which the next QuantizeLinear rounds. `shape`: shape of the node's result.
+    """
     rank = len(data.shape)
     given, data = data, contiguous(context, node, data) if rank <= 4 else data
     batch, channels, height, width = context.tensors[data.tensor].nchw
@@ -197,10 +204,12 @@ def _image_average(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lines:
-    """A reduction over any axes, written as a pool of the tensor `data`: the elements of a `window` become one element
-    of the result. `data` is an image, or a new tensor (N, C, L, R) whose windows are rows of R elements. `natural`: the
-    pool's output shape (N, C, H, W). `view`, in the shape of the axes that are not reduced: for each element of the
-    result, its row-major index in the pool's output.
+    """A reduction over any axes, in the form of a pool of the tensor `data`. Each `window` has the elements that are
+    reduced to one element of the result. `data` is an image, or a new tensor (N, C, L, R) in which a window is a row of
+    R elements.
+
+    `natural`: the pool's output shape (N, C, H, W). `view`: for each element of the reduction's result, its row-major
+    index in the pool's output; the array has the shape of the axes that are not reduced.
     """
 
     data: Real
@@ -252,9 +261,9 @@ def _units(shape: tuple[int, ...]) -> set[int]:
 def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
-    """The pending average (rounded by the next QuantizeLinear) of an image over whole rows, columns or planes, by a
-    pool with windows of size `kernel`. `natural`: shape (N, C, OH, OW) of the pool's output. `shape`: shape of the
-    node's result.
+    """Computes averages of an image over whole rows, columns or planes by an average pool with windows of size
+    `kernel`. Returns a pending result, which the next QuantizeLinear rounds. `natural`: shape (N, C, OH, OW) of the
+    pool's output. `shape`: shape of the node's result.
     """
     pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
     operation = Opaque(round=partial(round_average, data=data, pool=pool), bounds=data.quantization)

@@ -99,7 +99,7 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
     scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
     post = to.post()
     zero_point = source.stored_zero_point
-    bias = bias_of(product.bias, step)
+    bias = bias_of(product.bias, step, scale)
     weight, bias, scale = fitted_sums(bias, product.weight, zero_point, scale, post)
     operator = Int8Convolution(
         weight=weight,
@@ -120,11 +120,10 @@ def fitted_sums(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
-    """Returns (int8 weights, int32 biases, scales) of an integer matrix product or convolution.
-
-    `zero_point` (of the input) x the sum of a channel's weights is subtracted from the channel's `bias`. The rest stays
-    as given, unless a sum might exceed 32 bits: then `sums_in_range` adjusts all three or raises AccumulatorError.
-    """
+    """Prepares the constants of an integer product. Returns (int8 weights, int32 biases, scales). The returned biases
+    are `bias` (O,) minus `zero_point` (of the input) x the sum of each filter's weights. Weights and scales are
+    `weight` (O, ...) and `scale` (O,). If sums may leave 32 bits before `stage` requantizes them,
+    `accumulators.sums_in_range` changes these constants, or raises AccumulatorError."""
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
     total = rows.sum(axis=1, dtype=np.int32 if rows.shape[1] < 1 << 24 else np.int64).astype(np.int64)

@@ -206,7 +206,7 @@ def read_grid(
     context: GraphContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> tuple[ActivationType, np.ndarray, np.ndarray]:
     """Returns (type of the integers, float32 scale, zero point) of a QuantizeLinear (`rounds`) or DequantizeLinear of
-    data of this `shape`. Fails if each block has a scale, or a single scale has several zero points."""
+    data of this `shape`. Fails if the scale is per block of elements, or if one scale has several zero points."""
     refuse_blocks(context, node)
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:

@@ -29,12 +29,10 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadModel:
-    """A model with its external data. `label` names it in messages.
-
-    `weights`: bytes of large initializers that are not in `bare`, by initializer number. `onnx_load.load_model`
-    modifies the object, which cannot be used again. `converted`: the serialized ONNX model of a file of another format,
-    for programs that read ONNX files themselves; empty for ONNX files.
-    """
+    """A model with its external data. `label` names it in messages. `bare`: the model without the bytes of large
+    initializers; `weights`: these bytes, by initializer number. `onnx_load.load_model` changes the object, so that it
+    can be loaded only once. `converted`: for a file of another format, the ONNX model into which it was converted,
+    serialized for programs that read ONNX files themselves; empty for ONNX files."""
 
     label: str
     bare: onnx.ModelProto

@@ -1,5 +1,6 @@
-"""ReduceMax, ReduceMin, ReduceSum, ReduceL1, ReduceL2 and ReduceSumSquare in integer graphs: pools over the reduced
-axes, and products of rows with their own directions or with themselves.
+"""Imports ReduceMax, ReduceMin, ReduceSum, ReduceL1, ReduceL2 and ReduceSumSquare into integer graphs. The first four
+become pools over the reduced axes. The last two become matrix products of rows: a row times itself is its sum of
+squares, and a row times its direction (the row divided by its length) is its length.
 """
 
 from __future__ import annotations
@@ -88,9 +89,12 @@ def _magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
-    """The pending result of ReduceSumSquare or ReduceL2 (it is rounded at its QuantizeLinear). A row is the elements
-    along `axes`; its sum of squares is its product with itself, its length is its product with its direction. Sums of
-    products are exact; only directions are rounded.
+    """Computes ReduceSumSquare or ReduceL2 by matrix products. Returns a pending result, which the next QuantizeLinear
+    rounds.
+
+    A row consists of the elements along `axes`. The sum of squares of a row is the product of the row with itself. The
+    length of a row is the product of the row with its direction (the row divided by its length). Sums of products are
+    exact; only directions are rounded.
     """
     stay = [axis for axis in range(len(data.shape)) if axis not in axes]
     order = [*stay, *sorted(axes)]

@@ -23,7 +23,8 @@ from .operators import Resize
 from .rescaling import rescale
 
 MOST_WEIGHT = 127
-"""Largest sum of the int8 weights of two neighbours."""
+"""Interpolation multiplies two neighbouring pixels by int8 weights. This is the largest allowed sum of the two weights.
+"""
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
@@ -69,11 +70,11 @@ def _resized(
 
 
 def integer_weights(fractions: np.ndarray) -> np.ndarray:
-    """int8 weights (O, 2) of the two neighbours of each output, from the second neighbours' `fractions`, float32 (O,)
-    from 0 to 1.
+    """Converts the weights of a linear interpolation to integers. Each output lies between two neighbours; `fractions`,
+    float32 (O,) from 0 to 1, are the weights of the second neighbour. Returns int8 weights (O, 2) of both neighbours.
 
-    All rows have the same sum: the smallest sum that represents all fractions exactly or, if no sum up to `MOST_WEIGHT`
-    is exact, the sum with the smallest error.
+    The two weights of each output have the same sum: the smallest sum that represents all fractions exactly or, if no
+    sum up to `MOST_WEIGHT` is exact, the sum with the smallest error.
     """
     sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
     exact = fractions.astype(np.float64) * sums

@@ -43,7 +43,7 @@ class ResizedAxis:
 
     @property
     def changes(self) -> bool:
-        """Whether a Resize changes the axis: its size or, by a scale other than 1, its elements."""
+        """Whether a Resize changes the size of the axis, or changes its elements because the scale is not 1."""
         return self.outputs != self.size or self.scale not in (None, 1.0)
 
 
@@ -70,7 +70,7 @@ def modes_of(context: GraphContext, node: OnnxNode) -> tuple[str, str, str]:
 
 def import_resize(context: GraphContext, node: OnnxNode) -> None:
     """Imports Resize of two axes by constant scales or to constant sizes, modes "nearest" and "linear". If the two axes
-    are not rows and columns (the last two), they are first transposed there.
+    are not the last two (rows and columns), a Transpose first moves them to the end.
     """
     data = context.operand(node, 0)
     given = data.shape

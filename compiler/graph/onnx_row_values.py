@@ -14,8 +14,9 @@ from .onnx_values import FloatInput, Real
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
-    """Softmax or normalization over channels, as a pending operation. Softmax: by the table `entries` (None: the table
-    for the tensor's scale). Normalization: `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted.
+    """Softmax or normalization over channels, as a pending operation. A softmax looks up exponentials in the table
+    `entries`; if it is None, the table follows from the scale of `data`. A normalization multiplies by `gain` and adds
+    `offset`, float64 (C,); with `centre` it first subtracts the mean.
     """
 
     data: Real
@@ -28,8 +29,9 @@ class Shared(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
-    """Masked scores, which only a softmax can read. `step`: difference in score between neighbouring stored values of
-    `data`; `mask`: an addend of 0 or less that broadcasts to the scores.
+    """Attention scores to which a mask is added; only a softmax can read them. `data`: the tensor with the scores;
+    `step`: by how much the score grows from one stored value to the next; `mask`: numbers of 0 or less, which broadcast
+    to the scores.
     """
 
     alone = (

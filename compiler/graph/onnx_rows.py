@@ -28,9 +28,10 @@ the result by less than 2^-14 of the offset.
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports Softmax, LayerNormalization or RMSNormalization; returns False if the target does not compute the node.
+    """Imports Softmax, LayerNormalization or RMSNormalization. Returns False if the target does not compute the node.
 
-    The axes of the operation become the last axis of a view: a Softmax axis is moved there, last axes are flattened.
+    The node computes along the last axis of a view of its input. For a Softmax along one other axis, the view moves
+    this axis to the end. For an operation along several last axes, the view joins these axes.
     """
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
@@ -77,8 +78,9 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending result (rounded by the next QuantizeLinear) of a softmax or normalization over rows of `data`. A row
-    is the last axis of `data` or, with `axis` 1 and images, all channels of a pixel.
+    """Prepares a softmax or normalization (`operation`) of rows of `data`. Returns a pending result, which the next
+    QuantizeLinear rounds. A row lies along the last axis of `data`; if `axis` is 1 and `data` are images, a row is all
+    channels of a pixel. `members`: names of ONNX nodes that the operation includes besides `node`.
     """
     rank = len(data.shape)
     vectors = rank == 2 and data.view is None and context.tensors[data.tensor].nchw[2:] == (1, 1)
@@ -112,8 +114,8 @@ def _operand(value: Value | None, operator: str) -> Real | None:
 
 
 def step_of(scores: Real | Pending) -> float | None:
-    """Difference in score between neighbouring stored values of the scores' tensor; None if this difference is not
-    constant.
+    """The scale of a softmax's scores: by how much the score grows from one stored value to the next. None if the
+    growth is not the same for all stored values.
     """
     match scores:
         case Real(quantization=quantization):
@@ -132,8 +134,8 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The quantized tensor from which the pending `scores` of a softmax are computed element by element, with the shape
-    and view of the scores. The scores must have a constant step (`step_of`).
+    """The quantized tensor from which the `scores` of a softmax are computed element by element, in the shape of the
+    scores. From one stored value of this tensor to the next, the score must grow by a constant (`step_of`).
     """
     assert isinstance(scores.operation, Identity | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
@@ -197,8 +199,9 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
-    """Converts the real `epsilon` under the square root of a normalization to an integer in the form (mantissa, shift):
-    `epsilon` * (`length` / `scale`)**2, for rows of `length` elements whose integers have the scale `scale`.
+    """Converts a normalization's `epsilon`, which is added to the variance, to the unit of the integer variance:
+    `epsilon` * (`length` / `scale`)**2. `length`: elements in a row; `scale`: scale of the row's integers. Returns the
+    integer as (mantissa, shift), that is mantissa * 2**shift.
     """
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)

@@ -58,8 +58,8 @@ class Nodes(Generic[Context]):
 
 
 class StepContext(Protocol):
-    """The interface of an import, for code that writes replacement nodes: shapes of inputs, storage of constants, and
-    errors.
+    """The functions of an importer that code calls to write replacement nodes: they give shapes of inputs, store
+    constants and raise errors.
     """
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor: ...  # noqa: D102
@@ -134,8 +134,8 @@ class FloatSteps(Steps[GraphContext]):
         return self.context.array(self.node, index, description)
 
     def number(self, index: int, description: str, default: float) -> float:
-        """The value of a constant input, of one element, of the replaced node, or `default` where it is left out; fails
-        for other sizes. `description`: the input's name in messages.
+        """The number in a constant input of the replaced node, or `default` if the input is left out. Fails if the
+        input has more than one element. `description`: the input's name in messages.
         """
         return self.context.number(self.node, index, description, default)
 

@@ -27,8 +27,9 @@ from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""If all elements of a tensor come from one position (pixel), a node is added for each different selection of channels,
-up to this number of nodes. If more would be needed, channels and positions are exchanged instead.
+"""Limit of nodes that select channels. If a new tensor takes all its elements from one position (pixel), each different
+selection of channels needs a node. If this would be more nodes than the limit, channels and positions are exchanged by
+a single node instead.
 """
 
 
@@ -84,8 +85,9 @@ def same_view(a: Real | Pending, b: Real | Pending) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """A value whose last axis is the channels of its tensor. `places`: for each element of the other axes, its position
-    (pixel) in the tensor, counted row by row over all images; each position occurs once.
+    """A value in the form of rows of channels: all axes but the last enumerate pixels of a stored tensor, and the last
+    axis is the tensor's channels. `places`: for each row, the number of its pixel in the tensor, counted row by row
+    over all images. Each pixel occurs once.
     """
 
     data: Real
@@ -107,9 +109,11 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
-    """`data` as rows, whose last axis is the channels of a tensor. Its elements are copied to a new tensor if they do
-    not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order. A scalar is a row
-    of one channel.
+    """Returns the value `data` as rows of channels: all axes but the last enumerate pixels of a stored tensor, and the
+    last axis is the tensor's channels. A scalar is a row of one channel.
+
+    If the stored tensor of `data` does not have this form, the elements are copied to a new tensor. With `in_order`,
+    they are also copied if the pixels are not in the tensor's order.
     """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
@@ -222,8 +226,8 @@ def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
 
 
 def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
-    """An output of the model in a form that the target can convert for the host: processors support only transpositions
-    of whole tensors, so other views are stored first.
+    """Prepares an output of the model, which the host reads. On processors a node converts the output, and supports
+    only transpositions of whole tensors; so an output with another view is first copied to a tensor of its own.
     """
     view, size = value.view, prod(context.tensors[value.tensor].shape)
     whole = view is None or (view.size == size and permutation_of(view) is not None)
@@ -241,9 +245,11 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A tensor of shape (N, C, H, W) with elements of the tensor that stores `data`; `elements`, int64 (N, C, H, W),
-    has their row-major indices there (-1: zero). Adds nodes that move whole positions (pixels) and channels. If these
-    moves are not enough and `again` is True, adds an exchange of channels and positions before them.
+    """Makes a tensor of shape (N, C, H, W) from elements of the tensor that stores `data`. `elements`, int64 (N, C, H,
+    W): for each element of the new tensor, its row-major index in the stored tensor (-1: zero).
+
+    Adds nodes that move whole positions (pixels) and channels. If these moves are not enough and `again` is True, adds
+    an exchange of channels and positions before them.
     """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
@@ -310,9 +316,11 @@ def _gathered(
     places: np.ndarray,
     shape: Natural,
 ) -> str:
-    """Adds a tensor of shape `shape` whose position (pixel) p has the elements in channels `channel`[:, p] at position
-    `places`[p] of `data`'s tensor; returns its name. The nodes are one Channels for each distinct choice of channels,
-    and one Positions.
+    """Adds nodes that compute a tensor of shape `shape` from the tensor of `data`; returns the new tensor's name.
+    Position (pixel) p of the new tensor is taken from position `places`[p], and has the elements in channels
+    `channel`[:, p] there.
+
+    The nodes are a Channels for each different selection of channels in `channel`, and then one Positions.
     """
     batch, _, height, width = context.tensors[data.tensor].nchw
     parts: dict[bytes, str] = {}
@@ -337,9 +345,12 @@ def moved_positions(
     *,
     filled: bool = True,
 ) -> str:
-    """Adds a tensor with some positions (pixels) and channels of `data`'s tensor: positions `index` (N, H, W), counted
-    row by row over all images, and channels `taken` (first, count). Returns its name, or that of `data`'s tensor if
-    nothing moves. Index -1: zeros or, with `filled` False, any values.
+    """Adds a tensor that is made of pixels of `data`'s tensor; returns its name, or the name of `data`'s tensor if
+    nothing moves.
+
+    `index` (N, H, W): the number of the source pixel of each pixel, counted row by row over all images. Index -1 stands
+    for zeros or, if not `filled`, for any values. `taken` (first, count): the channels that the new tensor has; None
+    takes all.
     """
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)
@@ -362,9 +373,10 @@ def swapped(
     plane: tuple[int, int],
     taken: Pair | None = None,
 ) -> str:
-    """Adds a new tensor in which channels and positions (pixels) of `data`'s tensor are exchanged; returns its name.
-    The new channels are the first `positions` old positions. The new positions, arranged as `plane` (rows, columns),
-    are the old channels `taken` (first channel, number of channels), or all if None.
+    """Adds a new tensor in which the channels and the positions (pixels) of `data`'s tensor are exchanged; returns its
+    name. `positions`: how many of the old positions become channels, from the first on. `taken` (first channel, number
+    of channels): the old channels that become positions; None takes all channels. `plane`: rows and columns of the new
+    positions.
     """
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken

@@ -370,7 +370,7 @@ def operators(*kinds: Kind) -> Iterator[str]:
 
 
 GRAPHS: tuple[Kind, ...] = ("either", "both")
-"""Kinds of rows that are for integer and float graphs."""
+"""The kinds of operator table rows that serve integer and float graphs alike."""
 
 
 def import_node(context: GraphContext, node: OnnxNode) -> None:

@@ -171,11 +171,13 @@ def without_dilations(weight: np.ndarray, dilations: Sequence[int]) -> np.ndarra
 
 
 def round_transposed(context: ImportContext, to: Rounding, *, product: Product) -> str:
-    """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases;
-    returns the name of the result's tensor.
+    """Adds the nodes that compute a transposed convolution and round its result to the quantization `to`. Returns the
+    name of the result's tensor.
 
-    A phase is all outputs whose rows and columns have the same remainders modulo the strides. Output row y, with y +
-    top = q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
+    The outputs are divided into phases: two outputs are in one phase if their rows, and their columns, have the same
+    remainders modulo the strides. One ordinary convolution computes all phases as separate channels, and an Interleave
+    puts the phases together. Output row y, with y + top = q * stride + r, is the sum over t of input row q - t times
+    weight row r + stride * t.
     """
     if product.weight.dtype != np.int8:
         product = split_weights(context, product, to)
@@ -194,10 +196,11 @@ def round_transposed(context: ImportContext, to: Rounding, *, product: Product) 
                 :, :, ::-1, ::-1
             ]
     source = product.data.quantization
+    own = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
     bias = np.zeros((sy * sx, stride), np.int64)
-    bias[:, :filters] = bias_of(product.bias, bias_step(source.scale, product.weight_scale))
+    bias[:, :filters] = bias_of(product.bias, bias_step(source.scale, product.weight_scale), own)
     scale = np.ones((sy * sx, stride), np.float32)
-    scale[:, :filters] = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
+    scale[:, :filters] = own
     scale = scale.reshape(-1)
     kernels = weight.reshape(-1, channels, *taps)
     plane = context.tensors[product.data.tensor].nchw[2:]

@@ -1,8 +1,9 @@
-"""ConvTranspose of volumes (N, C, D, H, W) in integer graphs, as transposed convolutions of images.
+"""Imports ConvTranspose of volumes (N, C, D, H, W) into integer graphs, as transposed convolutions of images.
 
-Output slice z, with z + front = q * stride + r, is the sum over t of input slice q - t times the weights at depth r +
-stride * t. For each remainder r, the input slices of an output slice are joined as channels, and one transposed
-convolution of images computes all output slices with this remainder. Nothing is rounded in between.
+Output slice z, with z + (pads before the first slice) = q * stride + r, is the sum over t of input slice q - t times
+the weights at depth r + stride * t. One transposed convolution of images computes all output slices with the same
+remainder r; the input slices that an output slice needs are joined as its input channels. Nothing is rounded in
+between.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Remainder:
 
 
 def transposed_volume(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a transposed convolution of the volume `data`."""
+    """Imports a transposed convolution of the volume `data`. Returns a pending result, which the next QuantizeLinear
+    rounds.
+    """
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
     if groups != 1 and context.abilities.processor:
@@ -85,7 +88,9 @@ def transposed_volume(context: ImportContext, node: OnnxNode, data: Real) -> Pen
 def _window(
     kernel: Sequence[int], strides: Sequence[int], before: Sequence[int], after: Sequence[int]
 ) -> Window:
-    """The window of a transposed convolution in two dimensions without dilations."""
+    """Makes the `Window` of a transposed convolution over two dimensions, without dilations. `before` and `after`: pads
+    at the beginning and at the end of each dimension.
+    """
     return Window(
         kernel=(kernel[0], kernel[1]),
         strides=(strides[0], strides[1]),
@@ -95,8 +100,9 @@ def _window(
 
 
 def _round_volume(context: ImportContext, to: Rounding, *, parts: Sequence[Remainder], depth: int) -> str:
-    """Adds a transposed convolution of images for each of `parts`, and a move that puts their slices in the order of
-    the volume; returns the name of the result's tensor.
+    """Adds the nodes that compute a transposed convolution of a volume; returns the name of the result's tensor. Each
+    of `parts` computes the output slices of one remainder, by a transposed convolution of images. A last node puts the
+    slices of all parts in the order of the volume. `depth`: number of output slices.
     """
     images, filters, *plane = to.pending.natural
     if len(parts) == 1:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatInput:
-    """A float input of the model before its QuantizeLinear, transposed by `permutation` and then reshaped to
-    `shape`."""
+    """A float input of the model that a QuantizeLinear reads, possibly after a Transpose by `permutation` and a Reshape
+    to `shape`. `declared`: the input's shape in the model.
+    """
 
     name: str
     declared: tuple[int, ...]
@@ -31,8 +32,9 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized value before its DequantizeLinear. It has the shape `shape` and the elements of the (N, C, H, W)
-    `tensor`: all in their order or, with a `view`, those at the indices in `view` (`onnx_strided_views`).
+    """Quantized integers of the model that a DequantizeLinear will read. The value has the shape `shape`, and its
+    elements are in the stored (N, C, H, W) `tensor`. `view`: for each element of the value, its index in the tensor;
+    None if the value has all elements in the tensor's order.
     """
 
     tensor: str
@@ -73,9 +75,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowStatistic:
-    """A number for each row (last axis) of `data`: `factor` * (m + `epsilon`) ** `power`. By `moment`, m is the row's
-    mean or the mean of its squares; with `centre` the row's mean is subtracted first. The number is never computed by
-    itself, only as part of a normalization.
+    """A number for each row (last axis) of `data`: `factor` * (m + `epsilon`) ** `power`. Here m is the mean of the
+    row's elements (`moment` "mean") or of their squares ("square"). With `centre` the row's mean is subtracted from the
+    elements first. The number is never computed by itself, only as part of a normalization.
     """
 
     data: Real

@@ -32,8 +32,9 @@ Plane = tuple[int, int]
 
 
 def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, int, int], np.ndarray]:
-    """Storage of a float model input that is a volume: (permutation in which the host passes it, shape of its slices as
-    images, view by which the volume reads the slices).
+    """How to store a model input that is a volume (N, C, D, H, W): as slices, which are images (N * D, C, H, W).
+    Returns (permutation, shape, view). The host transposes the input by the permutation and reshapes it to the shape;
+    the view maps each element of the volume to its index in the slices.
     """
     batch, channels, depth, height, width = value.shape
     given = value.permutation or tuple(range(5))
@@ -175,9 +176,12 @@ def _plane_window(windows: Windows) -> Window:
 
 
 def taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
-    """A tensor with an image for each output slice: the input slices `depths` (outputs, taps), joined as channels or,
-    with `beside`, as rows (the first row of each slice, then the second row of each ...). Zeros for slices outside of
-    the volume.
+    """Collects, for each output slice of a volume, the input slices that the slice needs. Returns a tensor with one
+    image for each output slice. `depths` (outputs, taps): indices of the input slices; an index outside of the volume
+    stands for a slice of zeros.
+
+    The input slices of an image are joined as channels. With `beside` they are joined as rows instead: the first row of
+    each slice, then the second row of each slice, and so on.
     """
     batch, channels, size, height, width = data.shape
     outputs, taps = depths.shape

@@ -57,9 +57,8 @@ def convolution_groups(
 def read_windows(
     context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
 ) -> Windows:
-    """The windows of size `kernel` that a node's attributes (strides, dilations, pads) give over dimensions
-    of `sizes`.
-    """
+    """Reads the windows of a convolution or pool from the node's attributes: strides, dilations and pads. `sizes`:
+    spatial sizes of the input; `kernel`: size of a window."""
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))

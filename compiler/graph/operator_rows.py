@@ -16,7 +16,7 @@ from .onnx_attributes import NO_DEFAULT, OnnxNode, default_value, schema_attribu
 
 
 class RowContext(Protocol):
-    """The interface of an import that a row needs: the model's opset, and errors about nodes."""
+    """The functions of an importer that rows of the operator table call: the model's opset, and errors about nodes."""
 
     @property
     def opset(self) -> int:
@@ -33,15 +33,14 @@ Result = TypeVar("Result", covariant=True)
 Kind = Literal[
     "quantized", "float", "either", "both", "plain", "steps", "contributed", "control", "integers", "blocked"
 ]
-"""Kind of a row of the operator table: which graph its function imports an ONNX node into, and as which nodes.
+"""Kind of a row of the operator table: how the row's function imports an ONNX node, and for which graphs.
 
-quantized: nodes of an integer graph. float: nodes of a float graph. both: nodes of either graph. either: no node, only
-another name or shape of a tensor, in either graph. plain: nodes of a float graph for convolutions and pools that have
-no kernel template. steps: simpler ONNX nodes, then imported into a float graph, for a node that its float row does not
-support. contributed: as steps, for operators of ONNX Runtime. control: the nodes of subgraphs. integers: for an
-operator on integers, DequantizeLinear, float operators and QuantizeLinear, in either graph. blocked: for an operator on
-blocks of channels, the operator without blocks, in either graph.
-"""
+For integer graphs: "quantized" adds nodes. For float graphs: "float" adds nodes; "plain" adds nodes for convolutions
+and pools that have no kernel template; "steps" writes simpler ONNX nodes, which are then imported, for a node that the
+float row does not support; "contributed" does the same for operators of ONNX Runtime. For either graph: "both" adds
+nodes; "either" gives a tensor another name or shape; "control" imports the nodes of subgraphs; "integers" replaces an
+operator on integers by DequantizeLinear, float operators and QuantizeLinear; "blocked" replaces an operator on blocks
+of channels by the operator without blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +76,15 @@ class StepsLocated(Located):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[Context, Result]):
-    """A row of the operator table: a function that imports nodes of an operator. `reads`: names of the attributes that
-    the function reads (None: all in the operator's schema). `idle`: attributes without effect on the result.
+    """A row of the operator table. Its `function` imports nodes of one operator; if it returns False, the next row is
+    tried. `reads`: names of the attributes that the function reads (None: all in the operator's schema). `idle`:
+    attributes without effect on the result.
 
-    `images`: the function expects images (N, C, H, W); lines (N, C, L) are converted to images before, and results back
-    to lines. `when`: the function that tells whether a node must be replaced by the ONNX nodes of this row although the
-    operator also has a row for float graphs. `behind`: names of classes of values (`onnx_values`) and pending
-    operations; the row is tried only if an input of the node is of one of them (empty: always). If the function of a
-    row returns False, the next row is tried.
-    """
+    `images`: the function expects images (N, C, H, W); tensors (N, C, L) are converted to images before, and the
+    results are converted back. `when`: tells whether this row must replace a node by ONNX nodes, although the operator
+    also has a row for float graphs. `behind`: names of classes of values (`onnx_values`) or of pending operations; the
+    row is tried only if an input of the node is an instance of one of them. If `behind` is empty, the row is always
+    tried."""
 
     kind: Kind
     function: Callable[[Context, OnnxNode], Result]

@@ -28,11 +28,11 @@ OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """A convolution. Inputs: data (N, C, H, W), constant weight (O, C / groups, KH, KW) and, by `epilogue`, a constant
-    bias (O,) and an operand in the output's shape. Output (N, O, OH, OW).
+    """A convolution. Inputs: data (N, C, H, W) and constant weight (O, C / groups, KH, KW). If `epilogue` adds a bias
+    or an operand, these are inputs too: a constant bias (O,), an operand in the output's shape. Output: (N, O, OH, OW).
 
-    A `transposed` convolution has its weight in the same order of dimensions; its output has `output_padding`
-    additional rows and columns.
+    If `transposed`, this is a transposed convolution. Its weight is (O, C / groups, KH, KW), too, and its output has
+    `output_padding` additional rows and columns.
     """
 
     window: Window
@@ -45,8 +45,9 @@ class Convolution:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradTiles:
     """The first step of a convolution by Winograd's method. Input: data (N, C, H, W) in blocks of channels. Output: the
-    transformed tiles, each for `outputs` x `outputs` outputs, in shape (1, n * n * C', 1, tiles), with n = `outputs` +
-    2 and C' the channels of all blocks (`te.ops.blocked_winograd.blocked_tiles`).
+    transformed tiles, in shape (1, n * n * C', 1, tiles). From each tile, `outputs` rows and columns of the
+    convolution's result are computed; n is `outputs` + 2, and C' is the number of channels, rounded up to whole blocks
+    (`te.ops.blocked_winograd.blocked_tiles`).
     """
 
     outputs: int
@@ -55,9 +56,12 @@ class WinogradTiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradOutputs:
-    """The last step of a convolution by Winograd's method. Inputs: products of transformed tiles and weights, (1, n * n
-    * O', 1, tiles) with n = outputs along a side of a tile + 2, and, by `epilogue`, a constant bias (O',) and an
-    operand in the output's shape. Output (N, O, OH, OW) in blocks; O' is the filters of all blocks.
+    """The last step of a convolution by Winograd's method. Input: products of transformed tiles and weights, (1, n * n
+    * O', 1, tiles). Here n is 2 + `outputs` (the number of outputs along a side of a tile), and O' is the number of
+    filters, rounded up to whole blocks.
+
+    If `epilogue` adds a bias or an operand, these are inputs too: a constant bias (O',), an operand in the output's
+    shape. Output: (N, O, OH, OW) in blocks.
     """
 
     outputs: int
@@ -66,10 +70,11 @@ class WinogradOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """A product with a constant matrix. Inputs: data (rows, depth), constant weight (depth, columns) and, by
-    `epilogue`, a constant bias (columns,) and an operand in the output's shape. Output (rows, columns).
+    """A product with a constant matrix. Inputs: data (rows, depth) and constant weight (depth, columns). If `epilogue`
+    adds a bias or an operand, these are inputs too: a constant bias (columns,), an operand in the output's shape.
+    Output: (rows, columns).
 
-    A `transposed` weight is (columns, depth): an embedding that another node reads, too.
+    With `transposed` the weight is stored as (columns, depth), because an embedding look-up reads the same constant.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
@@ -99,7 +104,9 @@ class MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragePool:
-    """Input: data (N, C, H, W). Means over windows; `counted` pads (top, left, bottom, right) count as zeros."""
+    """Input: data (N, C, H, W). Output: the mean of each window. `counted`: how many of the pads (top, left, bottom,
+    right) are counted in a mean, as zeros; other pads are left out of it.
+    """
 
     window: Window
     counted: Pads
@@ -107,8 +114,8 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Input: data (N, C, H, W). Output: (N, C, OH, OW), resized rows and columns (`te.ops.resize`). `scales` of rows
-    and columns: the model's, or None for the ratio of the sizes.
+    """Input: data (N, C, H, W). Output: (N, C, OH, OW), resized rows and columns (`te.ops.resize`). `scales`: the
+    scales of rows and columns that the model gives; None if the model gives sizes, whose ratio is then the scale.
     """
 
     mode: Literal["nearest", "linear"]
@@ -129,9 +136,10 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normalization:
-    """Inputs: data, and constant scale and bias, or scale alone. (x - m) / sqrt(v + epsilon) * scale + bias, with mean
-    m and variance v over all dimensions from `axis` on; scale and bias have the shape of these dimensions or,
-    `by_channel`, (C,)."""
+    """Normalizes each sample over all dimensions from `axis` on: (x - m) / sqrt(v + epsilon) * scale + bias, with mean
+    m and variance v over these dimensions. Inputs: data, a constant scale and, optionally, a constant bias. Scale and
+    bias have the shape of the normalized dimensions; if `by_channel`, they have the shape (C,).
+    """
 
     axis: int
     by_channel: bool
@@ -169,13 +177,16 @@ class MatrixProduct:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotProductAttention:
     """softmax(scores(Q K^T)) V. Inputs: Q (..., rows, depth), K (..., keys, depth), V (..., keys, columns), whose
-    leading dimensions broadcast, and the operands of `scores`. Output (..., rows, columns).
+    leading dimensions broadcast; then the tensors that `scores` reads. Output: (..., rows, columns).
 
-    `axes`: for Q, K, V and the output, how they are stored: dimension d is axis `axes`[i][d] of the tensor. `repeats`:
-    for K and V, the number of neighbouring heads (last leading dimension of the output) that share a matrix. `scores`:
-    the expression of a score before softmax, with `te.scalars.ELEMENT` for an element of Q K^T, `argument(i)` for input
-    i (3 or more), `te.ops.attention_sizes.ROW` and `KEY` for the indices of its row and key. `ahead`: keys from row +
-    `ahead` + 1 on have weight 0 in a row, by a causal mask that is constant (None: any key may have another weight).
+    `axes`: how Q, K, V and the output (i = 0 to 3) are stored; dimension d of the shapes above is axis `axes`[i][d] of
+    the stored tensor. `repeats`: for K and V, the number of neighbouring heads (last leading dimension of the output)
+    that share a matrix.
+
+    `scores`: the expression that computes a score before the softmax. In it, `te.scalars.ELEMENT` is an element of Q
+    K^T, `argument(i)` is an element of input i (3 or more), and `te.ops.attention_sizes.ROW` and `KEY` are the indices
+    of the score's row and key. `ahead`: for a constant causal mask, how many keys after the key of its own index a row
+    may read; all later keys have weight 0. None without such a mask.
     """
 
     axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -186,9 +197,9 @@ class DotProductAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmSteps:
-    """All steps of an LSTM. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent weights (D, hidden, 4,
-    hidden), and initial H and C (D, batch, hidden); D: number of directions. Outputs: Y (steps, D, batch, hidden),
-    final H and C (`te.ops.recurrent`).
+    """All steps of an LSTM, with D directions. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent
+    weights (D, hidden, 4, hidden), and the initial hidden and cell states (D, batch, hidden). Outputs: hidden states of
+    all steps (steps, D, batch, hidden), final hidden states, final cell states (`te.ops.recurrent`).
     """
 
     steps: int
@@ -197,9 +208,10 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; constant
-    recurrent weights R, for the cell "GRU" also RN, for "GRU, reset after" also the bias BN; initial H (D, batch,
-    hidden). Outputs: Y (steps, D, batch, hidden) and final H. `te.ops.recurrent.recurrent_steps` has the formulas.
+    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; the constant
+    recurrent weights; the initial hidden state (D, batch, hidden). A GRU has one more constant: the recurrent weights
+    of its gate n (cell "GRU"), or the bias of this gate (cell "GRU, reset after"). Outputs: hidden states of all steps
+    (steps, D, batch, hidden) and the final hidden state. `te.ops.recurrent.recurrent_steps` has the formulas.
     """
 
     cell: Cell
@@ -226,8 +238,8 @@ class Concatenate:
 class Join:
     """A concatenation without copies: the producers of its inputs have already written them into the output's memory.
 
-    `holds`: whether the output has memory of its own, in which the inputs are views. Otherwise inputs and output are
-    views of another tensor, in which the inputs are adjacent.
+    `holds`: whether the output has its own memory, which contains the inputs. If false, the output is itself a part of
+    another tensor's memory, where the inputs lie next to each other.
     """
 
     axis: int
@@ -236,8 +248,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remap:
-    """Input: data. Output: along each axis, the elements at the indices in `runs` (runs of equally spaced indices), or
-    `fill`. Covers slices and pads (`te.ops.movement`).
+    """A selection of elements along each axis, such as a slice or a pad. Input: data. `runs` gives, for each axis, the
+    input index of every output index, as runs of equally spaced indices; where it gives none, the output is `fill`
+    (`te.ops.movement`).
     """
 
     runs: tuple[Runs, ...]
@@ -246,11 +259,11 @@ class Remap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
-    """Input: data. Output: its elements with the given `indices` along `axis` (no number is negative), in any shape
-    that has this many elements.
+    """Selects elements along `axis`. Input: data. `indices`: the indices to select, 0 or more. The output may have any
+    shape with the same number of elements.
 
-    If `indices` is None, a second input has them, int64: negative ones count from the end, and an index outside of the
-    axis selects the element at the nearer end.
+    If `indices` is None, a second input has the indices, int64. Negative indices count from the end, and an index
+    outside of the axis selects the element at the nearer end.
     """
 
     axis: int

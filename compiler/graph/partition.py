@@ -31,10 +31,10 @@ class RegionOrderError(Exception):
 class Region:
     """Nodes that run together, as a serialized model with the tensors `inputs` and `outputs`.
 
-    `nodes`: names of the nodes that are in this region only; `node_types`: their operator types. Every region gets its
-    own copies of constants, and of QuantizeLinear nodes and views at its entry; `operators`: operator types of all its
-    nodes, copies included, except constants. `readers`: for each copied node, the nodes that read its result.
-    `cpu_model`: the model of the region for the CPU.
+    Every region has its own copies of constants, and of the QuantizeLinear nodes and views at its entry. `nodes`: names
+    of the nodes that are in this region only; `node_types`: their operator types. `operators`: operator types of all
+    nodes, also of the copied ones, but not of constants. `readers`: for each copied node, the nodes that read its
+    result. `cpu_model`: a version of the region's model that the CPU can run.
     """
 
     name: str

@@ -29,8 +29,9 @@ def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection
 def _phases(
     accelerated: Sequence[bool], predecessors: Sequence[Collection[int]], first: bool
 ) -> tuple[int, ...]:
-    """The phase of each node. Phases are numbered in the order in which they run; 0, 2, ... run on the accelerator if
-    `first`, else on the CPU.
+    """The number of each node's phase, in the order in which phases run. Phases 0, 2, ... run on the accelerator if
+    `first`, else on the CPU. `accelerated`: whether each node runs on the accelerator; `predecessors`: indices of the
+    nodes that must run before each node.
     """
     phases: list[int] = []
     for on, before in zip(accelerated, predecessors, strict=True):

@@ -27,8 +27,9 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A box of moves between two grids of `rows` x `columns` elements: element (i, j) of the grid `output`, in the
-    output plane, gets the value of element (i, j) of the grid `source`, in the source plane (None: the fill value).
+    """A move of `rows` x `columns` elements from one plane to another. Element (i, j) of the grid `output`, in the
+    output plane, gets the value of element (i, j) of the grid `source`, in the source plane. If `source` is None, all
+    elements get the fill value.
     """
 
     rows: int
@@ -79,9 +80,9 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Covers a list of `values` by as few runs as possible. In a run, indices and values grow by constant steps; the
-    values' steps are 0 to `most`. The runs are of consecutive indices or, if that gives fewer runs, of every p-th index
-    for a period p.
+    """Covers a list of `values` by as few runs as possible. In a run the values grow by a constant step from 0 to
+    `most`. A run has consecutive indices of the list, or every p-th index, for a period p that is equal for all runs.
+    The choice that gives fewer runs is taken.
     """
     plain = _plain_runs(values, most)
     count = len(values)
@@ -115,10 +116,11 @@ def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """Merges boxes of one column that follow each other in equal steps into boxes of several columns; returns the
-    merged boxes and all others.
+    """Merges boxes that have one column each, and follow each other at equal distances, into boxes of several columns.
+    Returns the merged boxes and all boxes that cannot be merged.
 
-    Columns are the dimension with the smaller step in the output. `most`: largest allowed step in the source.
+    In a merged box, columns are the dimension along which the output's indices have the smaller distance. `most`:
+    largest allowed distance in the source.
     """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_column_key):
@@ -152,8 +154,8 @@ def _transposed(box: Box) -> Box:
 
 
 def _column_key(box: Box) -> tuple[int, int, int] | None:
-    """Key of a box of one column: boxes with equal keys have equally many rows in equal steps, and may be merged. None
-    for wider boxes.
+    """Key by which `_joined` groups boxes that have only one column. Boxes with equal keys have equally many rows, with
+    equal distances between them, and may be merged. Returns None for boxes of several columns.
     """
     if box.columns > 1:
         return None

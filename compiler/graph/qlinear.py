@@ -30,7 +30,9 @@ CHANNELS_LAST = ("NhwcMaxPool",)
 
 
 class StepsContext(RowContext, Protocol):
-    """The interface of an import, or of another rewrite of a model, for code that writes replacement nodes."""
+    """The functions that a rewrite needs from its caller to write the nodes that replace an integer operator. The
+    importer and other rewrites of models implement this interface.
+    """
 
     integer_biases: ClassVar[bool]
     """Whether products read int32 biases as integers, without a DequantizeLinear. The unit of such a bias is the
@@ -208,9 +210,11 @@ def refuse_weights(steps: _Steps) -> None:
 
 @_written
 def softmax_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearSoftmax, whose attribute `opset` says whether it works along one axis. An
-    added Softmax of opset 12 or less works along all axes from `axis` on, so Transposes move the one axis to the end
-    before the Softmax, and back after it.
+    """Adds the ONNX nodes that replace QLinearSoftmax. Its attribute `opset` says which definition it follows: the
+    softmax along the axis `axis` (opset 13 or later), or over all axes from `axis` to the last.
+
+    In a model of opset 12 or less only the second definition exists. To compute the first one there, a Transpose moves
+    the axis to the end before the Softmax, and a second Transpose moves it back.
     """
     node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
     along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS

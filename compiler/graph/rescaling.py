@@ -1,5 +1,5 @@
-"""Rescales a quantized tensor to a result's scale and zero point, by a ratio with which the integers equal those of
-DequantizeLinear followed by QuantizeLinear.
+"""Rescales a quantized tensor to another scale and zero point by an integer multiplication. The factor is chosen so
+that the integers equal the results of a DequantizeLinear followed by a QuantizeLinear.
 
 An int8 operand has 256 values, so equality is tested on all of them.
 """

@@ -1,8 +1,7 @@
 """Rewrites of graphs as rows of a table.
 
-Each row names the root operators of its rewrite. For a graph without these operators the rewrite's code is neither
-imported nor run.
-"""
+Each row names the operators that its rewrite changes (roots). For a graph without these operators the rewrite's code is
+neither imported nor run."""
 
 from __future__ import annotations
 
@@ -39,11 +38,9 @@ class Rewrite(Generic[Target]):
 def run_rewrites(
     graph: Graph, rows: Sequence[Rewrite[Target]], target: Target, dump: Dump | None = None
 ) -> Graph:
-    """The graph after the rewrites of all rows, in their order.
-
-    A row is skipped if the graph then has none of its root operators. `dump(name, text)` receives the graph after each
-    row.
-    """
+    """Applies the rewrites `rows`, in their order, and returns the resulting graph. A rewrite is skipped if the graph
+    has none of the operators that it changes, or if `target` cannot run its nodes. `dump(name, text)`, if given,
+    receives the graph's text after each rewrite."""
     for row in rows:
         occurring = {type(node.operator) for node in graph.nodes}
         result = graph

@@ -1,5 +1,6 @@
-"""Padding at the end of a tensor's pixels, so that a later exchange of channels and pixels reads whole blocks of
-pixels. The tensor's producer leaves the gap when it stores, without a copy. Only accelerators need the padding.
+"""Adds padding pixels at the end of a tensor's planes, so that a later exchange of channels and pixels reads whole
+blocks of pixels. The node that computes the tensor skips the padding when it stores its result, so no copy is needed.
+Only accelerators need the padding.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from .int8_convolution import Int8Convolution
 from .int8_operators import Rows, Swap
 
 EXCHANGE = 4
-"""Cycles for each vector of an exchange of channels and positions (pixels): the exchange is a matrix product with a
-store, and takes twice as long on the bus as a plain vector.
+"""Estimated cost of an exchange of channels and pixels, in cycles for each vector. The exchange is a matrix product
+whose result is stored, and occupies the bus twice as long as a load or store of a vector.
 """
 
 
@@ -74,7 +75,9 @@ def has_room(
 def reads_whole_blocks(
     graph: Graph, node: Node, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether a 1x1 convolution reads whole blocks of `block` positions (pixels), or would do so after `leave_room`."""
+    """Whether a 1x1 convolution reads whole blocks of `block` positions (pixels). A convolution whose input
+    `leave_room` can pad to whole blocks counts, too.
+    """
     _, _, height, width = graph.tensors[node.inputs[0]].nchw
     return height * width % block == 0 or has_room(graph, node.inputs[0], makers, readers, block)
 

@@ -64,8 +64,8 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
 
 
 def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
-    """Finds the only field `raw_data` of a tensor. Returns (start of the field, start of its bytes, end), or None if
-    the bytes are not cut out.
+    """Finds the bytes of a tensor that `cut_weights` cuts out. Returns (start of the field `raw_data`, start of its
+    bytes, end). Returns None if the bytes stay in the model: they are few, are in several fields, or are external data.
     """
     found = None
     for field, begin, body, stop in _fields(whole, start, end):

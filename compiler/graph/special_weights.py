@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """Packs weights of a convolution that reads patches (windows of an interleaved image): int8 (O, C, kh, kw) as [OB,
-    KB, block_out, block_in], in whole blocks of filters; KB: number of patch vectors that an output reads.
+    """Packs int8 weights (O, C, kh, kw) of a convolution that reads patches. A patch holds the elements of a window, or
+    of neighbouring windows, of an interleaved image: taps come before channels, in vectors of block_in. The result is
+    [filter blocks, patch vectors, block_out, block_in], where patch vectors are the vectors that an output reads.
+    Filters are padded to whole blocks.
 
-    `cut` is int [5], the arguments of `PatchLayout.of`: `apart` (distance, in rows of patches, of the patches that an
-    output sums), `count` (number of these patches), `columns` (output columns that share a patch), and the window's two
-    strides. The taps of the window come before the channels, as in a patch. If several output columns share a patch,
-    each of them has its own copy of the weights, shifted inside the patch: [OB, columns, KB, block_out, block_in].
+    `cut` is int [5], the arguments of `PatchLayout.of`. `apart`: an output may add the products of several patches,
+    whose distance is `apart` rows of patches; `count`: the number of these patches; `columns`: the number of adjacent
+    output columns that read the same patch; then the window's two strides. If `columns` is above 1, each column has its
+    own copy of the weights, shifted inside the patch: [filter blocks, columns, patch vectors, block_out, block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()
@@ -65,12 +67,15 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """Packs int8 weights (C, kh, kw) for the instruction TAPS, which multiplies several taps (elements of the window)
-    at once: in the tiles of `pack_depthwise_weight`, with the taps of each kernel row in the groups of `TapGroups`.
+    """Packs int8 weights (C, kh, kw) of a depthwise convolution for the instruction TAPS, which multiplies several taps
+    (elements of the window) at once.
 
-    `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, and a
-    group has as many rows of weights as TAPS multiplies. On a machine with the extension `sweep` (TAPS operations that
-    also multiply the input rows read before) the order is that of `Sweep.packed`.
+    The taps of each kernel row are divided into the groups of `TapGroups`, each with as many taps as TAPS multiplies;
+    zeros fill a group. The kernel rows are in order, and so are the groups within a row. The result has the tiles of
+    `pack_depthwise_weight`. A machine with the extension `sweep`, whose TAPS also multiplies input rows read before,
+    has the order of `Sweep.packed`.
+
+    `dilation`: int [1], the dilation of columns.
     """
     c, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))

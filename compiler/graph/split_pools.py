@@ -1,4 +1,6 @@
-"""Splits each max-pool whose window is too large for one pass into two max-pools, along rows and along columns."""
+"""Splits a max-pool whose window is too large for the accelerator's buffers into two max-pools: one along rows, then
+one along columns.
+"""
 
 from __future__ import annotations
 

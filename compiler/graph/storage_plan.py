@@ -66,11 +66,9 @@ def find_views(graph: Graph) -> dict[str, View]:
 
 
 def plan_storage(graph: Graph) -> StoragePlan:
-    """The storage plan of a graph whose tensors have layouts. Node i is step i, in which its inputs and outputs are
-    both alive.
-
-    The graph's inputs live from before the first step, its outputs until after the last.
-    """
+    """Places the tensors of a graph in memory, after `assign_layouts` has chosen their layouts. Node i is step i; the
+    node's inputs and outputs are alive in this step. The graph's inputs live from before the first step, its outputs
+    until after the last."""
     views = find_views(graph)
     return _plan(graph, lifetimes(graph, lambda name: views[name].root if name in views else name), views)
 

@@ -84,8 +84,8 @@ def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 class SubmodelWriter:
-    """Writes submodels of `model`, a result of `prepare_model`; `survey` says which of its nodes are constants or entry
-    nodes.
+    """Writes submodels of `model`, a result of `prepare_model`. `survey` says which of the model's nodes are constants,
+    and which only quantize or reshape a tensor that enters a submodel (entry nodes).
     """
 
     def __init__(self, label: str, model: onnx.ModelProto, survey: Survey) -> None:
@@ -227,8 +227,8 @@ def _declaration(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> onnx.Val
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """A submodel under construction. Dicts without values are ordered sets; `added` maps each added conversion node to
-    the tensor that it converts.
+    """A submodel under construction. `inputs` and `constants` are ordered sets of names (dictionaries whose values are
+    None). `added` maps each added conversion node to the tensor that it converts.
     """
 
     taken: Collection[str]

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows and columns of a node's first input some window reads: bool (H,) and bool (W,).
+    """Finds the rows and columns of a node's first input that some window reads. Returns two bool arrays: (H,) for rows
+    and (W,) for columns.
 
-    With `fused`, a window of a convolution counts only if the fused pool reads its result; without `fused`, the pool is
-    ignored.
+    With `fused`, a window of a convolution counts only if the pool that is fused with the convolution reads the
+    window's result. Without `fused`, the pool is ignored.
     """
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
     match as_convolution(node).operator:
@@ -46,8 +47,9 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
-    """Bytes (one for each int8 element) of a node's first input that some window reads. With `fused`, a window of a
-    convolution counts only if the fused pool reads its result (`input_read`).
+    """How many bytes of a node's first input are read: the elements that some window reads, of one byte each. With
+    `fused`, a window of a convolution counts only if the pool that is fused with the convolution reads the window's
+    result (`input_read`).
     """
     batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)
@@ -55,10 +57,11 @@ def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
 
 
 def compulsory_bytes(graph: Graph, node: Node) -> int:
-    """Compulsory traffic, in bytes, of the ONNX convolution or matrix product in a node: the input elements that some
-    window reads, weights, output and biases.
+    """The least number of bytes that a convolution or matrix product must move: the input elements that some window
+    reads, the weights, the output and the biases. Operators that are fused with the node are not counted.
 
-    A node with only some of a convolution's filters (`share` below 1) counts that share of the input.
+    If a node computes only a part of a convolution's filters (`share` is the part, below 1), the same part of the
+    input's bytes is counted.
     """
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):

@@ -65,8 +65,9 @@ class Netlist:
 
     - Cells: `kinds` has the names of library cells; `kind` (n,) indexes `kinds` and `unit` (n,) indexes `units`. `pins`
       (n, most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin.
-    - Gates, in order of evaluation: `tables` (m,) has truth tables, `inputs` (m, 6) and `outputs` (m,) have nets. A row
-      whose first input is -1 - k is no gate but read port k, of the memories' ports without clock.
+    - Gates, in order of evaluation: `tables` (m,) has truth tables, `inputs` (m, 6) and `outputs` (m,) have nets.
+    - Memories: `memories`. Those of their read ports that have no clock are numbered from 0. Port k is evaluated among
+      the gates, at the row whose first input is -1 - k.
     - Flip-flops: `state_tables` and `state_inputs` have the truth table and the nets of the next state, `states` the
       net of the state.
     - Ports: nets by name, lowest bit first.

@@ -27,8 +27,9 @@ class MismatchError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Activity:
-    """Activity in `cycles` cycles. For each net, int32: number of `toggles`, and number of cycles in which the net is 1
-    (`ones`). For each memory, in the netlist's order: numbers of `reads` and `writes`.
+    """Activity of a netlist in `cycles` cycles. `toggles`, `ones`, int32 (nets,): for each net, the number of its
+    changes, and the number of cycles in which it is 1. `reads`, `writes`: for each memory, in the netlist's order, the
+    number of reads and writes.
 
     A clocked read port counts a read if it is enabled and its address or its memory has changed since its last read; a
     port without clock counts a read if its address changes. A write of some bits of a word counts as a fraction of a
@@ -74,9 +75,10 @@ class Simulation:
         )
 
     def run(self, ports: Mapping[str, NDArray[np.uint8]], *, unchecked: int = 0) -> Activity:
-        """Simulates the recorded cycles. `ports`: bytes of each port in each cycle, as from `watched_ports`; inputs are
-        applied, outputs compared, except in the first `unchecked` cycles: before a reset they are arbitrary. Raises
-        MismatchError.
+        """Simulates a netlist with recorded inputs of the RTL, and compares its outputs with the recorded outputs.
+        `ports`: bytes of each port in each cycle, as from `watched_ports`. `unchecked`: number of cycles at the start
+        in which outputs are not compared, since they are arbitrary before a reset. Returns the activity in all cycles.
+        Raises MismatchError.
         """
         netlist = self.netlist
         given = _bits(self._inputs, ports)
@@ -118,10 +120,12 @@ class _Gates(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """Queue of the gates and flip-flops (numbered after the gates) to evaluate, by `level`.
+    """The gates and flip-flops that must be evaluated again because an input has changed, in a separate list for each
+    `level` of the netlist. Flip-flops have the numbers after those of the gates.
 
-    The readers of net n are `readers[first[n] : first[n + 1]]`. `waiting` marks the gates and flip-flops that are in
-    the queue. Those of level k are the `used[k]` entries of `places` from index `starts[k]` on.
+    `readers[first[n] : first[n + 1]]`: the gates and flip-flops with net n as an input. `waiting`: 1 for each gate and
+    flip-flop that is in the queue. The list of level k has `used[k]` entries; they are in `places` from index
+    `starts[k]` on.
     """
 
     readers: NDArray[np.int32]
@@ -146,9 +150,12 @@ class _State(NamedTuple):
 
 
 class _Memories(NamedTuple):
-    """Memories of a netlist. `storage`: bits of all memories. Tables of ports, with the columns _MEMORY .. _FRESH:
-    `reads` (clocked), `writes`, and `at_once` (read ports without clock). `nets`: nets of the ports. `words`: next
-    outputs of clocked ports. `versions`: number of writes to each memory.
+    """State and ports of the memories of a netlist. `storage`: the bits of all memories. `words`: the values that
+    clocked read ports will output after the next clock edge. `versions`: number of writes to each memory.
+
+    `reads`, `writes`, `at_once`: tables of the clocked read ports, of the write ports, and of the read ports without
+    clock, with a row for each port. The constants from _MEMORY to _FRESH name the columns. `nets`: the nets of all
+    ports; the tables have indices into it.
     """
 
     storage: NDArray[np.uint8]
@@ -222,9 +229,11 @@ def _all_nets(memories: tuple[MemoryBlock, ...]) -> list[NDArray[np.int32]]:
 def _ports(
     memories: tuple[MemoryBlock, ...], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Tables of all clocked read ports, of all write ports and of all read ports without clock: a row for each port,
-    with columns _MEMORY .. _FRESH. `starts`: index of each memory's first bit in the storage of all memories. Nets are
-    given as indices into the list from `_all_nets`.
+    """Makes three tables of memory ports: clocked read ports, write ports, and read ports without clock. A table is an
+    array with a row for each port; the constants from _MEMORY to _FRESH name its columns.
+
+    `memories`: all memories of the design. `starts`: for each memory, the index of its first bit in the array that
+    stores the bits of all memories. The tables give nets as indices into the list from `_all_nets`.
     """
     reads, writes, at_once, at = list[list[int]](), list[list[int]](), list[list[int]](), 0
     for k, memory in enumerate(memories):
@@ -243,7 +252,9 @@ def _ports(
 
 
 def _bits(ports: list[tuple[str, NDArray[np.int32]]], values: Mapping[str, NDArray[np.uint8]]) -> _Ports:
-    """The bits of `ports` (name, nets); `values`: their recorded bytes by name, uint8 (cycles, bytes)."""
+    """Collects the recorded bits of `ports`, pairs (name, nets of the port's bits). `values`: recorded bytes by port
+    name, uint8 (cycles, bytes). Raises MismatchError for a port without recorded values.
+    """
     cycles = len(next(iter(values.values())))
     parts = [np.zeros((cycles, 0), np.uint8)]
     for name, nets in ports:
@@ -348,7 +359,9 @@ def _write(memories, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-untyped-def]
-    """Evaluates the queue level by level; next values of flip-flops, in the last level, go to `state.upcoming`."""
+    """Computes the new values of all gates in `queue`, level by level, so that the inputs of a gate are final before it
+    is evaluated. The last level has the flip-flops, whose next values are stored in `state.upcoming`.
+    """
     count = len(gates.tables)
     for g in range(len(memories.at_once)):
         # The port's memory may have been written since the last cycle.

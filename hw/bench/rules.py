@@ -17,7 +17,9 @@ AddressChannel = Literal["ar", "aw"]
 
 
 class RuleError(AssertionError):
-    """Raised if the master broke a rule; the message names the channel, the rule and the observed values."""
+    """Raised if the AXI master under test broke a rule of AXI4; the message names the channel, the rule and the values
+    seen.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +43,8 @@ class WriteBeat:
 
 @dataclass(slots=True, kw_only=True)
 class AxiRules:
-    """State of the checks; a memory model calls `address` and `data` in each cycle. They raise RuleError at the first
-    broken rule.
+    """Checks the AXI4 rules for one master. A memory model calls `address` and `data` in each cycle; these methods
+    raise RuleError at the first broken rule.
 
     `outstanding_reads`, `outstanding_writes`: largest numbers of accepted bursts that are not completely answered.
     """
@@ -54,9 +56,9 @@ class AxiRules:
     _reads: int = 0
     _writes: int = 0
     _lengths: deque[int] = field(default_factory=deque)
-    """Number of beats of each write whose address was accepted and whose data are not complete."""
+    """Writes whose address was accepted and whose data are not complete: number of beats of each, the oldest first."""
     _ahead: deque[int] = field(default_factory=deque)
-    """Number of beats of each write whose data were complete before its address was accepted."""
+    """Writes whose data were complete before their address was accepted: number of beats of each, the oldest first."""
     _beats: int = 0
 
     def address(self, channel: AddressChannel, shown: Address | None, *, ready: bool) -> None:

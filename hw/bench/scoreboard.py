@@ -101,7 +101,9 @@ class Scoreboard:
                 self.differences.append(f"counter {name}: expected {expected}, is {value}")
 
     def check(self) -> None:
-        """Raises AssertionError if there are differences, with all of them, or if nothing was compared."""
+        """Raises an AssertionError that lists all differences, if there are any. Also raises it if nothing was
+        compared.
+        """
         assert self.compared, "nothing was compared"
         assert not self.differences, "\n".join(self.differences)
 

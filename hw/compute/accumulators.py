@@ -1,4 +1,6 @@
-"""The accumulator scratchpad: banks with a read port and a write port each, which compute and store share."""
+"""The accumulator scratchpad. It consists of banks, each with a read port and a write port. The compute unit and the
+store unit share the read ports.
+"""
 
 from __future__ import annotations
 

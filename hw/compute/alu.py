@@ -97,9 +97,10 @@ class Alu(wiring.Component):
         return Mux(far, fill_2.replicate(32), near)
 
     def _multiply(self, m: Module, taken: Value, left: Value) -> Value:
-        """The low 32 bits of left x right: low x low + 2^16 (low x high + high x low), where low and high are the
-        16-bit halves of a factor. The factors of each product are registered before the multiplier; `taken` is the next
-        value of `left`.
+        """Multiplies 32-bit numbers with one 16-bit multiplier: returns the low 32 bits of left x right, which are low
+        x low + 2^16 (low x high + high x low), where low and high are the halves of a factor. The factors of each of
+        the three products are registered before the multiplier. `taken`: the value that register `left` takes at the
+        next clock edge.
         """
         factor = Signal(16, reset_less=True)
         other = Signal(16, name="other_factor", reset_less=True)

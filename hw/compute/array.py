@@ -241,8 +241,9 @@ class MultiplyArray(wiring.Component):
         return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
 
     def _folded(self, m: Module, vector: Value) -> Value:
-        """The input of the array's rows with the extension `fold`. In a GEMM, the multipliers of a row work in groups:
-        each group gets the part of `vector` that it multiplies. For other operations the input is `vector` unchanged.
+        """Arranges the input of the array's rows with the extension `fold`. For a GEMM, the multipliers of a row form
+        groups, and each group gets the part of `vector` that it multiplies. For other operations, the rows get `vector`
+        unchanged.
         """
         config, levels = self.config, self.fold_levels
         width = self.built.factor_bits * config.columns
@@ -266,9 +267,10 @@ class MultiplyArray(wiring.Component):
         )
 
     def _aparts(self, m: Module) -> list[list[Value]]:
-        """Signals that keep the groups of a row's multipliers apart: for each of the last levels of the adder tree, one
-        bit for each array row. A bit is 1 if the groups' sums are complete before this level and must not be added.
-        DEPTHWISE and TAPS use the largest number of groups.
+        """Computes the bits that keep sums of groups of multipliers separate (extension `fold`). Returns a list for
+        each of the last levels of the adder tree, with a bit for each array row. The bit is 1 if the sums of the groups
+        are complete before this level and must not be added to each other. DEPTHWISE and TAPS use the largest number of
+        groups.
         """
         config, levels, found = self.config, self.fold_levels, []
         for level in range(levels):
@@ -279,8 +281,8 @@ class MultiplyArray(wiring.Component):
         return found
 
     def _in_order(self, m: Module, read: Value) -> list[Value]:
-        """The input vectors read from the banks, in the order of the positions (pixels) that they belong to: bank
-        number `first` comes first.
+        """Rotates the input vectors that were read from the banks, so that they are in the order of their positions
+        (pixels). The vector of the first position comes from the bank whose number is the input `first`.
         """
         first = Signal.like(self.first)
         m.d.sync += first.eq(self.first)
@@ -303,12 +305,16 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """The input elements that the multipliers of array row `o` get, for the whole batch.
+        """Selects the input elements of the multipliers in array row `o`, for the whole batch.
 
-        In a GEMM they are the elements of `vector`, the registered value of `own_vector`. In DEPTHWISE and TAPS, some
-        multipliers get an element of a position in `vectors` instead (`_lane_of`). In a sweep (a TAPS operation that
-        also multiplies the input positions of earlier operations), further multipliers get elements of earlier
-        positions. `modes`: the signals that are 1 for TAPS, for DEPTHWISE or TAPS, and for a sweep.
+        In a GEMM, the multipliers get the elements of `vector`, which is the registered value of `own_vector`. In
+        DEPTHWISE and TAPS, some multipliers get an element of one of the input positions (pixels) `vectors` instead. In
+        a sweep, a TAPS operation that also multiplies the positions of earlier operations, further multipliers get
+        elements of these.
+
+        `modes`: three signals, which are 1 for TAPS, for DEPTHWISE and TAPS, and for a sweep. `row`: index of the
+        operation's row of weights; it selects the part of an input vector to multiply if the vector has more elements
+        than there are lanes.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -339,10 +345,10 @@ class MultiplyArray(wiring.Component):
         return Cat(*parts)
 
     def _held(self, m: Module, o: int, b: int, newest: list[Value], sweep: Value) -> list[list[Signal]]:
-        """Registers of lane `o` and batch row `b` that keep input elements of earlier operations in a sweep (TAPS
-        operations that also multiply the input positions of the operations before them). Returns one list for each
-        earlier operation, the latest one first. The registers shift while `sweep` is 1; `newest`: the elements of the
-        current operation.
+        """Builds the registers of lane `o` that keep input elements of earlier operations for a sweep (TAPS operations
+        that also multiply the input positions of the operations before them). `b`: number of the batch item. `newest`:
+        the elements of the current operation. Returns one list of registers for each earlier operation, the latest one
+        first. Their contents move on by one operation in each cycle in which `sweep` is 1.
         """
         held: list[list[Signal]] = []
         if not self.built.holds:
@@ -356,12 +362,12 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights of the multipliers of array row `o`. While `sweep` is 0, these are `own`, the row's ordinary
-        weights. While `sweep` is 1, the weights of some multipliers are selected from `tile` instead.
+        """Selects the weights of array row `o`: returns `own`, the weights for other operations, with some of them
+        replaced while `sweep` is 1. In a sweep, a TAPS operation also multiplies the input positions (pixels) of
+        earlier operations.
 
-        In a sweep, a TAPS operation multiplies its own input positions (pixels) and those of earlier operations, so it
-        needs one vector of weights for each position. These vectors are consecutive in the weight tile and form a
-        group; `row`, an index in the tile, says which group.
+        Then the multipliers of a lane take one weight for each of these positions. The weights come from a group of
+        weight rows in `tile`, one weight row for each position; `row`, the index of a weight row, selects the group.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
@@ -381,9 +387,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; while `taps` is 1, some are replaced. In this mode each lane also has a
-        multiplier for each input position (pixel) t > 0 (`_own_vectors`), and that multiplier gets the lane's weight
-        from `groups[t]`, the rows of weights for position t.
+        """Selects the weights of array row `o`: returns `own`, the weights for other operations, with some of them
+        replaced while `taps` is 1 (mode TAPS). In this mode each lane also has a multiplier for each input position
+        (pixel) t > 0. The multiplier gets the lane's weight from `groups[t]`, the rows of weights for position t.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -394,9 +400,12 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; while `alone` is 1 (DEPTHWISE and TAPS), some are replaced. In these
-        modes each lane of the row uses one multiplier for the first input position (pixel), and that multiplier gets
-        the lane's weight from `chosen`, the rows of weights for this position.
+        """Selects the weights of array row `o`: returns `own`, the weights for a GEMM, with some of them replaced while
+        `alone` is 1 (modes DEPTHWISE and TAPS).
+
+        In these modes, a lane multiplies only one element of the first input position (pixel), so it needs one weight.
+        This weight is an element of `chosen`, the rows of weights for the position. It replaces the weight of the
+        multiplier that gets the element.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -405,7 +414,10 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:
-        """The weight of lane `o` in `rows`, the rows of weights that are multiplied with one input position (pixel)."""
+        """Selects the weight by which lane `o` multiplies one input position (pixel). `rows`: the rows of weights for
+        this position. `row`: index of the first of these rows; it selects a part of the position if the position has
+        more elements than there are lanes.
+        """
         config = self.config
         if self.outputs == 1:
             return rows[o // config.block_in].word_select(o % config.block_in, 8)
@@ -413,8 +425,9 @@ class MultiplyArray(wiring.Component):
         return _choice(row[: self.tap_bits], parts)
 
     def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
-        """The element of `position` (the input vectors of one pixel) that lane `o` of batch row `b` multiplies;
-        elements have `bits` bits.
+        """Selects the element of a position (pixel) that lane `o` multiplies, for batch item `b`. `position`: the input
+        vectors of the pixel. `bits`: width of an element. `row`: index of the row of weights; it selects the part of an
+        input vector to multiply if the vector has more elements than there are lanes.
         """
         config = self.config
         if self.outputs == 1:

@@ -1,4 +1,6 @@
-"""Columns of the matrix array, which compute dot products of int8 pairs, and rows, which contain the columns."""
+"""Columns and rows of the matrix array. A column computes a dot product of int8 pairs; a row consists of columns that
+multiply the same input vector by different weights.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ class Column(wiring.Component):
 
     With the extension `fold`, the products form f groups of neighbours, and `sum` is a concatenation of `tile_parts`
     sums, the first one lowest: number k is the sum of group k mod f. `apart` has a bit for each of the last levels of
-    the tree: 1 if the sums of the groups are complete before this level and stay separate. A bit comes in the cycle in
-    which the sums of its operands reach its level.
+    the tree. The bit is 1 if the sums of the groups are complete before this level and must stay separate. It must come
+    in the cycle in which the numbers to which it applies reach this level.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -100,11 +102,15 @@ class Row(wiring.Component):
     """One row of the array: for each vector of the batch, a column that computes its dot product with one row of the
     weight tile. A register that all columns share holds the weights.
 
-    Members: `vectors`: [batch][block_in] elements of `ArrayShape.factor_bits` bits, first element lowest. `weights`:
-    int8, one cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`: a bit
-    for each product, 1 to add 0 in its place. `apart`, with the extension `fold`: a bit for each of the adder tree's
-    last levels, 1 if the sums of groups of products stay separate there. `sums`: numbers of `sum_bits` bits; those of a
-    column are adjacent.
+    Members:
+
+    - `vectors`: [batch][block_in] elements of `ArrayShape.factor_bits` bits, first element lowest.
+    - `weights`: int8, one cycle before their vectors. `zero`, with the extension `zero_points`: zero point of the
+      weights.
+    - `masks`: a bit for each product, 1 to add 0 in its place.
+    - `apart`, with the extension `fold`: a bit for each of the adder tree's last levels, 1 if the sums of groups of
+      products stay separate there.
+    - `sums`: numbers of `sum_bits` bits, first those of the first column, then those of the next.
     """
 
     def __init__(self, *, config: Config) -> None:

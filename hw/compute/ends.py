@@ -11,11 +11,12 @@ from vdla.isa.timing import BEGIN_DELAY, alu_latency, gemm_latency
 
 
 def most_ends(config: Config) -> int:
-    """Largest number of instructions that end in one cycle: a GEMM with operations, and the instructions without
-    operations that begin after it and end with it.
+    """Largest number of instructions of the compute unit that end in one cycle. The worst case is a GEMM and the
+    instructions without operations (loads, for example) that begin while its last operation is in the pipeline: all end
+    with the GEMM.
 
-    Such instructions can begin every 1 + BEGIN_DELAY cycles, from the cycle in which the GEMM's last operation issues
-    to the cycle before its end.
+    An instruction can begin every 1 + BEGIN_DELAY cycles, from the cycle in which the GEMM's last operation issues to
+    the cycle before the GEMM's end.
     """
     return 1 + -(-gemm_latency(config) // (1 + BEGIN_DELAY))
 
@@ -73,8 +74,9 @@ class Ends(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the shift register. While the contents move, every place except the last can add 1 to its count, for
-        the instruction of input `joins`.
+        """Builds the shift register. When its contents move on, each place except the last can also add 1 to the count
+        that it takes over: this adds an instruction that joins (input `joins`) to the place with the youngest
+        instructions.
         """
         m = Module()
         length = gemm_latency(self.config)

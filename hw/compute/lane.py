@@ -29,10 +29,10 @@ _CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
 
 
 def lane_controls(config: Config) -> dict[str, tuple[int, ...]]:
-    """Control inputs of a lane that depend on the ALU operation: for each, by name, the opcodes that set it to 1.
+    """Maps the name of each control input of a lane to the opcodes of the ALU operations for which the input is 1.
 
-    If none of `adds`, `chooses` and `shifts` is set, the result is that of MUL. An input that no operation of the
-    machine sets is left out. `custom_0`, `custom_1` ... select the machine's custom instructions.
+    If none of `adds`, `chooses` and `shifts` is 1, the result is that of MUL. An input that no operation of the machine
+    sets is left out. `custom_0`, `custom_1` ... select the machine's custom instructions.
     """
     there = [code.value for code in alu_codes(config)]
     chosen = {name: tuple(code for code in codes if code in there) for name, codes in _CONTROLS.items()}
@@ -44,8 +44,8 @@ CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
 """Cycles from the operand to the result, for operations that take more than one; must agree with isa/alu.py."""
 
 RESULTS = ("writing", "written_1", "written_2")
-"""Names of the results that may replace an operand: the result of the previous cycle, which is written in this cycle,
-and those of the two cycles before.
+"""Names of recent results that may replace an operand read from memory. `writing`: the result of the previous cycle,
+which is being written in this cycle. `written_1`, `written_2`: the results one and two cycles older.
 """
 
 

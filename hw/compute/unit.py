@@ -39,8 +39,9 @@ class ComputeUnit(wiring.Component):
         super().__init__(compute_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """Connects the parts of the unit. Every instruction that is executing keeps one of four signals at 1 until its
-        end: `operations.busy`, `ends.busy`, `exclusive` (ALU, LOAD, FINISH) or `configuring` (CONFIG).
+        """Connects the parts of the unit. While an instruction executes, at least one of four signals is 1:
+        `operations.busy` or `ends.busy` for an instruction of the array, `exclusive` for an ALU, LOAD or FINISH,
+        `configuring` for a CONFIG.
         """
         m = Module()
         config = self.config

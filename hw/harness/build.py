@@ -166,8 +166,8 @@ def include_flags(root: Path) -> list[str]:
 
 def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
     """Compiles Verilator's runtime, whose sources are in the folder `root`, and returns the path of the object file.
-    All libraries share the file, because compiling it takes a third of the time of a small library's compilation. It is
-    optimized for speed, since libraries of both goals ("build" and "run") use it.
+    All compiled designs share the file, because its compilation takes a third of the time of a small design's. It is
+    always optimized for speed; designs may instead be optimized for a short compilation.
     """
     flags = (*COMPILE, "-O1")
     digest = hashlib.sha256("\0".join((version, *flags, *_RUNTIME)).encode()).hexdigest()

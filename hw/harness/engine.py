@@ -294,11 +294,14 @@ class Machine:
         """Launches `instructions`, uint64 (n, words), with the memory image `image` (not modified) and waits for the
         end.
 
-        Memory answers SLVERR to accesses of the bus word of byte `failing_address`, and DECERR outside the program's
-        memory. `memory_timing` replaces the configuration's memory timing. `surroundings`: addresses of the memory
-        image and initial values of counters. `on_progress` is called with the number of cycles from time to time.
-        Raises ProgramError for a program that the DRAM cannot hold, RtlError if the program does not finish; the
-        machine then needs a reset, unless an error of memory stopped it.
+        An access to the bus word that contains byte `failing_address` gets the response SLVERR; one outside the
+        program's memory gets DECERR. `memory_timing` replaces the configuration's memory timing. `surroundings`:
+        addresses of the memory image and initial values of counters. `on_progress` is called at regular intervals with
+        the number of cycles so far.
+
+        Raises ProgramError for a program that the DRAM cannot hold, and RtlError if the program does not finish. After
+        an RtlError the machine needs a reset before its next run, except if an error response of memory ended the
+        program.
         """
         if self._config.memory.kind == DRAM:
             check_fits(self._config, instructions, image)
@@ -374,8 +377,10 @@ class Machine:
         return counts
 
     def _read_registers(self, program: int, count: int, base: int, cycles: int) -> dict[str, tuple[int, int]]:
-        """The control registers after a finished run, by name: (value read, expected value of a run with these
-        arguments).
+        """Reads the control registers after a finished run. Returns, by register name, a pair (value read, value
+        expected). The arguments are the values that the run must have left in four of the registers: `program`, the
+        address of the program; `count`, its number of instructions; `base`, the base address of its memory; `cycles`,
+        the length of the run.
         """
         digests = (self._config.digest, hardware(self._config).digest)
         status = 1 << DONE_BIT | 1 << QUIET_BIT
@@ -433,8 +438,8 @@ class Machine:
         return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
 
     def _moving(self) -> dict[Unit, str]:
-        """The activity or cause of stall of each unit at present, by name: of the unit's counters, the one that grows
-        most between two readings.
+        """Finds out what each unit is doing at present. Returns the name of one counter for each unit: reads all
+        activity and stall counters of the unit twice, and chooses the counter that grew most in between.
         """
         names = {unit: stall_counters(unit) for unit in Unit}
         before = {name: self._read_counter(name) for unit in Unit for name in names[unit]}

@@ -62,7 +62,10 @@ def _ports(verilog: str, module: str) -> list[str]:
 
 
 def _without_zeros(found: re.Match[str]) -> str:
-    """Replacement for a memory's initial values: empty if all are zero, else unchanged (a table of constants)."""
+    """Removes a memory's initial values if all are zero, since memories start with zeros anyway: returns the text to
+    put in place of the match `found`, empty in this case. Other initial values, those of a constant table, stay as they
+    are.
+    """
     values = re.findall(r"= \d+'[hdb](\w+);", found[1])
     return "" if all(not value.strip("0") for value in values) else found[0]
 

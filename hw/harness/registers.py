@@ -1,5 +1,5 @@
-"""Merges registers with the processes that compute their next values, which halves the variables that Verilator copies
-in each cycle.
+"""Rewrites Verilog so that a register's next value needs no variable of its own, which halves the variables that
+Verilator copies in each cycle.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _INTERNAL = re.compile(r"\\\$\S+")
 
 
 def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: str = "") -> str:
-    """The design `verilog` in which the process of a next value is merged with the register that takes this value.
+    """Rewrites the Verilog text of a design so that the next value of a register is assigned to the register directly.
 
-    Amaranth computes a register's next value in one process, as a variable (`\\$857`), and assigns it to the register
-    in another. If the variable has no other use, the first process assigns to the register instead. In modules whose
-    name matches `gated`, these registers keep their values while the expression `enable` is 0.
+    Amaranth computes a register's next value in one process, as a variable (`\\$857`), and assigns the variable to the
+    register in another. If the variable has no other use, the first process assigns to the register instead. In modules
+    whose name matches `gated`, these registers keep their values while the expression `enable` is 0.
     """
 
     def module(match: re.Match[str]) -> str:

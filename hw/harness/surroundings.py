@@ -22,13 +22,15 @@ class SurroundingsError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Conditions of one run. Raises SurroundingsError for a value out of range.
+    """Conditions of one run that do not depend on the program. Raises SurroundingsError for a value out of range.
 
-    The memory's bytes appear at address `base` (register BASE) plus each of `origins`, all multiples of 4096; fetch
-    reads instructions at the first origin, and instructions may access any. `counts`: initial values of the performance
-    counters, in the order of COUNTERS, and of CYCLES, or empty for zeros; the harness adds them to the registers after
-    the launch has cleared these, and subtracts them from the values read, modulo 2^COUNTER_BITS. `manners`: seed of
-    random pauses on the control bus; 0 for no pauses.
+    `base`: value of register BASE. `origins`: offsets; the memory appears at address `base` + offset for each of them.
+    The fetch unit reads instructions through the first one, instructions may access all. All are multiples of 4096.
+
+    `counts`: initial values of the performance counters (in the order of COUNTERS) and of CYCLES; empty for zeros. The
+    harness adds them after the launch has cleared the counters, and subtracts them from the results, modulo
+    2^COUNTER_BITS: a test of the counters' overflow. `manners`: seed of random pauses and byte-wise accesses on the
+    control bus; 0 for neither.
     """
 
     base: int = 0

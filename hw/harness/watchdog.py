@@ -26,10 +26,11 @@ def describe(
     end: NDArray[np.int64],
     moving: Mapping[Unit, str],
 ) -> str:
-    """The error message: one clause for each unit, then whether the program lacks a FINISH.
+    """Writes the error message for a program that does not end: one clause for each unit, which names the event that it
+    waits for, then whether the program lacks a FINISH.
 
     `begin`, `end` int64 (n,): first and last cycle of each instruction, -1 for an event that did not happen. `moving`:
-    for each unit the name of the counter that still counts, from which its cause of stall follows.
+    for each unit, the name of the activity or stall counter that is still growing, which tells its cause of stall.
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}

@@ -20,11 +20,12 @@ def write_chain(
     running: data.View,
     pipeline: PostPipeline,
 ) -> Signal:
-    """Drives `port`, the write port of the chain memory (on-chip buffer between layers). Returns a signal that is high
-    for one cycle, the cycle after `port` has written a store's last vector. `job`: the oldest store that is not written
-    yet; `running`: the store whose accumulators are being read.
+    """Drives `port`, the write port of the chain memory (on-chip buffer between layers), with the vectors that leave
+    `pipeline`. They come in order and without addresses, so a counter computes these. Returns a signal that is 1 in the
+    cycle after the last vector of a store was written.
 
-    The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline has no addresses.
+    `job`: stream of the stores that are not written yet. `running`: properties of the store whose accumulators are read
+    now.
     """
     head = job.payload
     vectors = config.chain_buffer_bytes // config.out_bytes

@@ -30,19 +30,25 @@ _HALF = floats.MANTISSA_BITS // 2
 
 class Combine(wiring.Component):
     """Stage B of the store unit (the operation after requantization) for one lane: adds, multiplies or rescales int8
-    values, then clamps. Accepts a new pair of `value` and `operand` every cycle; all other inputs are stable while
-    pairs are in the pipeline.
+    values, then clamps. A pair of `value` and `operand` may enter in every cycle; the other inputs must not change
+    while pairs are in the pipeline.
 
-    Members: `value` (the result of stage A, requantization) and `operand`: int8 in the stored domain (uint8 values are
-    stored less 128). `multiply`, `operand_used`: select the function of `vdla.isa.arithmetic`: combine_multiply if both
-    are 1, rescale if only `multiply` is 1, else combine_add. `swap`: `operand` is the first input of combine_add.
-    `unsigned`: the model's type is uint8. `zero_point`, `operand_zero_point`: zero points of `value` and `operand`.
-    `low`, `high`: bounds of the result. `constants`: ratios, offset and exponents in the form that `Constants`
-    computes. `result`: for the pair of cycle t, in cycle t + COMBINE_STAGES.
+    Members:
 
-    There are three multipliers. In combine_multiply and rescale, the first computes the integer product, which is
-    rounded to float32; the second and third multiply its halves by the ratio. In combine_add, the second and third
-    multiply each input by its ratio. The normalizer and the steps after the ratios are the same for all modes.
+    - `value`, `operand`: the pair, int8. `value` is the result of stage A (requantization). A uint8 is stored less 128.
+    - `multiply`, `operand_used`: select the function of `vdla.isa.arithmetic`. It is combine_multiply if both are 1,
+      rescale if only `multiply` is 1, else combine_add.
+    - `swap`: makes `operand` the first input of combine_add.
+    - `unsigned`: 1 if the values of the model are uint8.
+    - `zero_point`, `operand_zero_point`: zero points of `value` and `operand`.
+    - `low`, `high`: bounds to which the result is clamped.
+    - `constants`: ratios, offset and exponents, as `Constants` computes them.
+    - `result`: the result for a pair leaves COMBINE_STAGES cycles after the pair enters.
+
+    There are three multipliers. In combine_add, the second and third multiply each input by its ratio. In the other two
+    functions, the first computes an integer product, which is rounded to float32; the second multiplies the upper half
+    of the rounded number by the ratio, the third the lower half. The normalizer and the later steps serve all
+    functions.
     """
 
     value: In(signed(8))
@@ -171,8 +177,8 @@ class Combine(wiring.Component):
         )
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
-        """Rounds `normal_8` to float32 and adds the exponent of the ratio. Returns the mantissa, a combinational value
-        in stage 13, and the sum of both exponents, in stage 14.
+        """Normalizes the integer `normal_8` and rounds it to float32. Returns the mantissa, a combinational value in
+        stage 13; and, in stage 14, the number's exponent with the exponent of the ratio added.
         """
         # A step's shift distance drives many multiplexers, so it is a register, computed in parallel with the number.
         count = register(m, floats.leading_zeros(m, normal_8, 16, "zeros_by_16"), "count_9")
@@ -203,8 +209,9 @@ class Combine(wiring.Component):
         return normal[low:], normal[low - 1], normal[: low - 1]
 
     def _scaled(self, m: Module, high: Value, low: Value, exponent: Value) -> tuple[Value, Value]:
-        """Multiplies a rounded integer product by the ratio: returns (mantissa, exponent). `high`, `low`: the products
-        of its two halves with the ratio. The mantissa has a 25th bit if rounding carries into it.
+        """Multiplies a rounded integer product by the ratio, and returns (mantissa, exponent) of the result. `high`,
+        `low`: the ratio times the upper and the lower half of the integer product's mantissa. `exponent`: the integer
+        product's exponent. The returned mantissa has a 25th bit if rounding carries into it.
         """
         product = register(m, ((high << _HALF) + low)[: 2 * floats.MANTISSA_BITS], "scaled_product")
         # The product has 47 or 48 bits, or is zero or too small to matter.

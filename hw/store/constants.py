@@ -1,5 +1,5 @@
-"""Constants that all lanes of stage B (the operation after requantization) share: the configuration registers in the
-form in which the lanes use them.
+"""Computes the constants of stage B (the operation after requantization) from configuration registers, once for all
+lanes.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
@@ -18,8 +18,8 @@ PRODUCT_BITS = 32
 """Width in bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
 
 GUARD = 3
-"""Number of bits of combine_add's inner sum (inputs times ratios) below the last bit of a product of PRODUCT_BITS bits:
-two bits, and a sticky bit for all lower ones.
+"""In combine_add, the product of an input and a ratio is extended by this number of bits below its last bit before the
+offset is added: two bits, and a sticky bit, the OR of all lower bits of the offset.
 """
 
 _ABOVE = PRODUCT_BITS + GUARD + 2  # of an addend at this bit or above, the product changes only the rounding
@@ -28,35 +28,35 @@ SUM_BITS = _ABOVE + floats.MANTISSA_BITS
 INNER_BITS = SUM_BITS + 1
 
 POINT = 37
-"""Number of fraction bits of the fixed-point numbers that the last sum of stage B (the operation after requantization)
-adds; the last bit is sticky: the OR of all lower bits.
+"""Number of fraction bits of the fixed-point terms of the last sum in stage B (the operation after requantization). The
+last bit is sticky: the OR of all lower bits.
 
-If both terms have bits below 2^-36, then both are below 2^-3 and the result is 0 whatever these bits are: a mantissa's
-last bit is 2^-23 of its first, and the integer factor is below 2^9.
+These bits suffice. If both terms have bits below 2^-36, then both are below 2^-3, because a mantissa's last bit is
+2^-23 of its first and the integer factor is below 2^9. The result is then 0, whatever these bits are.
 """
 
 FIXED_BITS = POINT + CONSTANT_BITS + 9
-"""Width in bits of the fixed-point numbers that the last sum of stage B (the operation after requantization) adds. The
-checker requires ratios and offset of at most 2^CONSTANT_BITS, so terms of combine_add are below 2^(CONSTANT_BITS + 9).
+"""Width in bits of the fixed-point terms of the last sum in stage B (the operation after requantization). The checker
+requires ratios and offset of at most 2^CONSTANT_BITS, so the terms of combine_add are below 2^(CONSTANT_BITS + 9).
 """
 
 DISTANCE_BITS = FIXED_BITS.bit_length()
 FLOAT_EXPONENT = FIXED_BITS - floats.MANTISSA_BITS - POINT
-"""Exponent of a float whose mantissa ends at the top bit of a fixed-point number of FIXED_BITS bits, POINT of them
-fraction bits.
+"""Exponent of a float whose mantissa fills the top bits of a fixed-point number. The number has FIXED_BITS bits, of
+which the lowest POINT bits are the fraction.
 """
 
 _PRODUCT_EXPONENT = FIXED_BITS - PRODUCT_BITS - POINT
 ZERO_SHIFT = -_PRODUCT_EXPONENT
-"""Number of bits by which the last bit of a zero point is above the last bit of an unshifted product."""
+"""Number of places by which a zero point is shifted left, so that its binary point is that of an unshifted product."""
 
 assert 0 <= ZERO_SHIFT <= PRODUCT_BITS - 16
 _INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
 
 
 def constants_layout() -> data.StructLayout:
-    """Layout of the constants that all lanes of stage B (the operation after requantization) share, the member
-    `constants` of `Constants` (where the fields are described).
+    """Layout of the constants that all lanes of stage B (the operation after requantization) share. The component
+    `Constants` outputs them as its member `constants`; its docstring explains each field.
     """
     return data.StructLayout(
         {
@@ -80,18 +80,19 @@ class Constants(wiring.Component):
     """Computes constants of stage B (the operation after requantization) that all lanes share, from the configuration
     registers.
 
-    Inputs: `ratio_self`, `ratio_operand`, `offset`: bits of finite float32; `zero_point` of the result; the flags
-    `multiply`, `operand_used`, `swap`, `unsigned`.
+    Inputs: `ratio_self`, `ratio_operand`, `offset`: bits of finite float32. `zero_point`: zero point of the result.
+    `multiply`, `operand_used`, `swap`, `unsigned`: flags that select the operation, as in `combine.Combine`.
 
-    Fields of `constants`, CONSTANTS_CYCLES later:
+    Fields of the output `constants`, which is valid CONSTANTS_CYCLES later:
 
-    - `mantissa_a` to `sign_b`: the ratios in the order of combine_add's inputs; with `multiply`, both are `ratio_self`.
-    - `offset`: the float32 offset; `addend`: its mantissa, aligned with the product of an input and ratio b. The shift
-      distance between the two depends only on the ratio.
-    - `inner_exponent`: exponent of a normalized inner sum or integer product; `scaled_exponent`: number added to that
+    - `mantissa_a`, `sign_a`, `mantissa_b`, `sign_b`: the ratios a and b of combine_add's first and second input; with
+      `multiply`, both are `ratio_self`.
+    - `offset`: the float32 offset. `addend`: its mantissa, shifted so that it can be added to the product of an input
+      and ratio b. The shift depends only on the exponents of the offset and of the ratio.
+    - `inner_exponent`: exponent of a normalized inner sum or integer product. `scaled_exponent`: number added to that
       exponent for a scaled product.
-    - `distance`: right shift that converts the second term of the last sum to fixed point; `zero_magnitude`,
-      `zero_sign`: that term if it is the zero point of the result.
+    - `distance`: right shift that converts the second term of the last sum to fixed point. `zero_magnitude`,
+      `zero_sign`: this second term, in the operations that add the zero point of the result.
     - `last_addend`: the number added after the last rounding.
     """
 

@@ -16,11 +16,14 @@ MANTISSA_BITS = 24
 EXPONENT_BITS = 11
 
 INTEGER_BITS = 17
-"""Integer bits of a rounded number: after the addition of a 16-bit zero point, a number of 2^16 or more saturates int8.
+"""Number of integer bits that are kept of a rounded number. A larger number need not be exact: from 2^16 on, the result
+saturates to the bounds of int8, whatever 16-bit zero point is added.
 """
 
 FRACTION_BITS = 25
-"""Fraction bits that determine how a float32 of 0.5 or more was rounded; one sticky bit represents all lower bits."""
+"""Number of bits below the binary point that matter when a sum of 0.5 or more is rounded to float32 and then to an
+integer. One sticky bit represents all lower bits.
+"""
 
 
 def float_layout() -> data.StructLayout:
@@ -139,7 +142,9 @@ def round_mantissa(m: Module, mantissa: Value, guard: Value, sticky: Value, name
 
 
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
-    """min(max(value, low), high), 8 bits signed. The bounds must be stable: a register delays `low` by a cycle."""
+    """Computes min(max(value, low), high), 8 bits signed. The bounds must not change, because a register delays `low`
+    by a cycle.
+    """
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
     # The sign of a difference needs one carry chain, unlike `<`.
     above, below = high - value, value - lower

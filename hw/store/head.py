@@ -17,8 +17,9 @@ from .rows import row_flags
 
 
 def running_layout(config: Config) -> data.StructLayout:
-    """Fields of the store whose accumulators are being read, or were read last; older stores in flight have equal
-    fields. `chain`, only on machines with a chain memory (on-chip buffer between layers): the store writes this memory.
+    """Properties of the store whose accumulators are being read, or were read last. They also hold for all older stores
+    in flight, because only stores with equal properties overlap. `chain`, only on machines with a chain memory (on-chip
+    buffer between layers): the store writes this memory.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(
@@ -30,8 +31,9 @@ def running_layout(config: Config) -> data.StructLayout:
 
 
 def starting_layout(config: Config) -> data.StructLayout:
-    """Layout of the decoded head instruction. `store`: fields of a store. `entry`: fields of any instruction. `plain`:
-    the instruction is a plain store (`Head.is_plain`). `is_table`: it loads look-up tables.
+    """Layout of the decoded head instruction. `store`: properties that only stores have. `entry`: properties that every
+    instruction has. `plain`: 1 if the instruction is a plain store (`Head.is_plain`). `is_table`: 1 if it loads look-up
+    tables.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(
@@ -48,7 +50,9 @@ class Head:
 
     @property
     def plain_view(self) -> data.View:
-        """The words as a STORE.OUT, whose fields loads and stores share."""
+        """The fields of the head instruction, decoded as a STORE.OUT. Loads and other stores have the same fields in
+        the same places.
+        """
         return view(instruction_layout(self.config, "STORE.OUT"), self.words)
 
     @property
@@ -69,8 +73,8 @@ class Head:
         return stores
 
     def decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
-        """The head instruction, decoded to registers. They are valid a cycle after the instruction became the head,
-        which is the first cycle in which it may begin.
+        """Adds registers with the decoded head instruction, and returns them. They are valid one cycle after the
+        instruction became the head, which is the first cycle in which it may begin.
         """
         words, head = self.words, self.plain_view
         post = view(instruction_layout(self.config, "STORE.POST"), words)
@@ -127,11 +131,12 @@ class Head:
         reader: Reader,
         in_flight: InFlight,
     ) -> Value:
-        """Whether the head instruction may begin while earlier instructions are in flight, if `in_flight` has a free
-        entry. `begin`: the head that `starting` describes begins in this cycle; `running`: the store that `reader`
-        reads.
+        """Whether the head instruction may begin while earlier instructions of the unit are in flight. The caller also
+        checks that `in_flight` has a free entry.
 
-        The head may have arrived in this cycle, so it is decoded here; the registers of `decode` come a cycle later.
+        `begin`: an instruction begins in this cycle; `starting` has its decoded fields. `running`: the store whose
+        accumulators `reader` reads. The head may have arrived in this cycle, so its fields are decoded here; the
+        registers of `decode` have them one cycle later.
         """
         head = self.plain_view
         behind_store, behind_load = Signal(), Signal()

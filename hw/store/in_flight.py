@@ -22,13 +22,16 @@ def entry_layout() -> data.StructLayout:
 
 
 class InFlight(wiring.Component):
-    """The queue of the store unit's instructions in flight (begun and not ended). They end in order, at most one in a
-    cycle, when they are complete.
+    """The queue of the store unit's instructions in flight (begun and not ended). They end in program order, at most
+    one in a cycle, when they are complete.
 
-    Members: `begin` with `entry`: an instruction begins in this cycle. `loaded`: the load that was in progress is
-    complete; at most one load is in progress (`loading`). `stored`: the oldest incomplete store is complete. `end`: the
-    `oldest` instruction ends in this cycle. Registered: `none`, `full`: no instruction, or the largest number, is in
-    flight; `load_there`: a load is in flight.
+    Inputs: `begin`: an instruction begins in this cycle, with the properties `entry`. `loaded`: the load in progress is
+    complete in this cycle. `stored`: the oldest incomplete store is complete in this cycle.
+
+    Outputs: `end`: the oldest instruction ends in this cycle; `oldest` has its properties. `none`: no instruction is in
+    flight. `full`: STORES_IN_FLIGHT instructions are in flight, so none may begin. `loading`: a load is in progress
+    (there is never more than one). `load_there`: a load has begun and not ended, though it may be complete. The last
+    four are registers.
     """
 
     def __init__(self) -> None:
@@ -107,10 +110,11 @@ def job_layout(config: Config) -> data.StructLayout:
 
 
 class Jobs(wiring.Component):
-    """A queue of stores that have begun; the writer of their vectors takes them from it. If the queue is empty, a store
-    passes it in the same cycle.
+    """A queue between the control of the store unit, which begins stores, and the writer, which writes their vectors to
+    DRAM. If the queue is empty, a store reaches the writer in the cycle in which it begins.
 
-    Members: `put`: a store that begins in this cycle, always accepted; `job`: the oldest store that is not written yet.
+    Members: `put`: input, a store that begins in this cycle; it is always accepted. `job`: output, the oldest store
+    that the writer has not taken yet.
     """
 
     def __init__(self, *, config: Config) -> None:

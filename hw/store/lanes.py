@@ -14,18 +14,18 @@ REDUCTION = "reduction_lane"
 """Name of the Verilog module that the reductions of all lanes share."""
 
 STAGE_B = "stage_b_lane"
-"""Prefix of the names of the Verilog modules for stage B (the operation after requantization) of a lane. There are
-KINDS such modules, since lane n uses copy n modulo KINDS of the registers of the select signals, and these copies
-differ (`copies.py`).
+"""Prefix of the names of the Verilog modules for stage B (the operation after requantization) of one lane. Lanes share
+modules, but there are KINDS different ones: lane n uses copy number n modulo KINDS of each select signal, and the
+copies differ (`copies.py`).
 """
 
 
 class Reduction(wiring.Component):
-    """Sum or maximum of a window's accumulators, plus the bias.
+    """Reduces the accumulators of a window to their sum or maximum, and adds a bias.
 
-    Members: `value`: an accumulator, taken if `take` is set; with `first`, it is the first one of a window. `sum`: 1
-    for the sum, 0 for the maximum. `bias`. `total`: the reduction of all values taken, plus the bias, from the cycle
-    after the last value on.
+    Members: `value`: an accumulator, used only if `take` is 1. `first`: `value` is the first accumulator of a window.
+    `sum`: 1 for the sum, 0 for the maximum. `bias`: number that is added to the reduction. `total`: reduction of all
+    values taken so far, plus the bias; complete in the cycle after the last value.
     """
 
     value: In(signed(32))
@@ -49,11 +49,11 @@ class Reduction(wiring.Component):
 
 
 class StageB(wiring.Component):
-    """Stage B of one lane (the operation after requantization: add, multiply or rescale), and a bypass that delays
-    `value` by the same number of cycles.
+    """Stage B of one lane (the operation after requantization: add, multiply or rescale), with a bypass. The bypass
+    delays `value` by as many cycles as the operation takes.
 
-    Members: those of `combine.Combine` (`value` and `operand`, the inputs that select the operation, its constants,
-    `result`), and `combine`, which selects the source of `result`: stage B if 1, the bypass if 0.
+    Members: `combine` selects the source of `result`: the operation if 1, the bypass if 0. All other members are those
+    of `combine.Combine`.
     """
 
     def __init__(self, *, number: int) -> None:

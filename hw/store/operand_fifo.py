@@ -12,16 +12,18 @@ from ..read_fifo import word_layout
 
 
 class OperandFifo(wiring.Component):
-    """A FIFO of bus words that is read either as words or as output vectors; a beat of cycle t is available from t + 1
-    on.
+    """A FIFO of bus words that is read either as words or as output vectors. A beat that arrives in cycle t is
+    available from t + 1 on.
 
-    Members: `beat_*`: the beats that arrive (`interfaces.read_client`). `words`: the head word, popped with `ready`.
-    `release`: the number of words of a burst, in the cycle in which the burst's last word is popped.
+    Members: `beat_*`: the beats that arrive (`interfaces.read_client`). `words`: stream with the word at the head.
+    `release`: in the cycle in which the last word of a burst is popped, the number of words of this burst; otherwise 0.
 
-    For reading vectors: `start` sets the position of the first vector in its word (`offset`, in vectors) and the
-    distance from row to row (`pitch`, in vectors modulo the word). `vector`: the next vector, valid if `vector_valid`
-    is 1. `take` pops it; with `run_ends`, `take` also pops the rest of the vector's word. A vector wider than the bus
-    is popped as a whole.
+    Members for reading vectors:
+
+    - `start`: sets the position of the first vector in its bus word (`offset`, in vectors), and the distance from row
+      to row (`pitch`, in vectors, modulo the vectors in a word).
+    - `vector`: the next vector, valid if `vector_valid` is 1. A vector wider than the bus is popped as a whole.
+    - `take`: pops the vector; with `run_ends`, also the rest of its word.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -25,9 +25,10 @@ from .tables import Tables
 
 
 class Parameters:
-    """Builds the memories from which the `pipeline` of STORE.POST gets its parameters: biases and scales, look-up
-    tables, and statistics of rows. Each method adds one of them to a module. `words`: the head instruction. `running`:
-    the store whose accumulators `reader` reads.
+    """Builds the memories from which STORE.POST gets its parameters: biases and scales, look-up tables, and statistics
+    of rows (for softmax and normalizations). Each method adds one of these to a module and connects it to `pipeline`,
+    the arithmetic of STORE.POST. `words`: the encoded instruction at the head of the store unit's queue. `reader`: the
+    component that reads accumulators. `running`: fields of the store that it reads for.
     """
 
     def __init__(
@@ -37,8 +38,9 @@ class Parameters:
         self.running, self.reader, self.pipeline = running, reader, pipeline
 
     def add_entry(self, m: Module, begin: Value) -> Signal:
-        """The index of a vector's parameter entry, valid from the cycle after the vector's last read until the last
-        read of the next vector. `begin`: the head instruction begins in this cycle.
+        """Computes the index in the parameter table of a vector's biases and scales. It is valid from the cycle after
+        the vector's last read until the last read of the next vector. `begin`: the head instruction begins in this
+        cycle.
         """
         running, reader = self.running, self.reader
         head = view(instruction_layout(self.config, "STORE.POST"), self.words)
@@ -55,11 +57,12 @@ class Parameters:
     def add_loads(
         self, m: Module, begin: Value, starting: data.View, entry: Signal, operands: OperandFifo
     ) -> ElementWriter:
-        """Adds the parameter table (a memory of biases and one of scales) and the writer that fills it step by step
-        from the FIFO `operands`; returns the writer. `begin`: the head instruction, decoded in `starting`, begins in
-        this cycle. `entry`: index of the current vector's parameter entry.
+        """Adds the parameter table, a memory of biases and one of scales, and the writer that fills it from the FIFO
+        `operands`; returns the writer. The writer waits while the reader is active, and until the last vector has read
+        its parameters.
 
-        The writer waits until every vector that the reader has begun has read its parameters.
+        `begin`: the head instruction begins in this cycle. `starting`: its properties. `entry`: index of the parameters
+        of the current vector.
         """
         config, reader, pipeline = self.config, self.reader, self.pipeline
         bus_bits = config.memory.bus_bytes.bit_length() - 1
@@ -142,9 +145,12 @@ class Parameters:
         ]
 
     def add_rows(self, m: Module, begin: Value, setting: Signal, loader: ElementWriter) -> None:
-        """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the entry of each
-        vector's row: field `first` of register ROWS (`setting`) plus the vector's index in its row of output vectors.
-        `begin`: the head instruction begins in this cycle. `loader`: writer of the look-up table that ROWS reads.
+        """Adds the memory with the statistics of rows (for softmax and normalizations) and connects it to the pipeline.
+        Also computes the number of the entry for each output vector. It is field `first` of register ROWS plus the
+        vector's position in x: the vectors at one x form one row of numbers.
+
+        `begin`: the head instruction begins in this cycle. `setting`: value of register ROWS. `loader`: the writer that
+        fills the look-up table of ROWS.
         """
         config, running, reader, pipeline = self.config, self.running, self.reader, self.pipeline
         m.submodules.row_entries = rows = Rows(config=config)

@@ -43,7 +43,9 @@ def _before(config: Config) -> int:
 
 
 def _in_parts(config: Config) -> bool:
-    """Whether a pass of a vector [batch][block_out] has only some of the block_out elements of a batch row."""
+    """Whether a vector [batch][block_out] needs so many passes through the arithmetic that a pass has only some of the
+    block_out elements of one batch item.
+    """
     return config.post_passes > config.batch
 
 
@@ -66,8 +68,8 @@ def scales_after_biases(config: Config) -> int:
 
 
 def biases_after_reads(config: Config) -> int:
-    """Number n such that a vector's biases are needed in cycle r + 2 + n, where r is the cycle of the vector's last
-    accumulator read.
+    """Number of cycles from the arrival of a vector's last accumulator (two cycles after its read) to the cycle in
+    which the vector's biases are needed. Above 0 only with the extension `rows`.
     """
     return stage_cycles(config, "rows") - _in_parts(config) if StoreParts.of(config).rows else 0
 
@@ -99,21 +101,23 @@ def row_members(lanes: int, config: Config) -> dict[str, Member]:
 
 
 class PostPipeline(wiring.Component):
-    """Reduces windows of accumulators and makes an output vector of each window; one accumulator can be read in each
-    cycle. A vector goes through the arithmetic in `post_passes` passes, a cycle each, so the last reads of consecutive
-    windows are at least `post_passes` cycles apart.
+    """Makes an output vector from each window of accumulators: reduces the window to one accumulator, then converts it
+    to int8. It takes one accumulator in each cycle. The conversion takes `post_passes` passes of one cycle each, each
+    for a part of the vector, so the last reads of consecutive windows are at least `post_passes` cycles apart.
 
     Members:
 
-    - `read`: an accumulator is read in cycle r, as the `first` or `last` one of its window; `data`: the accumulators,
-      in r + 2.
-    - `operand`: the operand vector of the window, taken with the first read if the flag `operand` is set.
-    - `biases`: the biases of a window, valid in cycle r + 2 + `biases_after_reads`, where r is the cycle of its last
-      read; `scales`: its scales, valid `scales_after_biases` cycles later. Both are stable for all its passes.
-    - `flags`, and the registers of SETTINGS by lower-case name: stable until all vectors have left.
-    - `put` with `vector`: an output vector, post_latency - 1 cycles after the window's last read (the writer adds one).
-    - `requantized`, `looked_up`: only with look-up tables: results of stage A (requantization), and their table
-      entries, TABLE_CYCLES later, which are inputs of stage B (add, multiply or rescale).
+    - `read`: 1 in a cycle r in which an accumulator is read from memory. `first`, `last`: the accumulator is the first
+      or last one of its window. `data`: the accumulator, which arrives in cycle r + 2.
+    - `operand`: a second input of the window's outputs, sampled with its first read if the flag `operand` is set.
+    - `biases`: the biases of a window, valid `biases_after_reads` cycles after the data of its last read. `scales`: the
+      scales, valid `scales_after_biases` cycles after the biases. Both stay stable during all passes of the window.
+    - `flags`, and the registers in SETTINGS by lower-case name: do not change before all vectors have left.
+    - `put`: 1 if `vector` is an output vector, post_latency - 1 cycles after the window's last read (the writer adds
+      one).
+    - `requantized`, `looked_up`: exist only with look-up tables. `requantized` gives the results of stage A
+      (requantization). `looked_up` takes their table entries TABLE_CYCLES later, which enter stage B (add, multiply or
+      rescale).
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -268,8 +272,12 @@ class PostPipeline(wiring.Component):
     def _rows(
         self, m: Module, platform: object, values: list[Signal], biases: Value, valid: Value
     ) -> list[Signal]:
-        """Inputs of stage A (requantization), one for each lane: the reductions `values` (scaled by the row lanes in a
-        store with the flag `shares`) plus `biases`. Bit k of `valid`: a window's last read was k + 1 cycles ago.
+        """Adds a row lane (`row_lanes.RowLane`) for each of `values`, the reduced windows of accumulators, and adds
+        `biases` to the lanes' results. Returns the sums, which are the inputs of stage A (requantization). In stores
+        with the flag `shares` the row lanes scale the values by their row's factor; in other stores the values pass
+        unchanged.
+
+        `valid`: bit k is 1 if the last read of a window was k + 1 cycles ago.
         """
         setting = view(register_layout("ROWS"), self.setting_of_rows)
         passes = valid[_REDUCED : _REDUCED + self._passes]
@@ -353,8 +361,8 @@ class PostPipeline(wiring.Component):
         return late[: -self._lanes - 1 : -1]
 
     def _scales(self, m: Module, scales: Value, load: Value, name: str) -> Value:
-        """The elements of `scales` (or biases) for the lanes of the current pass. Passes follow each other in every
-        cycle; the first one is in the second cycle after `load`.
+        """Selects, from `scales` (or biases) of a whole vector, those that the lanes need in the current pass. `load`:
+        the first pass of a vector comes two cycles later; the other passes follow in consecutive cycles.
 
         If passes are whole rows of [batch][block_out], all passes use the same scales.
         """
@@ -368,8 +376,11 @@ class PostPipeline(wiring.Component):
         return register(m, scales.word_select(here, 32 * self._lanes), name)
 
     def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
-        """Builds a ring buffer that holds operands from the cycle after the first read of their window until stage B
-        (the operation after requantization). Returns the oldest operand. `used`: stage B takes an operand.
+        """Builds a ring buffer for operands: an operand enters in the cycle after the first read of its window, and
+        leaves when stage B (the operation after requantization) uses it. Returns the oldest operand in the buffer.
+
+        `first_read`: the first read of a window happens in this cycle. `used`: stage B uses the oldest operand in this
+        cycle.
         """
         # At most one operand is between the first and the last read of its window; after its last read, operands are
         # as far apart as vectors.

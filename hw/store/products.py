@@ -1,7 +1,9 @@
-"""Pipelined products of mantissas: a block product that fits the multiplier of any FPGA, plus rows of AND gates.
+"""Pipelined multiplication of mantissas. A hardware multiplier of the FPGA computes most of a product, and AND gates
+and adders the rest.
 
-Multipliers of Xilinx have 24 x 17 bits unsigned, those of Lattice 18 x 18: 18 x 17 fits both. The remaining 6 bits of
-a factor become six rows of AND gates, since multipliers for these bits would double the number of multipliers.
+Xilinx has multipliers of 24 x 17 bits unsigned, Lattice of 18 x 18 bits; a part of 18 x 17 bits fits both. The
+remaining 6 bits of a factor are multiplied by six rows of AND gates, since multipliers for these bits would double the
+number of multipliers.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -42,7 +44,9 @@ def multiply_narrow(m: Module, a: Value, b: Value, name: str) -> Value:
 
 
 def _row_sums(m: Module, bits: Value, factor: Value, name: str) -> list[Signal]:
-    """The products of `factor` and the three pairs of bits in `bits` (6 bits), lowest pair first, one cycle later."""
+    """Splits `bits` (6 bits) into three numbers of 2 bits, and returns each one's product with `factor`, the lowest
+    first. The products are valid one cycle later.
+    """
     rows = [Mux(bits[row], factor, 0) for row in range(_ROWS)]
     return [
         register(m, rows[row] + Cat(0, rows[row + 1]), f"{name}_rows_{row}") for row in range(0, _ROWS, 2)

@@ -13,10 +13,12 @@ from vdla.isa.parameters import is_power_of_two
 
 
 def windows_layout() -> data.StructLayout:
-    """Layout of a store's windows: y_size x x_size output vectors (neither is 0), strides of the windows' corners, and
-    size and strides of a window.
+    """Layout of the accumulator windows that a store reads, one for each of its y_size x x_size output vectors (neither
+    number is 0). `y_stride`, `x_stride`: distance from window to window. `row_stride`, `column_stride`, `rows_minus_1`,
+    `columns_minus_1`: distances inside a window, and its size.
 
-    `paced`: the vectors go through the passes of STORE.POST.
+    `paced`: the vectors need several passes through the arithmetic of STORE.POST, so their reads must be far enough
+    apart.
     """
     sixteen = ("sram_base", "y_size", "x_size", "y_stride", "x_stride", "row_stride", "column_stride")
     return data.StructLayout(
@@ -26,9 +28,9 @@ def windows_layout() -> data.StructLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """Signals of one of the reader's nested loops. `ends`: this is the loop's last iteration. `all_end`: this loop and
-    all inner loops are in their last iterations. `at_start`, `after_read`: the values that `all_end` gets when the
-    loops start, and after a read.
+    """Signals of one of the reader's nested loops. `ends`: this is the loop's last iteration. `all_end`: a register, 1
+    if this loop and all inner loops are in their last iterations. `at_start`, `after_read`: the next values of
+    `all_end` if the loops start in this cycle, and if a read happens in this cycle.
     """
 
     ends: Signal
@@ -40,11 +42,17 @@ class _Loop:
 class Reader(wiring.Component):
     """Issues the accumulator reads of a store, at most one request a cycle.
 
-    Members: `start` loads `windows`; requests begin in the next cycle. `ready`: a vector's first read may happen now
-    (the writer has room, the operand is available; a function of registers). `request` and `address` go to the
-    accumulators. `read`: the read happens, because `grant` is 1 in the same cycle; `first`, `last`: it is the first or
-    the last read of its window. Stable for the whole window: `row_ends`: its vector is the last one of a row;
-    `last_row`: the row is the last one. `active`: there are vectors left to read.
+    Members:
+
+    - `start`: loads `windows`, sizes and strides of the store's windows; requests begin in the next cycle.
+    - `ready`: allows the first read of a vector's window, because the writer has room and the operand has arrived. It
+      must depend on registers only.
+    - `request`, `address`: the request to the accumulators. `grant`: the accumulators accept it in this cycle.
+    - `read`: a read happens in this cycle (request and grant are both 1). `first`, `last`: this read is the first or
+      the last one of its window.
+    - `row_ends`: the vector of the current window is the last one of its row. `last_row`: this row is the last row.
+      Both are stable for the whole window.
+    - `active`: there are vectors left to read.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -72,8 +80,8 @@ class Reader(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Builds four nested loops, each with a register of the address at which its current iteration began.
 
-        `_Loop.all_end` (a loop and all inner loops are in their last iterations) is a register, so that no comparison
-        and no chain of loops follows the late signal `grant`.
+        The signal `grant` comes late in the cycle. So `_Loop.all_end`, which tells that a loop and all inner loops are
+        in their last iterations, is a register: it is computed a read ahead, and no comparison waits for `grant`.
         """
         m = Module()
         bits = self._config.acc_index_bits
@@ -135,9 +143,9 @@ class Reader(wiring.Component):
         return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
-        """Whether the next vector may begin: a vector of a paced store begins only when the previous vector has had a
-        cycle for each of its passes through STORE.POST's arithmetic. The cycles of the previous vector's reads count;
-        if they are fewer than its passes, idle cycles follow.
+        """Whether the next vector may begin. The arithmetic of STORE.POST needs several cycles for a vector, one for
+        each pass. So between the first reads of two vectors there must be as many cycles as passes: if a vector has
+        fewer reads, idle cycles follow. A store to which this applies is called paced.
 
         `given`: the store that starts is paced. `paced`: the current store is paced.
         """
@@ -163,9 +171,9 @@ class Reader(wiring.Component):
         return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
-        """Builds a loop around the loop `inner`: a counter that counts down to `last`. The read that ends `inner`
-        decrements the counter. The counter starts at `given`, an input, or, when an outer loop repeats this loop, at
-        `size`, a register with the same number.
+        """Builds one of the nested loops, around the loop `inner`: a counter that counts down to `last`, by 1 at each
+        read that ends the inner loop. `given`: input with the number at which the counter starts when the store starts.
+        `size`: register with the same number, for restarts by an outer loop.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

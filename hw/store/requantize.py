@@ -18,15 +18,16 @@ SCALE_STAGE = 4
 """Cycles from the input `total` of `Requantize` to the use of `scale`."""
 
 _PLACES = 7
-"""Number of fraction bits of a rounded product before its alignment shift; it has 18 integer bits."""
+"""Number of fraction bits of a rounded product before its alignment shift. The product also has 18 integer bits."""
 
 
 class Requantize(wiring.Component):
-    """Stage A (requantization): clamp(rne(float32(total) * scale) + zero_point, low, high), for a new `total` every
-    cycle; rne rounds half to even.
+    """Stage A (requantization): computes clamp(rne(float32(total) * scale) + zero_point, low, high), where rne rounds
+    half to even. Accepts a new `total` every cycle.
 
-    Members: `total` (int32); `scale` (bits of a finite float32); `zero_point`, `low`, `high`. All inputs except `total`
-    are stable while a total is in the pipeline. `result`: for the total of cycle t, in cycle t + REQUANTIZE_STAGES.
+    Members: `total`: int32. `scale`: bits of a finite float32. `zero_point`, `low`, `high`: as in the formula. All
+    inputs except `total` must not change while a total is in the pipeline. `result`: leaves REQUANTIZE_STAGES cycles
+    after its total entered.
     """
 
     total: In(signed(32))
@@ -67,8 +68,8 @@ class Requantize(wiring.Component):
         return m
 
     def _number(self, m: Module) -> tuple[Value, Value, Value, Value]:
-        """Converts `total` to float32. Returns (mantissa, exponent, increment of exponent, sign), valid five cycles
-        later.
+        """Converts `total` to float32. Returns (mantissa, exponent, carry, sign), valid five cycles later. If carry is
+        1, rounding has overflowed the mantissa, and the true exponent is larger by 1.
         """
         magnitude_1 = register(m, floats.absolute(m, self.total, 32, "magnitude"), "magnitude_1")
         sign_4 = delay(m, self.total[31], 4, "sign_4")

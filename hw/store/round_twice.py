@@ -17,14 +17,15 @@ _GROUP = 4
 
 
 def round_twice(m: Module, total: Value) -> Value:
-    """rint(float32(x)), where x is the signed fixed-point number `total` with POINT fraction bits; the last bit is
-    sticky, the OR of all lower bits.
+    """Rounds the signed fixed-point number x in `total` to float32 and then to an integer: rint(float32(x)). Each
+    rounding is half to even. x has POINT fraction bits; its last bit is sticky, which means the OR of all bits from
+    there down.
 
-    Both functions round half to even. Let n = floor(x), f = x - n, and u the distance between float32 numbers around
-    n + 1/2. Then float32(x) is the tie n + 1/2 exactly if x is within u/2 of the tie, both ends included (the tie is an
-    even multiple of u). So the result is n + 1 if f > 1/2 + u/2 or, for odd n, if f >= 1/2 - u/2; else n. The same
-    holds for negative x, where |n + 1/2| = ~n + 1/2. u/2 = 2^(k - 24), where k is the index of the highest 1 in n (in
-    ~n if x is negative), or -1 if there is no 1.
+    Let n = floor(x), f = x - n, and u the distance between float32 numbers around n + 1/2. Then float32(x) is the tie n
+    + 1/2 exactly if x is within u/2 of the tie, both ends included (the tie is an even multiple of u). So the result is
+    n + 1 if f > 1/2 + u/2 or, for odd n, if f >= 1/2 - u/2; else n. The same holds for negative x, where |n + 1/2| = ~n
+    + 1/2. u/2 = 2^(k - 24), where k is the index of the highest 1 in n (in ~n if x is negative), or -1 if there is no
+    1.
 
     The result has INTEGER_BITS + 2 bits and comes ROUND_CYCLES later. An x of more than INTEGER_BITS integer bits
     counts as the largest n, or the least if it is negative.

@@ -34,9 +34,13 @@ assert _RADICAND_CYCLES + 3 + _DIVISION_CYCLES + _ROOT_CYCLES + 1 == ROW_FACTOR_
 class RowFactors(wiring.Component):
     """Computes the factor by which a softmax or a normalization scales a row; accepts a new row every cycle.
 
-    Members: `sum` (of table entries, or of squares) and `total` (of differences), in cycle t; `look_up` to
-    `epsilon_shift`: fields of register ROWS, stable. `factor` and `shift`, in t + ROW_FACTOR_CYCLES:
-    `isa.rows.reciprocal` of `sum` if `look_up`, else `isa.rows.reciprocal_root` of length * sum - total^2 + epsilon.
+    Members:
+
+    - `sum`: sum over the row, of table entries (softmax) or of squares (normalization). `total`: sum of the
+      differences. Both enter in the same cycle.
+    - `look_up`, `centre`, `length`, `epsilon`, `epsilon_shift`: fields of register ROWS, which must not change.
+    - `factor`, `shift`: the packed factor, ROW_FACTOR_CYCLES later. It is `isa.rows.reciprocal` of `sum` if `look_up`
+      is 1. Otherwise it is `isa.rows.reciprocal_root` of length * sum - total^2 + epsilon.
     """
 
     sum: In(SUM_BITS)
@@ -104,7 +108,10 @@ class RowFactors(wiring.Component):
         return register(m, found, "radicand_4")
 
     def _normalized(self, m: Module, total: Value) -> tuple[Value, Value]:
-        """Normalizes `total` (0 counts as 1): returns (mantissa, number of places of the shift), three cycles later."""
+        """Shifts `total` left until its highest 1 is at the top; a `total` of 0 counts as 1. Returns (mantissa, number
+        of places shifted), three cycles later. For a square root the number of places is even, so the top bit may stay
+        0.
+        """
         value: Value = Cat(total[0] | (total == 0), total[1:])
         places: list[Value] = []
         for stage, steps in enumerate(((32, 16), (8, 4), (2, 1))):
@@ -123,7 +130,7 @@ class RowFactors(wiring.Component):
         return value[-MANTISSA_BITS:], places[0]
 
     def _divided(self, m: Module, mantissa: Value) -> Value:
-        """floor(2^QUOTIENT_SHIFT / mantissa), _DIVISION_CYCLES later."""
+        """Computes floor(2^QUOTIENT_SHIFT / mantissa); the result is valid _DIVISION_CYCLES later."""
         rest: Value = Const(1 << (MANTISSA_BITS - 2), MANTISSA_BITS + 1)
         quotient: Value = Const(0, 0)
         left = _QUOTIENT
@@ -142,7 +149,7 @@ class RowFactors(wiring.Component):
         return quotient
 
     def _root(self, m: Module, value: Value) -> Value:
-        """floor(sqrt(value)), _ROOT_CYCLES later."""
+        """Computes the integer square root floor(sqrt(value)); the result is valid _ROOT_CYCLES later."""
         bits = 2 * _ROOT
         left: Value = Cat(value, Const(0, bits - len(value))) if bits > len(value) else value
         rest: Value = Const(0, _ROOT + 2)

@@ -1,5 +1,6 @@
-"""One lane of the extension `rows` (softmax and normalizations). A first instruction computes from each accumulator a
-term of its row's sum; a later instruction computes the final value, scaled by the row's factor (`vdla.isa.rows`).
+"""One lane of the extension `rows`, which computes softmax and normalizations of rows of numbers. A first instruction
+adds up a sum over each row; the lane computes the term that each accumulator contributes. A later instruction makes the
+outputs; the lane computes each element and multiplies it by the factor of its row (`vdla.isa.rows` has the formulas).
 """
 
 from __future__ import annotations
@@ -41,18 +42,20 @@ _HALF = FACTOR_BITS // 2
 class RowLane(wiring.Component):
     """One lane of the extension `rows` (softmax and normalizations); accepts a new `value` every cycle.
 
-    Members, with their cycles for a value that enters in cycle t; inputs without a cycle are stable while values are in
-    the pipeline:
+    Members. Cycles are given for a value that enters in cycle t; inputs without a cycle must not change while values
+    are in the pipeline.
 
-    - `value` (int32) and `subtrahend` enter in t; `difference`, value - subtrahend, is valid in t + 1.
-    - `off`, in t: the lane has no element of the row. Then the difference is the least number (with `maximum`) or 0,
-      and the element is 0.
-    - `element` is valid in t + ROW_VALUE_CYCLES. It is the entry of the table for ROWS (with `look_up`), the square of
-      the difference (with `squares`), or the difference times `length`; `offset`, read in t + OFFSET_STAGE, is
-      subtracted.
-    - `result` is valid in t + ROW_CYCLES - 1. With `shares` it is the element times `factor` (read in t + FACTOR_STAGE)
-      times 2^-`shift` (read in t + SHIFT_STAGE), otherwise `value` itself.
-    - `write` has a bit for each plane of the table and writes `data` to word `at` of that plane.
+    - `value` (int32) and `subtrahend` enter in t. `difference`, valid in t + 1, is value - subtrahend.
+    - `off`, sampled in t, is 1 if this lane has no element of the row, because the row fills its last vector only in
+      part. Then `element` is 0, and `difference` does not affect the row's result: it is the least number if `maximum`
+      is 1 (the row's maximum is wanted), else 0.
+    - `element` is valid in t + ROW_VALUE_CYCLES. It is a number minus `offset` (sampled in t + OFFSET_STAGE). The
+      number is the table's entry for the difference if `look_up` is 1, the square of the difference if `squares` is 1,
+      otherwise the difference times `length`.
+    - `result` is valid in t + ROW_CYCLES - 1. If `shares` is 1, it is element x `factor` x 2^-`shift` (`factor` sampled
+      in t + FACTOR_STAGE, `shift` in t + SHIFT_STAGE). Otherwise it is `value`.
+    - `write` fills the table: it has a bit for each plane (part of the table's memory), and writes `data` to word `at`
+      of the planes whose bit is 1.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -82,8 +85,8 @@ class RowLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the pipeline of the lane. The number at the end of a register's name is the number of cycles from the
-        entry of a value at input `value` until the register holds the result for this value.
+        """Builds the stages of the lane. The number at the end of a register's name says how many cycles after the
+        input `value` the register is valid.
         """
         m = Module()
         less = (self.value[:DIFFERENCE_BITS].as_signed() - self.subtrahend)[:DIFFERENCE_BITS].as_signed()
@@ -119,8 +122,8 @@ class RowLane(wiring.Component):
         return m
 
     def _entry(self, m: Module, place: Signal) -> Signal:
-        """The entry of the table for ROWS at `place`, two cycles later: reads a word of each plane, then selects a byte
-        of each word.
+        """Builds the look-up in the table for ROWS: returns entry number `place`, two cycles later. It reads a word of
+        each plane (part of the table's memory), then selects a byte of each word.
         """
         low = self._bus.bit_length() - 1
         found = []

@@ -1,6 +1,6 @@
-"""Statistics of rows for softmax and normalizations (extension `rows`; `vdla.isa.rows` has the arithmetic): hardware
-for the sums over lanes and vectors and for the values and factors computed from them, and a memory with an entry for
-each row.
+"""Hardware of the extension `rows` (softmax and normalizations) that all lanes share. It adds up the terms of a row
+over lanes and vectors, computes the row's statistics from the sum, and stores these in a memory with an entry for each
+row. The arithmetic is specified in `vdla.isa.rows`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .row_factors import RowFactors
 from .row_lanes import ELEMENT_BITS, FACTOR_STAGE, OFFSET_STAGE, SHIFT_STAGE
 
 ROW_BEFORE = 3
-"""Cycles from the cycle in which the number of a vector's row is valid (the cycle after the vector's last read) to the
-vector's first pass in the lanes.
+"""A vector's first pass in the lanes comes this number of cycles after the number of its row is valid, which is one
+cycle after its last read.
 """
 
 
@@ -34,24 +34,24 @@ def row_flags() -> data.StructLayout:
 
 
 class Rows(wiring.Component):
-    """Statistics (entries) of all rows for softmax and normalizations, and their computation. A vector goes through the
-    lanes in one or several passes.
+    """Computes and stores the statistics of rows for softmax and normalizations, one entry for each row. A vector goes
+    through the lanes in one pass or in several passes; cycle t is that of a vector's first pass.
 
     Members:
 
-    - `flags`, `setting` (register ROWS): stable.
-    - `row`: the row of a vector, valid from the cycle after the vector's last read until the last read of the next
-      vector; `row_first`, `row_last`: the vector is the first or the last one of the row.
-    - `pass_valid`, `pass_first`: the first pass of the vector is in the lanes, in cycle t, ROW_BEFORE cycles after
-      `row` becomes valid; `pass_last`: its last pass, in t or later.
+    - `flags`, `setting` (register ROWS): must not change while vectors are in the pipeline.
+    - `row`: number of the row that a vector belongs to, valid from the cycle after the vector's last read until the
+      last read of the next vector. `row_first`, `row_last`: the vector is the first or the last one of its row.
+    - `pass_valid`: a pass is in the lanes. `pass_first`: it is the vector's first pass, ROW_BEFORE cycles after `row`
+      becomes valid. `pass_last`: it is the vector's last pass.
     - Outputs to the lanes: `subtrahend` in t; `offset`, `factor` and `shift` in t plus the stages of row_lanes.py;
-      `last_soon`, the delayed `row_last`, in t - 1.
+      `last_soon`, in t - 1: the vector is the last one of its row.
     - Inputs from the lanes: `differences` in t + 1, `elements` in t + ROW_VALUE_CYCLES.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` determines the capacity: the number of rows whose statistics are held (`row_depth`), and the number
-        of lanes, which is the part of a vector that is processed in a cycle.
+        """`config` determines the number of rows whose statistics are stored, and the number of lanes. A vector that is
+        longer than the lanes goes through them in several passes.
         """
         self._config = config
         self._lanes = config.block_out // config.post_passes
@@ -81,8 +81,8 @@ class Rows(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds adder trees over the lanes, sums over vectors, and the computation of factors; memories hold values,
-        factors and partial sums of rows.
+        """Builds adder trees that sum over the lanes, accumulators that sum over the passes and vectors of a row, and
+        the computation of factors. Memories hold the value, the factor and the partial sum of each row.
         """
         m = Module()
         depth, flags = self._config.row_depth, self.flags

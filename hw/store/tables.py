@@ -29,9 +29,9 @@ def table_words(config: Config) -> int:
 class TableLane(wiring.Component):
     """One lane's copy of the look-up tables; accepts a new `value` every cycle.
 
-    Members: `value` (int8), looked up in table `index`. `result`: for the value of cycle t, in t + TABLE_CYCLES: the
-    entry if `used` is 1, else the value itself. `used` and `index` are stable while values are in the pipeline.
-    `write`: writes `data` to word `at`.
+    Members: `value`: input, int8. `result`: output, int8, TABLE_CYCLES later: the value's entry in table number `index`
+    if `used` is 1, the value itself if `used` is 0. `used` and `index` must not change while values are in the
+    pipeline. `write`: writes `data` to word `at` of the copy.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -77,9 +77,10 @@ class TableLane(wiring.Component):
 class Tables(wiring.Component):
     """The look-up tables of all lanes: a `TableLane` for each lane.
 
-    Members: `values`: an int8 for each lane, lane 0 lowest, looked up in table `index`. `results`, TABLE_CYCLES later:
-    for each lane the entry if `used` is 1, else the value itself. `used` and `index` are stable while values are in the
-    pipeline. `write`: writes `data` to word `at` of every lane's copy.
+    Members: `values`: inputs, an int8 for each lane, lane 0 lowest. `results`: outputs, an int8 for each lane,
+    TABLE_CYCLES later: the value's entry in table number `index` if `used` is 1, the value itself if `used` is 0.
+    `used` and `index` must not change while values are in the pipeline. `write`: writes `data` to word `at` of every
+    lane's copy of the tables.
     """
 
     def __init__(self, *, config: Config) -> None:

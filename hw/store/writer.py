@@ -20,15 +20,21 @@ late.
 
 
 class Writer(wiring.Component):
-    """Collects vectors of stores and writes them to memory in bursts.
+    """Collects output vectors of stores in a FIFO and writes them to memory in bursts.
 
-    A vector has out_bytes bytes, a power of two, and its address is a multiple of out_bytes. So a burst has whole
-    vectors, and a bus word has one or more whole vectors or a vector has several whole bus words.
+    A vector has out_bytes bytes, a power of two, and starts at a multiple of out_bytes. So vectors and bus words are
+    aligned: if a bus word is the longer one, it has whole vectors, else a vector has whole bus words. A burst consists
+    of whole vectors.
 
-    Members: `start` loads the output `runs` of a store, only while `ready`; older stores may be incomplete. `room`: the
-    FIFO has unreserved space for a vector; `reserve` reserves it. `put` writes `vector` in this cycle; a
-    burst that the vector completes is requested two cycles later at the earliest. `write`: the memory port. `done`: the
-    response in this cycle is the last one of a store.
+    Members:
+
+    - `start`: loads `runs`, the addresses that a store writes. It is allowed only while `ready` is 1. Older stores may
+      still have vectors to come.
+    - `room`: the FIFO has space for one more vector. `reserve`: reserves this space.
+    - `put`: writes `vector` to the FIFO in this cycle. If this vector completes a burst, the burst is requested two
+      cycles later at the earliest.
+    - `write`: connects to the memory port.
+    - `done`: the response in this cycle belongs to the last burst of a store.
     """
 
     def __init__(self, *, config: Config) -> None:

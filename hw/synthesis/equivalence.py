@@ -89,9 +89,11 @@ def prove_equivalent(
 
 
 def _parts(mutants: Mutants, module: str, levels: int) -> Iterator[tuple[str, bool]]:
-    """The comparisons to make, as (part, whether its inner instances are opaque). The outputs of opaque instances are
-    arbitrary, and their inputs are compared. In order: `module` with opaque instances, if it has any; `module` with its
-    real instances; then up to `levels` modules around it, with opaque instances.
+    """Yields the comparisons to make, in order, as (part, whether the instances inside it are opaque). The inputs of
+    opaque instances are compared, and their outputs are arbitrary.
+
+    The first comparison is of `module` with opaque instances, if it has instances. Then `module` is compared with its
+    real instances. Then follow up to `levels` modules around it, from the inside out, with opaque instances.
     """
     if f"\nmodule \\{module}." in mutants.netlist:
         yield module, True

@@ -145,7 +145,8 @@ def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
 
 def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float, bool]]]]:
     """Yields (output, timing arcs) for each output of a cell that depends on inputs of the same cycle. A timing arc is
-    (input, nanoseconds, whether the input is reached through routed wires, not by a connection inside the slice).
+    (input, nanoseconds, whether the input comes over routed wires). An input that another cell of the same slice drives
+    needs no routed wire.
     """
     inputs = [(pin, bit) for pin, bit in _pins(cell) if cell["port_directions"][pin] == "input"]
     outputs = {pin: bit for pin, bit in _pins(cell) if cell["port_directions"][pin] == "output"}

@@ -53,7 +53,7 @@ class MappedDesign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """A resource that the design needs more of than the device has: the `needed` and the `available` amount."""
+    """A resource of which the design needs more than the device has: the amounts `needed` and `available`."""
 
     needed: int
     available: int
@@ -69,9 +69,9 @@ class Synthesis:
     """Resources and clock of a configuration on a family.
 
     `total`, `units`: amounts of `families.RESOURCES` that the accelerator takes, without the module around it.
-    `multipliers`: number of multipliers by instance path. `shortages`: by resource, empty if the device holds the
-    design or the family has no device. `placements`: one result for each seed; empty without a device and with
-    shortages.
+    `multipliers`: number of multipliers by instance path. `shortages`: resources of which the device has too little, by
+    name; empty also for a family without a device. `placements`: one result for each seed; empty if there is no device
+    or the device is too small.
     """
 
     config: Config

@@ -1,14 +1,16 @@
 """Makes miters. A miter is a circuit that has a part of the design twice, once with a mutation; its one output is 1 if
 the outputs of both copies differ.
 
-A part is a module with its instances. Some contents may be opaque:
+A part is a module with its instances. To keep the proof small, some contents may be opaque, which means that they are
+replaced by arbitrary values:
 
-- a large memory is opaque: its read data are arbitrary, but equal for both parts, and its inputs (clocks, enables,
-  addresses and data, the latter two only where enabled) must be equal;
-- instances without the mutation may be opaque: their outputs are arbitrary, their inputs must be equal.
+- A large memory is opaque. Its read data are arbitrary, but equal in both copies. Its inputs must be equal in both
+  copies: clocks, enables and, where enabled, addresses and data.
+- Instances without the mutation may be opaque. Their outputs are arbitrary, but equal in both copies. Their inputs must
+  be equal in both copies.
 
-Real memories and instances have equal outputs in both parts as long as their inputs are equal. So parts that are proven
-equal with opaque contents are equal in the design; the reverse does not hold.
+Real memories and instances have equal outputs in both copies as long as their inputs are equal. So parts that are
+proven equal with opaque contents are equal in the design; the reverse does not hold.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from typing import Final
 from .mutants import Mutants, Mutation
 
 MITER: Final = "miter.aig"
-"""Name of the file to which the Yosys script of `miter_script` writes the miter: an AIGER file in which all registers
-are 0 at first, with one output, 1 if the two parts differ.
+"""Name of the file to which the Yosys script of `miter_script` writes the miter. It is an AIGER file in which all
+registers are 0 at first; its single output is 1 if the two parts differ.
 """
 
 _SMALL: Final = 1024

@@ -80,8 +80,11 @@ def _claim(
     known: dict[str, str],
     tables: frozenset[str],
 ) -> None:
-    """Adds to `known` (instance path by cell) the look-up tables in `tables` that are missing there. A table gets the
-    path of a cell in `sinks` that it drives, directly or through other tables (breadth-first search).
+    """Attributes look-up tables to instances: adds to `known` (instance path by cell name) each table in `tables` that
+    is not there yet and drives a cell in `sinks` (instance path by cell name), directly or through other tables. The
+    table gets the path of the nearest such cell; of several, the path that most of its outputs lead to.
+
+    `cells`: all cells in Yosys' JSON, by name. `drivers`: for each net, the name of the cell that drives it.
     """
     level = dict(sinks)
     while level:

@@ -15,11 +15,12 @@ INSTANCE: Final = "design"
 
 
 def pins_module(ports: Iterable[Port]) -> str:
-    """Verilog of module `vdla_pins`, which has five pins and connects each port of `vdla` to registers.
+    """Verilog of module `vdla_pins`, which has only five pins: it connects all `ports` of the module `vdla` inside to
+    two shift registers, one for the inputs and one for the outputs.
 
-    Inputs come from one shift register, outputs go to another. So each path of the accelerator goes from register to
-    register, the positions and delays of pins do not affect the clock, and a bus of any width fits the package. The
-    shift registers do not count as part of the accelerator.
+    This has three advantages. Each path of the accelerator goes from register to register; positions and delays of pins
+    do not affect the clock; a bus of any width fits the package. The shift registers do not count as part of the
+    accelerator.
     """
     ports = list(ports)
     inputs = [port for port in ports if port.direction == "input"]

@@ -35,7 +35,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The longest path between two registers: their names, nanoseconds in cells and wires, its segments in order."""
+    """The longest path from register `start` to register `end`. `logic_ns`, `routing_ns`: delay in its cells and in its
+    wires, in nanoseconds. `segments`: its parts in order, one for each instance of a module that the path passes.
+    """
 
     start: str
     end: str
@@ -66,7 +68,7 @@ def place(
 
     `paths`: instance of each cell of the design (`netlist.instance_paths`), for the critical path.
 
-    Raises ToolError if nextpnr is missing or fails for another reason than a design that does not fit.
+    If the design does not fit, the result says so. Raises ToolError if nextpnr is missing or fails for another reason.
     """
     options = [*device.options, "--seed", str(seed), "--freq", f"{target_mhz:g}"]
     options += ["--timing-allow-fail", "--detailed-timing-report", "--lpf-allow-unconstrained"]

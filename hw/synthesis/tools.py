@@ -36,7 +36,7 @@ class ToolError(UserError):
 
 
 class ToolFailure(ToolError):
-    """Raised if a tool ended with an error; `log`: its whole output, whose end is in the message."""
+    """Raised if a tool ended with an error. `log`: the tool's whole output; the error message shows its last lines."""
 
     def __init__(self, tool: str, code: int, log: str) -> None:
         self.log = log
@@ -84,10 +84,10 @@ def run_tool(
 ) -> str:
     """Runs `command` in `directory`, also for its temporary files, and returns its output.
 
-    `step` returns the name of the step that begins with a line of output, or None. A step is reported when it begins
-    and, with its duration, every HEARTBEAT seconds. If the tool cannot cache its compiled code, it runs again with a
-    cache for this process. An exception in this process kills the tool. Raises ToolFailure if the tool ends with an
-    error.
+    `step` is called with each line of output: it returns the name of the step of work that begins with this line, or
+    None. `report` is called with a step's name when it begins and, with its duration, every HEARTBEAT seconds. If the
+    tool cannot cache its compiled code, it runs again with a cache for this process. If this function raises, the tool
+    is killed. Raises ToolFailure if the tool ends with an error.
     """
     place = other_tools_cache(_CACHE)
     try:

@@ -212,7 +212,7 @@ def axes_lines(axes: Axes) -> Iterator[str]:
 
 
 def figure_lines(name: str, figure: Figure) -> Iterator[str]:
-    """A picture's size and axes."""
+    """Yields lines of text on a picture: its size and its axes."""
     yield f"{name}: {' x '.join(map(number, figure.get_size_inches()))}, {[words.get_text() for words in figure.texts]}"
     for axes in figure.axes:
         yield from axes_lines(axes)

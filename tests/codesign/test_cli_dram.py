@@ -34,7 +34,9 @@ FINISH
 
 
 def written(folder: Path, config: Config, *changes: tuple[str, str]) -> Path:
-    """The path of a TOML file of the machine, with texts replaced."""
+    """Writes the machine's TOML file to `folder`, with each (old text, new text) of `changes` replaced; returns its
+    path.
+    """
     text = toml_text(config)
     for before, after in changes:
         assert before in text

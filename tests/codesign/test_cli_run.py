@@ -341,3 +341,29 @@ def test_a_narrow_terminal_costs_columns_not_digits(
     headings = ("layer", "op", "MMAC", "cycles", "roofline", "bound", "util.", "GEMM", "other", "mostly")
     assert {name for name in (*headings, "DRAM KiB") if f" {name} " not in table[2]} == gone
     assert all(len(line) <= width and "…" not in line for line in table)
+
+
+@pytest.mark.parametrize(
+    ("stage", "target"),
+    [("samples.sample_port", "llvm"), ("samples.sample_port", "vdla,llvm"), ("output_check.check_outputs", "llvm"),
+     ("network_run.npz_bytes", "llvm"), ("network_run.npz_bytes", "vdla,llvm")],
+)  # fmt: skip
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_run_without_enough_memory_is_refused_in_one_line(
+    vdla, mlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, target: str, hidden: bool
+) -> None:
+    """Also if a library raises another error while it cleans up after the MemoryError."""
+
+    def without_memory(*_: object, **__: object) -> None:
+        try:
+            raise MemoryError
+        except MemoryError:
+            if not hidden:
+                raise
+            raise ValueError("I/O operation on closed file")  # noqa: B904
+
+    monkeypatch.setattr(f"vdla.codesign.{stage}", without_memory)
+    if stage.startswith("samples"):
+        monkeypatch.setattr("vdla.codesign.heterogeneous_run.sample_feeds", without_memory)
+    message = vdla("run", mlp, "--target", target, "--outputs", tmp_path / "out.npz").message()
+    assert f"{mlp}: this process gets no memory for all arrays of a run" in message

@@ -67,8 +67,9 @@ def tune(
     faults: dict[str, str] | None = None,
     names: Sequence[str] = (NAME,),
 ) -> tuple[list[dict[str, Any]], list[Record]]:
-    """Tunes the workloads `names` as if they were alternative methods for one workload; returns the report's tasks, and
-    the written records. `faults`: faults of candidates on the fake GPU.
+    """Tunes the workloads `names` as if they were alternative methods for one workload; returns (the report's tasks,
+    the written records). `known`: records of earlier trials; `faults`: faults of candidates by the value of their knob
+    "thread_rows".
     """
     written: list[Record] = []
     loader = Loader(faults or {})

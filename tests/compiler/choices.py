@@ -99,7 +99,9 @@ def images() -> FloatNetwork:
 
 
 def pictures() -> FloatNetwork:
-    """An encoder and decoder of images: concatenations, upsampling, data movement, and statistics of planes."""
+    """A network that encodes and decodes images: concatenations, upsampling, data movement, and statistics of
+    planes.
+    """
     net = FloatNetwork(2, 20, 13, 12)
     net.convolution(40, (3, 3), strides=[2, 2], pads=[1, 1, 1, 1])
     net.add("InstanceNormalization", net.weights(40), net.weights(40))

@@ -1,4 +1,4 @@
-"""A quantized transformer encoder layer on accelerators: products of two activations, softmax, normalizations."""
+"""A quantized transformer encoder layer runs on accelerators: products of two activations, softmax, normalizations."""
 
 from __future__ import annotations
 

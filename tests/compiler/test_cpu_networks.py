@@ -1,4 +1,4 @@
-"""Whole float networks on the CPU against ONNX Runtime and ONNX's reference."""
+"""Float networks compiled for the CPU as a whole compute what ONNX Runtime and ONNX's reference compute."""
 
 from __future__ import annotations
 

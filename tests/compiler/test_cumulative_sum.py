@@ -1,4 +1,6 @@
-"""CumSum on processors and GPUs against ONNX Runtime, and points of its spaces."""
+"""CumSum on processors and GPUs agrees with ONNX Runtime, and its schedules from random points of the search spaces
+compute the same.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,9 @@ PRODUCTS = (Convolution, Dense, MatrixProduct, DotProductAttention)
 
 
 def residual_network(net: FloatNetwork) -> None:
-    """A small ResNet: a stem of 3 channels, a plain block, a block with stride 2, a 1x1 convolution, a classifier."""
+    """Adds a small ResNet to the network: a stem of 3 channels, a plain block, a block with stride 2, a 1x1
+    convolution, a classifier.
+    """
 
     def convolution(filters: int, size: int, stride: int = 1) -> str:
         pads = [size // 2] * 4
@@ -74,7 +76,9 @@ def residual_network(net: FloatNetwork) -> None:
 
 
 def transformer_layer(net: FloatNetwork) -> None:
-    """A layer of BERT: attention of 2 heads with a mask, and two dense layers with Gelu in between."""
+    """Adds a layer of BERT to the network: attention of 2 heads with a mask, and two dense layers with Gelu in
+    between.
+    """
     batch, length, hidden = net.shape
     heads, size = 2, hidden // 2
 
@@ -110,8 +114,8 @@ def transformer_layer(net: FloatNetwork) -> None:
 
 
 def separable_network(net: FloatNetwork) -> None:
-    """Depthwise and transposed convolutions, which do not run on tensor cores, among products that do; a product of one
-    position, and a move of float32 whose result is rounded.
+    """Adds depthwise and transposed convolutions, which do not run on tensor cores, among products that do; a product
+    of one position; and a move of float32 whose result is rounded.
     """
     net.convolution(16, (3, 3), pads=[1] * 4)
     wide = net.convolution(16, (3, 3), pads=[1] * 4, group=16)
@@ -148,7 +152,7 @@ def of_graph(name: str, dtype: DType, target: Any) -> Graph:
 
 
 def products(graph: Graph) -> Iterator[tuple[str, set[DType]]]:
-    """Kind and types of the factors of each product of a graph."""
+    """Yields (kind of operator, types of the factors) for each product of a graph."""
     for node in graph.nodes:
         if isinstance(node.operator, PRODUCTS):
             yield node.kind, {graph.tensors[name].dtype for name in node.inputs[:2]}

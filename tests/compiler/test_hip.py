@@ -62,7 +62,9 @@ def compile_text(text: str, architecture: str) -> None:
 
 
 def network() -> FloatNetwork:
-    """Convolutions of three kinds, pools, sums, functions, products, and softmax and normalization of rows."""
+    """A network of convolutions of three kinds, pools, sums, functions, products, and softmax and normalization of
+    rows.
+    """
     net = FloatNetwork(1, 5, 14, 13)
     net.convolution(12, (3, 3), pads=[1] * 4)
     first = net.add("Relu")

@@ -115,8 +115,9 @@ def test_every_target_computes_the_same(case: str) -> None:
 
 
 def gathered(seed: int) -> np.ndarray:
-    """Source positions [images, rows, columns] in a (2, C, 6, 9) tensor (-1: pad), by seed 0 to 7: padded, rolled,
-    sliced, in windows, transposed, reversed, or in no order.
+    """Moves of positions by seed 0 to 7, each as the numbers of the source positions in a (2, C, 6, 9) tensor (-1: a
+    pad), in the shape [images, rows, columns] of the result: padded, rolled, sliced, in windows, transposed, reversed,
+    or in no order.
     """
     plane = np.arange(2 * 6 * 9).reshape(2, 6, 9)
     padded = np.pad(plane, ((0, 0), (1, 2), (0, 3)), constant_values=-1)

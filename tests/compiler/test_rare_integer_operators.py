@@ -218,7 +218,9 @@ def test_sums_of_squares(axes: tuple[int, ...]) -> None:
 
 
 def test_rows_divided_by_their_length_are_one_normalization() -> None:
-    """The model has the form in which `torch.nn.functional.normalize` is exported."""
+    """The nodes to which `torch.nn.functional.normalize` is exported, a division of rows by their Euclidean length, are
+    imported as one normalization of rows and need no product.
+    """
     net = Viewed(1, 5, 8)
     net.rounded(0.02)
     net.rows(8, 8)

@@ -127,7 +127,9 @@ def mixed() -> Viewed:
 
 
 def windows() -> Viewed:
-    """Steps of Swin: pads, a cyclic shift, windows cut out and joined again, and positions merged into channels."""
+    """A network of the steps of Swin: pads, a cyclic shift, windows cut out and joined again, and positions merged into
+    channels.
+    """
     net = Viewed(1, 4, 3, 5)
     net.product("Conv", (6, 4, 1, 1), net.rounded(0.02))
     net.moved(0, 2, 3, 1)

@@ -71,8 +71,8 @@ def parameters(launched: Launched) -> list[str]:
 
 
 class Loader:
-    """Replacement of `descriptions.load` for the two kinds of GPU tasks (compiling, measuring on the device); `faults`:
-    fault of a candidate by its knob "thread_rows".
+    """Replacement of `descriptions.load` for the two kinds of GPU tasks (compiling, measuring on the device). `faults`:
+    faults of candidates by the value of their knob "thread_rows".
 
     There is a fake device for each size of products.
     """

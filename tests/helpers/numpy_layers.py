@@ -93,7 +93,7 @@ def values(*shape: int, seed: int = 0) -> Array:
 
 
 def filled(module: Any, seed: int = 5) -> dict[str, Array]:
-    """Sets all parameters of a module to random numbers (variances to positive ones), by its state dict."""
+    """Sets all parameters of a module to random numbers (variances to positive ones); returns the state dict."""
     random = np.random.default_rng(seed)
     state = {
         name: random.standard_normal(p.shape).astype(np.float32) for name, p in module.named_parameters()

@@ -15,7 +15,7 @@ STANDARD = ("QLinearConv", "QLinearMatMul")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "operators.md"
 BEGINNING = """# Supported operators
 
-The table of operators, as it is in this version; a test compares.
+The operators that this version supports. A test compares this page with the table in the code.
 
 Quantized networks have QuantizeLinear and DequantizeLinear, or operators on integers. They run on processors and GPUs,
 and on the accelerator, whose configuration may lack an extension that a node needs. All else runs on processors and

@@ -23,7 +23,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def edited(random: Random, value: Any, odd: Sequence[Any] = ODD, edits: int = 2) -> Any:
-    """A copy of the value with 1 to `edits` random edits: an item replaced by, or added from, `odd`, or removed."""
+    """A copy of the value with 1 to `edits` random edits: an item is replaced by a value of `odd`, a value of `odd` is
+    added, or an item is removed.
+    """
     value = copy.deepcopy(value)
     for _ in range(random.randint(1, edits)):
         paths = list(places(value))

@@ -15,7 +15,9 @@ import onnx
 from onnx import numpy_helper
 
 SLACK = 2.0**-20
-"""Error of float32 functions, and of sums of up to 128 products of numbers near 1, relative to 1 and to their terms."""
+"""Bound on rounding errors in float32: of functions, relative to 1 + the result's size; of sums of up to 128 products
+of numbers near 1, relative to the sum of the products' sizes.
+"""
 
 Interval = tuple[np.ndarray, np.ndarray]
 

@@ -378,8 +378,8 @@ def test_require_clean_raises_or_lets_races_pass():
 def _pairwise_races(
     config: Config, words: np.ndarray, image: np.ndarray, before: np.ndarray
 ) -> set[tuple[int, int]]:
-    """Indices (i, j) of instructions that conflict and are not ordered, found by comparing all pairs; `before`: the
-    order as a bool matrix.
+    """Indices (i, j) of instructions that conflict and are not ordered, found by comparing all pairs. `before`[i, j]:
+    whether instruction i ends before instruction j begins.
     """
     trace, seen, races = start_trace(config, image), [], set()
     for index, row in enumerate(words.tolist()):
@@ -402,8 +402,8 @@ def _pairwise_races(
 
 
 def _happens_before(config: Config, words: np.ndarray) -> np.ndarray:
-    """Bool matrix: whether instruction i ends before j begins. Each unit runs in order, and the n-th push of a queue
-    precedes its n-th pop; transitive closure.
+    """Bool matrix [i, j]: whether instruction i ends before instruction j begins. Each unit runs in order, and the n-th
+    push of a queue precedes its n-th pop; all other entries follow from these (transitive closure).
     """
     decoded = [decode_one(config, *row) for row in words.tolist()]
     units = [unit_of(*item) for item in decoded]

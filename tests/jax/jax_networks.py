@@ -9,7 +9,7 @@ from flax import nnx
 
 
 def arrays(*shape: int, seed: int = 0) -> np.ndarray:
-    """Normal numbers, float32."""
+    """Seeded float32 numbers with a normal distribution."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 

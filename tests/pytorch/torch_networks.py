@@ -80,7 +80,9 @@ class Quantized(nn.Module):
 
 
 class Several(nn.Module):
-    """Two inputs, and results that are a tensor, None, an integer, the input itself and a bfloat16 tensor."""
+    """A module with two inputs, and results that are a tensor, None, an integer, the input itself and a bfloat16
+    tensor.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Timing runs on machines with a DRAM: repeated cycles done together, counts of the memory, deadlocks and limits."""
+"""Timing runs on machines with a DRAM: whole bursts beside cycle by cycle, counts of the memory, deadlocks, limits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import vdla.sim.dram_cycles as dram_cycles
 import vdla.sim.dram_machine as dram_machine
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.dram_memory import controller_of
+from vdla.isa.program import Program, bare_program
+from vdla.isa.scratchpads import Contents
 from vdla.sim import CycleLimitError, DeadlockError, SimulationResult, simulate
+from vdla.sim.dram_words import has_closed_form
 from vdla.verify.cosim.cases import case, launch
+from vdla.verify.cosim.dram import dram_machines
 
 TINY = load_config("tiny")
 MEMORIES: dict[str, dict[str, Any]] = {
@@ -21,7 +26,21 @@ MEMORIES: dict[str, dict[str, Any]] = {
     "DDR2, two rows in a bank": {"part": "MT47H64M16", "bank_bytes": 4096},
     "SDR, no refresh": {"part": "MT48LC16M16", "width": 64, "refresh": False},
     "DDR4": {"part": "MT40A1G8"},
+    "DDR3, one burst at a time": {"part": "MT41K256M8", "outstanding_reads": 1, "outstanding_writes": 1},
+    "SDR, many bursts": {
+        "part": "MT48LC4M16",
+        "width": 64,
+        "outstanding_reads": 16,
+        "outstanding_writes": 16,
+    },
 }
+WRITES = """
+LOAD.INP sram_base=0 dram_base=0 y_size=1 x_size=1024 x_stride=1024
+LOAD.INP sram_base=0 dram_base=0 y_size=1 x_size=1024 x_stride=1024
+STORE.OUT sram_base=0 dram_base=32768 y_size=1 x_size=512 x_stride=512
+STORE.OUT sram_base=0 dram_base=32768 y_size=1 x_size=512 x_stride=512
+FINISH
+"""
 
 
 def machine(name: str) -> Config:
@@ -38,33 +57,69 @@ def same(left: SimulationResult, right: SimulationResult) -> bool:
     )
 
 
-def both_ways(config: Config, number: int, monkeypatch: pytest.MonkeyPatch) -> tuple[SimulationResult, ...]:
-    """Simulates a random program twice: one cycle at a time, and with repeated cycles computed together; returns both
-    results.
-    """
-    start = launch(case(config, number, 0))
-    program, results = start.program, []
+def both_ways(
+    config: Config, program: Program, monkeypatch: pytest.MonkeyPatch, scratchpads: Contents | None = None
+) -> tuple[SimulationResult, ...]:
+    """Simulates a program with the memory cycle by cycle, and with whole bursts computed; returns both results."""
+    results = []
     for fast in (False, True):
         monkeypatch.setattr(dram_machine, "FAST", fast)
         results.append(
-            simulate(config, program.instructions, program.image, data=False, scratchpads=start.scratchpads)
+            simulate(config, program.instructions, program.image, data=False, scratchpads=scratchpads)
         )
     return tuple(results)
 
 
+def assert_equal(config: Config, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = launch(case(config, number, 0))
+    slow, fast = both_ways(config, start.program, monkeypatch, start.scratchpads)
+    assert same(slow, fast), number
+
+
+def change_controller(monkeypatch: pytest.MonkeyPatch, **changes: int) -> None:
+    for module in (dram_machine, dram_cycles):
+        monkeypatch.setattr(
+            module, "controller_of", lambda config: dataclasses.replace(controller_of(config), **changes)
+        )
+
+
 @pytest.mark.parametrize("name", MEMORIES)
-def test_repeated_cycles_done_together_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_bursts_equal_single_cycles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (*range(20), 31):
-        slow, fast = both_ways(machine(name), number, monkeypatch)
-        assert same(slow, fast), number
+        assert_equal(machine(name), number, monkeypatch)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", MEMORIES)
-def test_repeated_cycles_of_many_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_bursts_of_many_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(400):
-        slow, fast = both_ways(machine(name), number, monkeypatch)
-        assert same(slow, fast), number
+        assert_equal(machine(name), number, monkeypatch)
+
+
+def test_a_calibration_with_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = machine("DDR3")
+    program = launch(case(config, 0, 0)).program
+    before = simulate(config, program.instructions, program.image, data=False)
+    change_controller(monkeypatch, zqcs_period=1)
+    slow, fast = both_ways(config, program, monkeypatch)
+    assert same(slow, fast)
+    assert fast.cycles > before.cycles
+
+
+@pytest.mark.parametrize("write_fifo", [17, 128])
+def test_write_data_wait_for_room_in_the_fifo(write_fifo: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(kind="dram", part="MT41K256M8", outstanding_writes=16)
+    config = dataclasses.replace(load_config("vta"), memory=memory)
+    program = bare_program(config, assemble(WRITES, config), np.zeros(1 << 20, np.uint8))
+    change_controller(monkeypatch, write_fifo=write_fifo)
+    slow, fast = both_ways(config, program, monkeypatch)
+    assert same(slow, fast)
+
+
+def test_every_machine_of_co_simulation_computes_whole_bursts() -> None:
+    numbers = [controller_of(machine) for machine in dram_machines()]
+    assert all(map(has_closed_form, numbers))
+    assert not has_closed_form(dataclasses.replace(numbers[0], t_ccd=2))
 
 
 LOADS = """

@@ -140,7 +140,9 @@ def test_pipes_and_links_stay_what_they_are(tmp_path: Path) -> None:
 def test_a_copy_is_whole_wherever_the_system_stops_copying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
-    """Some file systems refuse copying inside the kernel, at the first call or at a later one."""
+    """A copy is complete although the system refuses to copy inside the kernel, as some file systems do: at the first
+    call or at a later one.
+    """
     original, copy = tmp_path / "original", tmp_path / "copy"
     content = bytes(range(256)) * 100 + b"end"
     original.write_bytes(content)

@@ -32,7 +32,9 @@ DESIGNS = (
 
 @pytest.fixture(scope="module")
 def ddr3() -> tuple[list[Streams], list[NDArray[np.int64]]]:
-    """Streams of two masters, and their cycles in the RTL; asserts that the RTL's timing checker found no violation."""
+    """Returns (streams of two masters, their cycles in the RTL); asserts that the RTL's timing checker found no
+    violation.
+    """
     streams = streams_of(DDR3, 24, 300, seed=1)
     found, violations = run_on_litedram(DDR3, streams)
     assert not violations

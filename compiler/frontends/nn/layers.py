@@ -180,7 +180,9 @@ class GroupNorm(Module):
 
 
 class LayerNorm(Module):
-    """Normalization over the last dimensions of x; `normalized_shape` is their shape, and that of weight and bias."""
+    """Normalization over the last dimensions of x. `normalized_shape`: the sizes of these dimensions, which are also
+    the shape of weight and bias.
+    """
 
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, bias: bool = True) -> None:
         shape = _normalized_sizes(self, normalized_shape, eps)
@@ -194,8 +196,8 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Division by the root of the mean square over the last dimensions of x; `normalized_shape` is their shape, and
-    that of weight. `eps` is by default the machine epsilon of float32.
+    """Division by the root of the mean square over the last dimensions of x. `normalized_shape`: the sizes of these
+    dimensions, which are also the shape of weight. `eps` is by default the machine epsilon of float32.
     """
 
     def __init__(

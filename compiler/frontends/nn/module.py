@@ -25,7 +25,8 @@ def uniform(bound: float) -> Draw:
 
 
 class Parameter:
-    """A float32 tensor of weights: an array, or a shape whose values, until they are set, are zeros or made by `draw`.
+    """A float32 tensor of weights. `data` is either an array with the values, or only a shape; with a shape, the
+    function `draw` makes the initial values (zeros without `draw`).
 
     Raises NetworkError for data that are neither an array of numbers nor a shape.
     """
@@ -95,8 +96,9 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Sets parameters by name, from arrays or from tensors of another package (PyTorch's state dict).
 
-        Unless `strict` is False, the names must be exactly the names in `named_parameters`. Raises NetworkError for
-        other names and shapes, and for values that are no numbers; no parameter is set then.
+        With `strict` the names must be exactly the names in `named_parameters`; otherwise missing and unknown names are
+        ignored. Raises NetworkError for wrong names or shapes and for values that are no numbers, and sets no parameter
+        in this case.
         """
         kind, own = type(self).__name__, dict(self.named_parameters())
         if not isinstance(state, Mapping):

@@ -84,10 +84,11 @@ def _outputs(where: str, result: Any) -> dict[str, Tensor]:
 def _name_outputs(
     recorder: Recorder, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
 ) -> list[Tensor]:
-    """Renames the tensors of `outputs` to the names of the model's outputs. A node with such a name gets a number.
+    """Renames the tensors of `outputs` to the names of the model's outputs. If a tensor inside the network already has
+    one of these names, a number is appended to the name of the tensor inside.
 
-    Inputs, constants, and tensors that are two outputs are copied. An output with the name of an input or a constant
-    gets a number behind its name.
+    A tensor is copied if it is an input, a constant, or already another output. If an input or a constant has the name
+    of an output, a number is appended to the output's name.
     """
     computed = {name for node in recorder.nodes for name in node.output}
     renamed: dict[str, str] = {}
@@ -185,7 +186,9 @@ class Recorder:
         return self.parameters[id(parameter)]
 
     def size(self, size: Size) -> Tensor:
-        """An int64 tensor of shape [1] with the number `size`; a symbol is read from a tensor when the network runs."""
+        """An int64 tensor of shape [1] that holds the number `size`. If `size` is a symbol (the name of a dynamic
+        dimension), nodes are added that read the dimension when the network runs.
+        """
         if not isinstance(size, str):
             return self.constant(np.array([size], np.int64))
         if ("size", size) not in self._shared:

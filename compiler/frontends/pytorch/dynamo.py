@@ -31,11 +31,11 @@ Compile = Callable[[bytes], Run]
 
 @dataclass(kw_only=True, eq=False)
 class TracedGraph:
-    """A graph of torch.compile (`graph`, a torch.fx.GraphModule). A call compiles the graph by `compile`, unless one of
-    the `programs` fits the arguments.
+    """A graph that torch.compile traced (`graph`, a torch.fx.GraphModule). A call runs the program that was compiled
+    for arguments of the same shapes and dtypes; if there is none, `compile` compiles the graph first.
 
-    `programs`: the compiled programs by `_key` of their calls, oldest first. `refused`: whether a compilation failed;
-    PyTorch then runs every call.
+    `programs`: the compiled programs, oldest first; the keys (`_key`) describe the arguments. `refused`: whether a
+    compilation failed; PyTorch then runs every call.
     """
 
     graph: Any
@@ -86,11 +86,13 @@ class TracedGraph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Program:
-    """A compiled graph. `inputs`, `outputs`: (position among the graph's arguments or results, name in the model).
+    """A compiled graph, which `run` executes. `inputs`: for each input of the compiled model, its position among the
+    graph's arguments and its name. `outputs`: for each output of the compiled model, its position among the graph's
+    results and its name.
 
     `results`: the graph's results, with None for each tensor. `single`: the graph returns one result instead of a
-    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers), kept alive because their
-    identities are part of the key.
+    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers). They are kept alive here,
+    because the program is found by their ids.
     """
 
     run: Run
@@ -145,8 +147,9 @@ def _is_input(torch: Any, value: Any) -> bool:
 
 
 def _key(torch: Any, value: Any) -> Any:
-    """One argument's part of the key of a call: shape and dtype of an input, identity and version of a constant tensor,
-    any other value itself.
+    """Key of one argument of a call. Calls whose arguments have equal keys run the same compiled program. The key of an
+    input is its shape and dtype; the key of a constant tensor is its id and version; the key of any other value is the
+    value itself.
     """
     if not isinstance(value, torch.Tensor):
         return value

@@ -15,7 +15,9 @@ import numpy as np
 from ..errors import FrontendError
 
 PADDING = 8
-"""Number of zero bytes appended to a file in memory: the width of the widest number that is read without a check."""
+"""Number of zero bytes that are appended to a file in memory. The widest numbers have 8 bytes; the zeros let the reader
+take a number at the file's end without a check of its width.
+"""
 
 
 def damaged(problem: str) -> FrontendError:

@@ -117,13 +117,15 @@ def hard_swish(step: Step) -> None:
     writer.put_integers(step.output, integers, planes=planes)
 
 
-def fixed(multiplier: float) -> tuple[int, int]:
-    """`multiplier` as TFLite's fixed-point number: (factor of 15 bits, shift), where factor / 32768 * 2**shift is
-    nearest to it.
+def fixed(multiplier: float, bits: int = 15) -> tuple[int, int]:
+    """`multiplier` as TFLite's fixed-point number of 31 or 15 `bits`: (factor, shift), where factor / 2**bits *
+    2**shift is nearest to it. TFLite rounds to 31 bits first.
     """
     fraction, shift = math.frexp(multiplier)
-    wide = math.floor(fraction * 2**31 + 0.5)
-    return min((wide + 2**15) >> 16, 2**15 - 1), shift
+    factor = math.floor(fraction * 2**31 + 0.5)
+    if factor == 2**31:
+        factor, shift = factor // 2, shift + 1
+    return (factor if bits == 31 else min((factor + 2**15) >> 16, 2**15 - 1)), shift
 
 
 def reduce(step: Step) -> None:

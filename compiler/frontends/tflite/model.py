@@ -59,8 +59,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
-    """An operator: its built-in name `kind` (and `custom` of a custom one), tensors by index (-1: left out), and the
-    table of its options with the name of their class."""
+    """An operator of a TFLite file. `kind`: its built-in name; `custom`: the name of a custom operator. `inputs` and
+    `outputs`: numbers of tensors; -1 stands for an input that is left out. `stored`: the table with the operator's
+    options; `stored_kind`: the name of their class.
+    """
 
     kind: str
     custom: str

@@ -46,8 +46,9 @@ def reshape(step: Step) -> None:
 
 
 def _only_weighted(step: Step) -> bool:
-    """Whether only FULLY_CONNECTED operators read the output, with constant weights that have a column for each element
-    of an output row. Their columns can be reordered, so the elements may be in any order.
+    """Whether only FULLY_CONNECTED operators with constant weights read the output. A row of the output must have one
+    element for each column of the weights. The columns of the weights can then be reordered, so the elements of the
+    output may be in any order.
     """
     output, writer = step.output, step.writer
     readers = [operator for operator in writer.network.operators if output in operator.inputs]
@@ -207,8 +208,9 @@ def pad(step: Step) -> None:
 
 
 def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
-    """Extends `data` along each axis i by its mirror image, the edge included: `ends[i]` elements (before, after). Both
-    `ends` and `data` have the axis order of the layout: (N, C, H, W) if `planes`, else TFLite's.
+    """Extends `data` at both ends of each axis by its mirror image, in which the edge is repeated. `ends[i]`: number of
+    elements to add (before, after) axis i. The axes of `data` and of `ends` are in the order (N, C, H, W) if `planes`,
+    else in TFLite's order.
     """
     sizes = step.shape(step.inputs[0])
     sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes

@@ -29,10 +29,11 @@ BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The conversion of `operator` by `writer`. `onnx`: the ONNX operator in the operator's row ("" for rows without
-    one); `options`: its options (None: not read); `inputs`: its input tensors (-1: left out); `output`: its first
-    output. Tensors are indices into the network's tensors. `planes` says whether a value has the layout (N, C, H, W)
-    instead of (N, H, W, C).
+    """The conversion of one TFLite operator, `operator`, to ONNX nodes, which `writer` collects. `onnx`: the ONNX
+    operator that the table of conversions (`rows.py`) names, or "". `options`: the operator's options (None: not read).
+    `inputs`: numbers of its input tensors (-1: left out); `output`: number of its first output tensor.
+
+    Several methods have a parameter `planes`: whether a value has the layout (N, C, H, W) instead of (N, H, W, C).
     """
 
     writer: Writer
@@ -50,8 +51,8 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Name of the operator's result as real values, before fused activation and quantization: "TENSOR/exact", or
-        the output tensor's own name if there are neither.
+        """Name for the real values of the operator's result. It is "TENSOR/exact" if a fused activation or a
+        quantization follows, else the name of the output tensor itself.
         """
         name, plain = self.tensor(self.output).name, not self.writer.quantized(self.output)
         return name if plain and not self.activation else f"{name}/exact"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import tflite
 
 from .flatbuffer import damaged
-from .functions import fixed
 from .model import Grid
+from .short_products import short_product
 from .step import Step
 from .writer import refuse
 
@@ -27,8 +28,9 @@ Pair = tuple[int, int]
 def same_pads(
     step: Step, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)
 ) -> tuple[int, int, int, int]:
-    """Pads (top, left, bottom, right) of a window with TFLite's padding SAME, under which an odd pad row or column is
-    at the end; zeros for padding VALID. `plane`: rows and columns of the larger image.
+    """Pads (top, left, bottom, right) of an operator with windows. With TFLite's padding SAME, an odd number of pad
+    rows or columns has one more at the end; with padding VALID there are no pads. `plane`: rows and columns of the
+    operator's input or, for a transposed convolution, of its output.
     """
     same = step.options.Padding() == tflite.Padding.SAME
     ends: list[Pair] = []
@@ -60,14 +62,24 @@ def _convolve(step: Step, order: tuple[int, ...]) -> None:
     if min(*strides, *dilations, *weights.shape) < 1 or channels % weights.shape[1]:
         problem = f"has invalid strides {strides}, dilations {dilations} or filter shape {weights.shape}"
         raise damaged(f"{step.operator.kind} {problem}")
+    pads, group = same_pads(step, (height, width), kernel, strides, dilations), channels // weights.shape[1]
+    window = {
+        "kernel_shape": kernel,
+        "strides": strides,
+        "dilations": dilations,
+        "pads": pads,
+        "group": group,
+    }
+    if short := short_product(step, data, step.inputs[1], step.inputs[2:], order[0]):
+        sums = short.of_weights("ConvInteger", step.writer.integral(data, planes=True), weights, **window)
+        step.writer.put_integers(step.output, short.rounded(sums, (-1, 1, 1)), planes=True)
+        return
     inputs = [
         step.writer.real(data, planes=True),
         _weights(step, data, step.inputs[1], weights, axis=order[0]),
         *_bias(step, 2, data, step.inputs[1]),
     ]
-    pads = same_pads(step, (height, width), kernel, strides, dilations)
-    window = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
-    step.put(step.node("Conv", inputs, group=channels // weights.shape[1], **window), planes=True)
+    step.put(step.node("Conv", inputs, **window), planes=True)
 
 
 def transposed(step: Step) -> None:
@@ -87,11 +99,16 @@ def transposed(step: Step) -> None:
             (height, width), (top, left), kernel, strides, (rows, columns), strict=True
         )
     ]
+    pads, more = (top, left, *(max(n, 0) for n in over)), [max(-n, 0) for n in over]
+    window = {"kernel_shape": kernel, "strides": strides, "pads": pads, "output_padding": more}
+    if short := short_product(step, data, filters, step.inputs[3:]):
+        name, turned = step.writer.integral(data, planes=True), weights.transpose(1, 0, 2, 3)
+        sums = short.of_weights("ConvTranspose", name, turned, **window)
+        step.writer.put_integers(step.output, short.rounded(sums, (-1, 1, 1)), planes=True)
+        return
     real = _weights(step, data, filters, weights, axis=0)
     turned = step.writer.node("Transpose", [real], f"{step.tensor(filters).name}/turned", perm=(1, 0, 2, 3))
     inputs = [step.writer.real(data, planes=True), turned, *_bias(step, 3, data, filters)]
-    pads, more = (top, left, *(max(n, 0) for n in over)), [max(-n, 0) for n in over]
-    window = {"kernel_shape": kernel, "strides": strides, "pads": pads, "output_padding": more}
     step.put(step.node("ConvTranspose", inputs, **window), planes=True)
 
 
@@ -192,6 +209,14 @@ def fully_connected(step: Step) -> None:
     weights, before, after = step.writer.values(filters, "filter"), step.shape(data), step.shape(step.output)
     if weights.ndim != 2 or not weights.size or np.prod(before) % weights.shape[1]:
         raise damaged(f"{step.operator.kind} multiplies {before} with {weights.shape}")
+    if short := short_product(step, data, filters, step.inputs[2:]):
+        rows, order = _rows(step, data, weights.shape[1], step.writer.integral)
+        weights = weights if order is None else weights[:, order]
+        result = short.rounded(short.of_weights("MatMulInteger", rows, weights.T), (-1,))
+        if len(after) != 2:
+            result = step.writer.reshaped(result, after, f"{step.name}/view")
+        step.writer.put_integers(step.output, result)
+        return
     bias = _bias(step, 2, data, filters)
     if len(before) == 3 and len(after) == 3 and before[-1] == weights.shape[1]:
         turned = _weights(step, data, filters, weights.T, axis=0, last=True)
@@ -209,14 +234,16 @@ def fully_connected(step: Step) -> None:
 
 
 def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """Reshapes the value `data` to rows of `length` elements. Returns (name of the result, order). Columns of the
-    weights must be put in this order to match a row's elements; None if they match already.
+    """Reshapes the value `data` to rows of `length` elements. Returns (name of the reshaped value, order).
+
+    `order` says how the elements within a row are permuted against TFLite: element i of a row is element order[i] in
+    TFLite. The caller must permute the columns of its weights in the same way. None if no permutation is needed.
     """
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)
     if planes and np.prod(shape[1:]) != length:
         planes = shape[3] == 1
-    name = step.writer.real(data, planes=planes)
+    name = (value or step.writer.real)(data, planes=planes)
     if len(shape) != 2 or shape[1] != length:
         name = step.writer.reshaped(name, (-1, length), f"{tensor.name}/rows")
     return name, planes_order(shape) if planes else step.writer.columns.get(data)
@@ -234,26 +261,31 @@ def matrix_product(step: Step) -> None:
     """Converts BATCH_MATMUL, a product of two activations or of an activation and a constant."""
     factors: list[str] = []
     first, second = step.inputs
+    short = short_product(step, first, second)
     for index, turned in ((first, step.options.AdjX()), (second, step.options.AdjY())):
-        name, rank, tensor = step.writer.real(index), step.writer.rank(index), step.tensor(index)
-        short = tensor.dtype == np.int16 and step.quantized(first, second)
-        if short and len(factors) == 1 and step.writer.known(index) is None:
-            grid = _multiplied(step, first, second)
-            integers = step.writer.integral(index)
-            name = step.writer.dequantized(integers, grid, f"{tensor.name}/real", tensor.dtype)
+        tensor, rank, array = step.tensor(index), step.writer.rank(index), step.writer.known(index)
+        if short is None:
+            name = step.writer.real(index)
+        else:
+            name = step.writer.integral(index) if array is None else step.writer.constant(array, tensor.name)
         if turned:
             axes = (*range(rank - 2), rank - 1, rank - 2)
-            name = step.writer.node("Transpose", [name], f"{step.tensor(index).name}/turned", perm=axes)
+            name = step.writer.node("Transpose", [name], f"{tensor.name}/turned", perm=axes)
         factors.append(name)
-    step.put(step.node("MatMul", factors))
+    if short is None:
+        step.put(step.node("MatMul", factors))
+    else:
+        step.writer.put_integers(step.output, short.rounded(short.of_two(*factors), ()))
 
 
 def _weights(
     step: Step, data: int, filters: int, weights: np.ndarray, *, axis: int, last: bool = False
 ) -> str:
-    """Adds the constant `weights` of tensor `filters`, in ONNX's layout; returns the name of their real values. They
-    are dequantized integers if tensor `data` is quantized, else floats. `last`: output channels are the last axis, not
-    the first. `axis`: the axis of output channels in TFLite's layout, the only one along which scales may differ.
+    """Adds the constant `weights`, the values of tensor `filters` in ONNX's layout. Returns the name of the real-valued
+    weights: if tensor `data` is quantized, the result of a DequantizeLinear, else a float constant.
+
+    `axis`: the axis of output channels in TFLite's layout; the weights may have one scale for each index along this
+    axis. `last`: output channels are the last axis of `weights`, not the first.
     """
     writer, tensor, grid = step.writer, step.tensor(filters), step.tensor(filters).grid
     if grid is None:
@@ -265,7 +297,6 @@ def _weights(
         by_channel = (-1,) if last else (-1, *[1] * (weights.ndim - 1))
         real = (weights.astype(np.float32) - grid.zero.reshape(by_channel)) * grid.scale.reshape(by_channel)
         return writer.constant(real.astype(np.float32), tensor.name)
-    grid = _multiplied(step, data, filters)
     zero = grid.zero
     if weights.dtype == np.uint8 and (zero == 128).all():
         weights, zero = (weights.astype(np.int16) - 128).astype(np.int8), zero - 128
@@ -274,11 +305,12 @@ def _weights(
 
 
 def _multiplied(step: Step, data: int, filters: int) -> Grid:
-    """The quantization by which `filters`, the second operand of a product with quantized `data`, is dequantized: the
-    tensor's own, with one exception.
+    """The scale and zero point with which the weights `filters` of a product with quantized `data` are dequantized.
+    Except in one case they are the weights' own.
 
-    If the data are int16 and no bias is int32, LiteRT rounds the factor between a sum and an output to 15 bits (except
-    in FULLY_CONNECTED). The result then has the scales that correspond to the rounded factors.
+    The exception is a product of int16 data without an int32 bias (other than FULLY_CONNECTED). LiteRT then rounds to
+    15 bits the factors by which it multiplies the sums to get the output. The returned scales correspond to the rounded
+    factors, so that the results agree.
     """
     grid, source, result = step.tensor(filters).grid, step.tensor(data), step.tensor(step.output).grid
     assert grid is not None and source.grid is not None
@@ -304,7 +336,6 @@ def _bias(step: Step, place: int, data: int, filters: int) -> list[str]:
     data_grid, weight_grid = step.tensor(data).grid, step.tensor(filters).grid
     if data_grid is None or weight_grid is None:
         return [writer.constant(bias.astype(np.float32), name)]
-    weight_grid = _multiplied(step, data, filters)
     grid = Grid(scale=data_grid.scale * weight_grid.scale, zero=np.zeros_like(weight_grid.zero))
     if np.abs(bias, dtype=np.float64).max(initial=0) < 2**31:
         integers = writer.constant(bias.astype(np.int32), name)

@@ -36,8 +36,9 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. `reals`: names of the float tensors, by the TFLite tensor's index and whether
-    the layout is (N, C, H, W). `integers`: likewise, the names of the tensors of quantized integers.
+    """The ONNX model under construction. `reals`: names of float tensors that hold the values of TFLite's tensors;
+    `integers`: names of integer tensors that hold the integers of TFLite's quantized tensors. The keys of both are
+    (number of the TFLite tensor, whether the layout is (N, C, H, W)).
     """
 
     network: Network
@@ -47,8 +48,8 @@ class Writer:
     integers: dict[tuple[int, bool], str] = field(default_factory=dict)
     constants: dict[int, np.ndarray] = field(default_factory=dict)
     columns: dict[int, np.ndarray] = field(default_factory=dict)
-    """For tensors that are images flattened as (C, H, W), by tensor index: the index of each element in TFLite's order
-    (H, W, C).
+    """For each tensor that is an image flattened as (C, H, W), an array with the position of each element in TFLite's
+    order (H, W, C). The keys are numbers of tensors.
     """
     taken: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)
@@ -137,8 +138,10 @@ class Writer:
         return given or (index, True) in self.integers or (index, True) in self.reals
 
     def prefer_planes(self, indices: Sequence[int]) -> bool:
-        """Whether an element-wise operator on these tensors reads planes (N, C, H, W): one activation exists as planes,
-        and all others have rank 4 or are constants."""
+        """Whether an element-wise operator reads its operands in the layout of planes, (N, C, H, W). This needs one
+        activation among the tensors `indices` that already exists in this layout, and the rank 4 or 0 for all
+        activations.
+        """
         activations = [index for index in indices if self.known(index) is None]
         return any(self.in_planes(index) for index in activations) and all(
             self.rank(index) in (0, 4) for index in activations
@@ -175,8 +178,9 @@ class Writer:
         return self.integers[key]
 
     def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
-        """Converts an image `name` from (N, H, W, C) to (N, C, H, W) or, if not `planes`, back; returns the name of the
-        result. The conversion is a Reshape where no element moves, else a Transpose. Inputs are always transposed.
+        """Converts an image `name` from (N, H, W, C) to (N, C, H, W) if `planes`, else from (N, C, H, W) to (N, H, W,
+        C). Returns the name of the result. The conversion is a Transpose; where no element moves it is a Reshape
+        instead, except for inputs of the model.
         """
         batch, height, width, channels = tensor.shape
         given = any(self.tensor(index) is tensor for index in self.network.inputs)

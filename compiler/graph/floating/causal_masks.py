@@ -17,11 +17,11 @@ MASK = argument(3).name
 
 
 def ahead_of(visible: np.ndarray) -> int | None:
-    """The greatest k - i for which a mask leaves key k visible to row i (causal mask: 0). `visible`: whether a key is
-    visible, bool [..., rows, keys].
+    """How far a constant mask lets rows look ahead: the greatest k - i for which key k is visible to row i. This is 0
+    for an ordinary causal mask. `visible`: whether a key is visible, bool [..., rows, keys].
 
-    None if a row sees no key, if the first row sees the last key, or if the result would be negative. Hidden keys then
-    have weight 0, since each row has a visible score far above the value in `HIDDEN`.
+    Returns None if the result would be negative, or if the first row sees the last key, so that no key need be skipped.
+    Also returns None if a row sees no key: hidden keys have weight 0 only in a row that also has a visible key.
     """
     rows, keys = visible.shape[-2:]
     seen = np.any(visible.reshape(-1, rows, keys), axis=0)
@@ -33,8 +33,11 @@ def ahead_of(visible: np.ndarray) -> int | None:
 
 
 def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | None:
-    """For each element of `mask`, whether it leaves its score visible. None if the expression `scores` is neither a
-    select by the mask between a score and a value below `hidden`, nor the sum of a score and the mask.
+    """Evaluates a constant mask of attention scores: for each element of `mask`, whether the score there keeps its
+    value (true) or is hidden (false).
+
+    `scores` is the expression that applies the mask. It may be a select by the mask between the score and a value below
+    `hidden`, or the sum of the score and the mask. Returns None for any other expression.
     """
     match scores:
         case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < hidden:
@@ -47,9 +50,11 @@ def visible_keys(scores: Expr, mask: np.ndarray, hidden: float) -> np.ndarray | 
 
 
 def without_mask(scores: Expr, mask: np.ndarray, visible: np.ndarray, ahead: int) -> Expr | None:
-    """The expression `scores` with a comparison of `ROW` and `KEY` in place of the mask, which then need not be read.
+    """Replaces a causal mask in the expression `scores` by a comparison of the indices `ROW` and `KEY`, so that the
+    mask need not be read. `visible`: whether each key is visible to each row.
 
-    None unless the mask hides all keys from row + `ahead` + 1 on, and no others, and adds 0 to scores of visible keys.
+    The mask must hide exactly the keys from row + `ahead` + 1 on, and must add 0 to all other scores. Returns None for
+    any other mask.
     """
     rows, keys = visible.shape[-2:]
     if not (visible == np.tri(rows, keys, ahead, dtype=np.bool_)).all():

@@ -16,12 +16,13 @@ from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
 def fold_scale_shift(graph: Graph) -> Graph:
-    """Folds x * scale + shift, with constants for each channel, into the convolution or product that computes x or
-    reads the result. No other node may read the tensor between the two. New weights are computed in float64 and rounded
-    once.
+    """Folds x * scale + shift, with constants for each channel, into the convolution or product that computes x, or
+    into the one that reads the result. No other node may read the tensor between the two. New weights are computed in
+    float64 and rounded once.
 
-    A producer of x gets W * scale and bias * scale + shift. A reader of the result gets W * scale, if there is no shift
-    (padding has no shift, and a shift in the bias would be rounded). Nothing is folded if a result is not finite.
+    If the operator computes x, its weights become W * scale, and its bias becomes bias * scale + shift. If the operator
+    reads the result, its weights become W * scale; a shift is not folded in this case, because the shift does not apply
+    to padding, and would be rounded in the bias. Nothing is folded if a new weight or bias is not finite.
     """
     return _fold_before(_fold_behind(graph))
 
@@ -101,8 +102,8 @@ def _is_plain_sum(node: Node) -> bool:
 
 
 def _affine(graph: Graph, node: Node) -> _Affine | None:
-    """The scale and shift, for each channel, that a node applies to one tensor of its output's shape; None for other
-    nodes.
+    """Finds the scale and the shift that a node applies to each channel of its input, if the node computes only input *
+    scale + shift with constants. Returns None for any other node.
     """
     if isinstance(node.operator, BatchNormalization):
         scale, shift = (graph.constants[name].astype(np.float64) for name in node.inputs[1:])

@@ -1,11 +1,11 @@
 """Fusion by operator class: element-wise operators join the kernel that computes their argument or reads their result.
 
 The rules are the TVM paper's (OSDI 2018, section 3). Injective (element-wise) operators join each other. Operators that
-compute tiles or rows (convolutions, products, pools, reductions, and moves) also compute the injective operators after
-them; reductions and moves also compute those before them. Nothing else may read the tensor between the two nodes. There
-is one exception: an operator that costs no more than reading its result is copied into each reader. A fused node takes
-the place of its last member in the order of nodes, where all its inputs are computed.
-"""
+compute tiles or rows (convolutions, products, pools, reductions, moves) also compute the injective operators that read
+their results. Reductions and moves also compute the injective operators whose results they read. Nothing else may read
+the tensor between the two nodes, with one exception: an operator that costs no more than reading its result is copied
+into each reader. A fused node takes the place of its last member in the order of nodes, where all its inputs are
+computed."""
 
 from __future__ import annotations
 
@@ -60,15 +60,13 @@ class _Pairs:
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
-        """Cached result of `fuse_pairs.with_result`: the node `before` that also applies the element-wise `node` to its
-        result, or None.
-        """
+        """Fuses the element-wise `node` into `before`, the node that computes its input. Returns the fused node, or
+        None if the nodes cannot be fused. The result is cached."""
         return self._joined("result", before, node, lambda: with_result(graph, before, node, self._stored))
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
-        """Cached result of `fuse_pairs.inlined`: a node that computes `before` element by element as it reads, then
-        `node`; or None.
-        """
+        """Fuses the element-wise `before` into its reader `node`, which then computes each element of `before` when it
+        needs it. Returns the fused node, or None if the nodes cannot be fused. The result is cached."""
         return self._joined("inlined", node, before, lambda: inlined(graph, node, before))
 
     def _joined(self, how: str, first: Node, second: Node, join: Callable[[], Node | None]) -> Node | None:
@@ -144,9 +142,9 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """Fuses a node with the element-wise producer of an input that no other node reads. Returns (fused node, producer),
-    or None if there is no such producer.
-    """
+    """Fuses `node` with an element-wise node whose output only `node` reads. Returns (fused node, element-wise node),
+    or None if there is no pair to fuse. `uses`: number of reads of each tensor; `producers`: node that computes each
+    tensor."""
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)
         if before is None or not isinstance(before.operator, Elementwise):

@@ -89,8 +89,9 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The tensor with the matrices of Q, K or V: dimension d of (batch ..., rows, columns) is its axis `axes`[d].
-    `repeats`: number of neighbouring heads that use the same matrix.
+    """The tensor that holds the matrices of Q, K or V. In attention the matrices have the dimensions (batch ..., rows,
+    columns); `axes`[d] is the axis of the tensor that is dimension d. `repeats`: number of neighbouring heads that use
+    the same matrix.
     """
 
     tensor: str
@@ -210,7 +211,9 @@ class _Pattern:
         return scores, tuple(names)
 
     def source(self, name: str) -> _Source:
-        """The stored tensor from which permutations (and, before these, a repeat of heads) make the tensor `name`."""
+        """Follows permutations back from the tensor `name` to the stored tensor from which it is made. If the stored
+        tensor was made by repeating heads, the tensor before the repetition is returned.
+        """
         axes = tuple(range(len(self.graph.tensors[name].shape)))
         while (node := self.producers.get(name)) is not None and node.data is node.result is None:
             if not isinstance(node.operator, Permute):
@@ -296,8 +299,9 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _with_causal_mask(graph: Graph, found: _Found) -> tuple[_Found, int | None]:
-    """If a constant causal mask is the only operand of the scores, makes the scores compare the indices of row and key
-    instead. Returns (attention, field `ahead` of `DotProductAttention`; None without a causal mask).
+    """Finds a constant causal mask in an attention: each row may read only the keys up to a certain distance ahead of
+    the row. If the mask is all that the scores read, it is replaced by a comparison of the indices of row and key.
+    Returns (attention, distance); the distance is None without a causal mask.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:

@@ -218,10 +218,9 @@ def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
 
 
 def _dimensions(node: Node, shape: Shape) -> Shape | None:
-    """The loop extents of a node's kernel over its result of the given `shape`: dimensions that one loop covers are
-    multiplied.
-
-    None for operators into whose kernel no element-wise step can be fused.
+    """The loop extents of the kernel that computes the node's result of the given `shape`. If one loop covers several
+    dimensions, its extent is their product. Returns None for an operator whose kernel cannot contain an element-wise
+    step.
     """
     match node.operator:
         case Convolution():
@@ -238,10 +237,9 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
 
 
 def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> bool:
-    """Whether a node may compute the elements of the element-wise `before`, of shape `shape`, itself instead of reading
-    them from memory.
-
-    This holds if the node reads each element about once, in loops along which the inputs of `before` broadcast.
+    """Whether `node` may compute the elements of the element-wise node `before` (of shape `shape`) itself, instead of
+    reading them from memory. It may if it reads each element about once, and if the inputs of `before` broadcast along
+    whole loops of the node's kernel.
     """
     assert isinstance(before.operator, Elementwise)
     match node.operator:

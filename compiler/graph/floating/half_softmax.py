@@ -19,11 +19,11 @@ F32 = DType.FLOAT32
 
 
 def with_whole_softmax(graph: Graph, product: Node) -> tuple[Graph, Node] | None:
-    """Merges the nodes of the softmax that is the first factor of the matrix product `product` into one node, which
-    does not round to 16 bits inside the softmax. Returns (new graph, this node).
+    """Finds the softmax whose result is the first factor of the matrix product `product`. Replaces the nodes of the
+    softmax by one node, which does not round to 16 bits in between. Returns (new graph, new node).
 
-    In the new graph `product` has no result expression if its expression only rounds to 16 bits. None if the first
-    factor is not the softmax, along the last axis, of a tensor that nothing else reads.
+    In the new graph, `product` no longer rounds its result to 16 bits. Returns None if the first factor is not a
+    softmax along the last axis, or if another node reads a value inside the softmax.
     """
     dtype = graph.tensors[product.own_inputs[0]].dtype
     producers = graph.producers()

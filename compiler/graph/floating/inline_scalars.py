@@ -16,10 +16,11 @@ from ..operators import Elementwise, Reshape
 
 
 def inline_scalars(graph: Graph) -> Graph:
-    """Writes constants of one element as numbers into the expressions of element-wise operators.
+    """Writes constants of one element as numbers into the expressions of element-wise operators. A constant NaN stays
+    an input.
 
-    NaN stays an input. Inputs that the new expression does not read (because a condition is constant) are removed, so
-    that their producers are not fused; zeros replace an input on which the result's shape depends. A result that is one
+    If a condition is constant, the new expression does not read all inputs. An unread input is removed, so that its
+    producer is not fused; if the result has its shape from this input, zeros replace the input. A result that is one
     number becomes a constant, and so do views of this result.
     """
     constants = dict(graph.constants)
@@ -43,8 +44,8 @@ def inline_scalars(graph: Graph) -> Graph:
 
 
 def _inlined(graph: Graph, node: Node) -> Node:
-    """The node with numbers in place of its one-element constants; the node itself if it has none, or if the result
-    has dimensions of size 1 that only such a constant has.
+    """Replaces the constants of one element that `node` reads by numbers in its expression. Returns the node unchanged
+    if it reads none, or if the result's shape would change without the shape of the constants (1, 1, ...).
     """
     if not isinstance(node.operator, Elementwise):
         return node

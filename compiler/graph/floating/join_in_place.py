@@ -16,9 +16,11 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """Replaces concatenations by `Join` nodes, whose inputs are computed directly in the result's memory. A
-    concatenation is replaced if this holds for at least half of its result's bytes; other inputs are copied before the
-    `Join`.
+    """Replaces concatenations by `Join` nodes. The inputs of a `Join` are computed directly in the memory of its
+    result.
+
+    A concatenation is replaced if inputs with at least half of the result's bytes can be computed there. The other
+    inputs are copied to the result before the `Join`.
     """
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []
@@ -57,7 +59,10 @@ class _State:
     changed: bool = False
 
     def joined(self, node: Node, axis: int) -> list[Node]:
-        """The nodes that replace a concatenation along `axis`: copies and a `Join`, or the concatenation itself."""
+        """Replaces a concatenation along `axis`, if the producers of its inputs can write directly into the output.
+        Returns the new nodes: a `Join`, which marks the inputs as parts of the output's memory, and copies of the other
+        inputs. Otherwise returns the concatenation itself.
+        """
         tensors = self.graph.tensors
         pieces = [tensors[name] for name in node.inputs]
         sizes = [piece.bytes for piece in pieces]

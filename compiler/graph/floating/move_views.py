@@ -16,13 +16,12 @@ from ..storage_plan import ALIGNMENT
 
 
 def move_views(graph: Graph) -> Graph:
-    """Replaces f(view(x)) by view(f(x)) for each element-wise f, and contiguous slices that start on a cache line by
-    views.
+    """Replaces f(view(x)) by view(f(x)) for each element-wise operator f, so that operators which can be fused follow
+    each other without reshapes in between. Also replaces a contiguous slice that starts on a cache line by a view.
 
-    Operators that can be fused then follow each other, without reshapes between them. Other inputs of f are viewed in
-    x's shape. f stays after the view if one of these inputs cannot be viewed in x's shape, or needs a view and is
-    computed after x. (Without the second condition, an f that reads two tensors in different shapes would move before
-    one view and then before the other, without end.)
+    If f has other inputs, each of them is viewed in x's shape, too. f is not moved if the shape of another input
+    prevents this, or if another input that needs a view is computed after x. (Otherwise an f of two tensors with
+    different shapes would be moved before one view and then before the other, without end.)
     """
     uses = graph.uses()
     nodes: list[Node] = []
@@ -97,8 +96,8 @@ def _before_view(
     graph: Graph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
 ) -> tuple[Graph, list[Node], Node] | None:
     """Moves an element-wise `node` before `view`, one of its inputs. Returns (graph with new tensors, nodes that
-    compute `node` in the shape of the view's source, node that views their result in the old shape); None if an input
-    of `node` cannot be read in the source's shape.
+    compute the result in the shape of the view's source, a view of the result in the node's shape). Returns None if
+    another input of `node` cannot be read in the source's shape.
 
     `views`: the source of each view. `ages`: for each tensor, the index of the node that computes it.
     """

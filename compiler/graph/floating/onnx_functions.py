@@ -22,7 +22,9 @@ REDEFINED = frozenset(
 
 
 def has_function(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether an input after the first is not constant, and ONNX defines the operator by a function body."""
+    """Whether to import a node by ONNX's function body: ONNX defines one for the operator, and an input after the first
+    is not constant (its importer needs constants there).
+    """
     variables = (node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs)))
     return any(variables) and function_body(context, node) is not None
 
@@ -157,9 +159,12 @@ def _renamed(
     caller_attributes: Mapping[str, onnx.AttributeProto],
     number: int,
 ) -> onnx.NodeProto:
-    """Copies the node `inner`, number `number` of a function body, into the caller's graph: with the names of the
-    caller's tensors (`names`), `prefix` before all other names, and the caller's attributes (`caller_attributes`);
-    attributes that the caller omits stay omitted.
+    """Copies a node of a function body into the graph of the function's caller. `inner`: the node; `number`: its index
+    in the body.
+
+    `names` maps names of the body to tensors of the caller; `prefix` is put before all other names. An attribute that
+    refers to an attribute of the function gets the value that the caller gives (`caller_attributes`), or is omitted if
+    the caller gives none.
     """
 
     def renamed(name: str) -> str:

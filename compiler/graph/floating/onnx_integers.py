@@ -119,8 +119,8 @@ def narrow_product_steps(s: FloatSteps) -> None:
 
 
 def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
-    """Zero points [columns, blocks] as float32: the node's input, packed (uint8) or not; 2**(bits - 1) if the input is
-    left out.
+    """Reads the zero points of a MatMulNBits as float32 [columns, blocks]. If the node's input is uint8, each byte has
+    several zero points of `bits` bits, which are unpacked. If the input is left out, all zero points are 2**(bits - 1).
     """
     given = context.array(node, 3, "zero point")
     if given is None or not given.size:
@@ -199,7 +199,9 @@ def _size(s: FloatSteps, index: int, point: int) -> int:
 
 
 def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
-    """Upper bounds on the magnitudes of an input's elements minus their zero points; exact for constants."""
+    """Upper bounds on the magnitudes of the elements of input `index` after the zero points are subtracted. The bounds
+    are exact for constants. `point`: index of the input with the zero points.
+    """
     context, node = s.context, s.node
     assert isinstance(context, GraphContext)
     known = [context.is_constant(node, i) for i in (index, point) if s.input(i)]

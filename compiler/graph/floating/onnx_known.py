@@ -36,8 +36,8 @@ def import_eye(context: GraphContext, node: OnnxNode) -> None:
 
 
 def tile_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute a Tile with constant repeats: each axis is split into (1, size) and the 1
-    expanded.
+    """Adds the ONNX nodes that compute a Tile with constant repeats. A Reshape splits each axis into (1, size), an
+    Expand enlarges the 1 to the number of repeats, and another Reshape joins both axes.
     """
     shape, repeats = s.shape(0), s.array(1, "repeats")
     if repeats is None or repeats.shape != (len(shape),) or (repeats < 0).any():

@@ -18,8 +18,8 @@ from ..operators import Computed, Dense, Elementwise, MatrixProduct, Permute
 
 
 def import_matmul(context: GraphContext, node: OnnxNode) -> None:
-    """Imports MatMul. A product with a constant matrix becomes a Dense node whose rows are all dimensions of the data
-    but the last.
+    """Imports MatMul. A product with a constant matrix becomes a Dense node; for this, all axes of the data but the
+    last are flattened to one axis of rows.
     """
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
         _import_plain_product(context, node)

@@ -33,7 +33,9 @@ def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
-    """Imports LayerNormalization over all dimensions from `axis` on, with constant scale and bias of that shape."""
+    """Imports LayerNormalization over all dimensions from `axis` on. Scale and bias must be constants with the shape of
+    these dimensions.
+    """
     data = context.operand(node, 0)
     axis = one_axis(context, node, data.shape, -1)
     check_stash_type(context, node)
@@ -90,8 +92,8 @@ def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def layer_normalization_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute a LayerNormalization whose scale or bias is no constant, or whose mean or
-    deviation is used.
+    """Adds the ONNX nodes that compute a LayerNormalization for which there is no kernel template: its scale or bias is
+    no constant, or other nodes read its second or third output (mean and inverse deviation).
     """
     shape = s.shape(0)
     axis = one_axis(s.context, s.node, shape, -1)

@@ -183,7 +183,9 @@ def gives_indices(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def max_pool_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute MaxPool with indices, or of integers, which are cast to float32 and back."""
+    """Adds the ONNX nodes that compute a MaxPool with a second output (the indices of the maxima), or a MaxPool of
+    integers. The integers are cast to float32, and the maxima are cast back.
+    """
     shape = s.shape(0)
     if len(shape) < 3:
         s.refuse(
@@ -328,7 +330,7 @@ def column_to_image_steps(s: FloatSteps) -> None:
 
 
 def import_grid_sample(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GridSample of two or three spatial dimensions; mode cubic of two only."""
+    """Imports GridSample of two or three spatial dimensions. The mode "cubic" is supported for two dimensions only."""
     data, grid = context.operand(node, 0), context.operand(node, 1)
     modes: dict[str, Sampling] = {
         "nearest": "nearest",

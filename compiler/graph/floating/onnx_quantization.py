@@ -95,11 +95,12 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """Prepares a node for import if float32 tensors that hold integers are among its inputs. Returns (node to import,
-    integer dtype of its float32 result or "").
+    """Prepares the import of a node, since some of its float32 inputs may hold quantized integers. Returns (node to
+    import, integer dtype).
 
-    A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
-    other node is returned with "", and reads integer tensors in place of the float32 tensors that hold integers.
+    A node of an operator in `MOVES` only moves the integers, so it is returned unchanged, with the dtype of the
+    integers that its float32 result holds. In any other node, integer tensors with the same values replace these
+    inputs; the returned dtype is "".
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -154,8 +155,9 @@ def _grid(
 def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """Returns, for the element-wise node that quantizes or dequantizes `data`, the names of its inputs and the pair
-    (scale, zero point) for its expression. A scalar scale is a number there; a vector is stored as a further input.
+    """Prepares the element-wise node that quantizes or dequantizes `data`. Returns the names of the node's inputs, and
+    the pair (scale, zero point) for the node's expression. A single scale becomes a number in the expression; several
+    scales become a further input.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))

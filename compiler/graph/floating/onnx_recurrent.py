@@ -22,6 +22,7 @@ from .onnx_recurrent_steps import (
     FUNCTIONS,
     GATES,
     activations_of,
+    check_activations,
     check_hidden_size,
     directions_of,
     recurrent_steps,
@@ -84,9 +85,6 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
     parts += [behind] if after else []
     names, size = activations_of(node), len(DEFAULTS[node.op_type])
     activations = [names[i : i + size] for i in range(0, len(names), size)]
-    if len(activations) != len(layer.directions):
-        count = size * len(layer.directions)
-        context.refuse(node, f"must have {count} activations, not {len(names)}")
     add_outputs(
         context,
         node,
@@ -131,6 +129,7 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
                 f"its {what} must be float32 of shape {shape}, not {array.dtype} of shape {array.shape}",
             )
     check_hidden_size(context, node, hidden)
+    check_activations(context, node, count)
     return _Layer(
         directions=directions, steps=steps, batch=batch, hidden=hidden, w=weight, r=recurrence, b=bias
     )

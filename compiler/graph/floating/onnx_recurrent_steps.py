@@ -39,6 +39,7 @@ def recurrent_steps(
     (the reason why each step needs its own nodes) and `way_out` are parts of its message.
     """
     directions = directions_of(s.context, s.node, s.shape(0))
+    check_activations(s.context, s.node, len(directions))
     first = bool(s.node.integer("layout", 0))
     steps, batch = (s.shape(0)[1], s.shape(0)[0]) if first else s.shape(0)[:2]
     if (count := steps * len(directions)) > MOST_STEPS:
@@ -97,8 +98,18 @@ def activations_of(node: OnnxNode) -> tuple[str, ...]:
     count = len(DIRECTIONS.get(node.text("direction", "forward"), ("forward",)))
     given: Sequence[object] = node.attributes.get("activations", DEFAULTS[kind_of(node)] * count)
     names = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
+    if node.op_type == "RNN" and (count, len(names)) == (1, 2):
+        # ONNX's default of the attribute is written for two directions.
+        names = names[:1]
     known = {name.lower(): name for name in FUNCTIONS}
     return tuple([known.get(name.lower(), name) for name in names])
+
+
+def check_activations(context: StepContext, node: OnnxNode, directions: int) -> None:
+    """Refuses a layer of this number of `directions` whose number of activations is not the cell's."""
+    names, count = activations_of(node), directions * len(DEFAULTS[kind_of(node)])
+    if len(names) != count:
+        context.refuse(node, f"must have {count} activations, not {len(names)}")
 
 
 class _Direction:
@@ -174,10 +185,10 @@ class _Direction:
         """Names of this direction's activation functions; fails for functions that are not in `FUNCTIONS`."""
         names, count = activations_of(self.node), len(DEFAULTS[self.kind])
         own = names[self.number * count : (self.number + 1) * count]
-        if len(own) != count or not set(own) <= set(FUNCTIONS):
+        if not set(own) <= set(FUNCTIONS):
             self.s.context.fail(
                 self.node,
-                f"its activations {', '.join(names)} are too few, or not all of them are supported",
+                f"not all of its activations {', '.join(names)} are supported",
                 f"use {', '.join(FUNCTIONS)}",
             )
         return own

@@ -164,8 +164,10 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices of the input elements around each coordinate `left` + `ratio`, up to a distance of `reach`, and their
-    signed distances. If the axis shrinks (`scale` < 1), the greatest distance is `reach` / `scale`, and the returned
+    """Finds the input elements near each coordinate, which is given as `left` + `ratio`: those up to a distance of
+    `reach`. Returns (indices of the elements, distances of the elements with their signs).
+
+    If the axis shrinks (`scale` below 1), elements up to a distance of `reach` / `scale` are found, and the returned
     distances are multiplied by `scale`.
     """
     scale = min(scale, 1.0)
@@ -177,7 +179,9 @@ def _around(
 def _resized(
     s: FloatSteps, data: str, axis: ResizedAxis, indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> str:
-    """Adds nodes that resize one axis of `data` by `indices` and `weights`, [outputs, weights]; returns the name."""
+    """Adds nodes that resize one axis of `data`; returns the name of the result. Output i is the sum over k of the
+    input element `indices`[i, k] times `weights`[i, k].
+    """
     rank, count = len(s.shape(0)), indices.shape[1]
     if count > MOST_GATHERED:
         matrix = np.zeros((axis.size, axis.outputs))

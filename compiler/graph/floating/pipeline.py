@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
-    (None: no convolution). `attention` tells whether the target has a kernel for an attention of given sizes (None: for
-    none). `tied`: an output product can read the embedding of its input as its transposed weight. `halves`: kernels
-    that compute in float32 read and store 16-bit floats.
-    """
+    """The target of the rewrites: a processor with vectors of `lanes` elements. `tiling` chooses convolutions for
+    Winograd's method; None chooses no convolution. `attention` tells whether the target has a kernel for an attention
+    of given sizes; None means that it has none. `tied`: a matrix product can read a constant that an embedding look-up
+    reads, too. `halves`: kernels that compute in float32 read and store 16-bit floats."""
 
     lanes: int
     tiling: Tiling | None = None
@@ -54,12 +53,11 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion`, as a baseline to measure its gain, every operator becomes a kernel (also batch normalization), and
-    only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written directly into the
-    result. `tiling` chooses convolutions for `use_winograd`; `attention`, with `fusion`, the attentions that become one
-    node. `tied`: a product and an embedding look-up share one constant. `halves`: kernels that compute in float32 read
-    and store 16-bit floats.
-    """
+    Without `fusion` every operator becomes a kernel (also batch normalization), as a baseline to measure the gain of
+    fusion. With `join` and `fusion`, inputs of concatenations are written directly into the result. `tiling` chooses
+    the convolutions that use Winograd's method. `attention` (with `fusion`) chooses the attentions that become one
+    node. `tied`: a product and an embedding look-up share one constant. `halves`: float32 kernels read and store 16-bit
+    floats."""
     rows = (
         REMOVE_DEAD,
         CROP_WINDOWS,

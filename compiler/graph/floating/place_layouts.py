@@ -130,8 +130,9 @@ def _grows_for_plain_readers(state: State, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """An input tensor, and the block size (channels of a block) in which a node should read it. `aligned`: the tensor's
-    shape extended to the output's rank (constants only).
+    """An input tensor `name` of a node, and the block size (channels of a block) in which the node should read the
+    tensor. `aligned`: for a constant of fewer dimensions than the node's output, its shape with leading dimensions of
+    1.
     """
 
     name: str
@@ -140,8 +141,8 @@ class _Wanted:
 
 
 def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
-    """The layout in which an input can be read together with an output in blocks of `block` channels; None if there is
-    no such layout.
+    """The layout in which a node with several inputs can read `tensor`, if the node computes `output` in blocks of
+    `block` channels. None if there is no such layout.
     """
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
@@ -156,8 +157,8 @@ def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) 
 
 
 def adopt(state: State, wanted: _Wanted) -> str:
-    """Adds the tensor in the layout `wanted`, by a change of layout or as a packed constant, if it is not in the graph
-    yet; returns its name.
+    """Makes sure that the new graph has a tensor in the layout `wanted`; returns the tensor's name. If there is none
+    yet, a node is added that changes the layout, or a constant is stored in the new layout.
     """
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)

@@ -41,8 +41,8 @@ def read_halves(graph: Graph) -> Graph:
     """Lets element-wise operators, and operators of the classes `READERS`, read float16 and bfloat16 tensors directly,
     where the imported graph casts them to float32 first.
 
-    Both factors of a product get one 16-bit type: a constant factor if all its values are numbers of that type.
-    Transposed convolutions keep float32 factors.
+    Both factors of a product must have the same 16-bit type. A constant factor is converted to this type, if the
+    conversion is exact. Transposed convolutions keep float32 factors.
     """
     halves = _Halves(graph)
     for node in graph.nodes:

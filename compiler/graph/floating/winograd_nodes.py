@@ -75,8 +75,9 @@ class WinogradNodes:
         return self.tiles[key]
 
     def _weights(self, node: Node, m: int, channels: int, filters: int) -> np.ndarray:
-        """Transformed weights (n * n * filters, channels, 1, 1) with n = m + 2; filters and channels are padded with
-        zeros to whole blocks.
+        """Transforms the weights of a convolution for Winograd's method with tiles of `m` x `m` outputs. Returns the
+        shape (n * n * filters, channels, 1, 1) with n = m + 2; filters and channels are padded with zeros to the given
+        numbers, which are whole blocks.
         """
         made = transformed_weights(self.constants[node.inputs[1]], m).swapaxes(1, 2)
         matrices, *sizes = made.shape
@@ -97,7 +98,9 @@ class WinogradNodes:
 
 
 def _without_weights(node: Node) -> Expr | None:
-    """The expression fused with a convolution, renumbered for inputs without the weight (input 1)."""
+    """The expression that is fused with a convolution, for a node that does not have the weight (input 1) among its
+    inputs: the numbers of later inputs are reduced by one.
+    """
     if node.result is None:
         return None
     types = argument_types(node.result)

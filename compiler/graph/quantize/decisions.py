@@ -23,10 +23,11 @@ ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A node whose quantization users and searches can decide. `group`: the tensor whose scale the node's result
-    `tensor` shares; `weighted`: whether the node has weights.
+    """A node whose quantization the user or a search can decide. `tensor`: the node's result; `group`: the name of the
+    group of tensors that share the result's scale; `weighted`: whether the node has weights.
 
-    A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided.
+    A quantized tensor that no such node computes (for example an input of the model) is also listed as a layer, with
+    `operator` "". Only its type can be decided.
     """
 
     name: str
@@ -78,8 +79,8 @@ class Calibrated:
         return plan_quantization(self.model, decisions.floats, whole=self.plan.whole)
 
     def grids_of(self, decisions: Decisions) -> dict[str, Quantization]:
-        """The quantization of every tensor under these decisions, by tensor name. A tensor keeps its group's range if a
-        float layer splits the group.
+        """The quantization of every tensor under these decisions, by tensor name. Tensors that share a scale in the
+        original plan have the same range, also where a layer that stays float now separates them.
         """
         return {
             name: self.grids["int8" if group in decisions.symmetric else "uint8"][name]
@@ -178,8 +179,10 @@ scales), "float" or "quantized".
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """Decisions `chosen` by the user, and the names to which they apply: `places`, layers whose choice of float or
-    integers is fixed; `groups`, groups of tensors with a fixed type; `weights`, layers with fixed weight scales.
+    """The user's decisions (`chosen`), which the search for better decisions must not change. The other fields say what
+    the user decided: `places` names the layers for which the user chose float or integers, `groups` the groups of
+    tensors for which the user chose int8 or uint8, and `weights` the layers for which the user chose the kind of weight
+    scales.
     """
 
     chosen: Decisions = field(default_factory=Decisions)

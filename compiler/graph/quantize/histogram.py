@@ -1,9 +1,9 @@
-"""Chooses the range of a tensor to quantize from its values on calibration data.
+"""Chooses the range of a tensor to quantize from its values on calibration data. There are three methods:
 
-minmax      from the least to the greatest value
-percentile  without a fraction of the values on either side
-mse         the range with the least mean square error of quantization: outliers are clipped where that lowers the error
-            of the other values by more than it costs
+minmax      takes the range from the least to the greatest value
+percentile  takes a range that leaves out a given fraction of the values, half of them at either end
+mse         takes the range with the least mean square error after quantization: outliers are clipped if a smaller
+            range makes the other values more exact
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Histogram:
 def choose_range(
     histogram: Histogram, method: Method, dtype: ActivationType, *, percentile: float = 99.99
 ) -> Range:
-    """The range to quantize. `percentile`: percentage of the values inside the range, for method "percentile"."""
+    """Chooses the range of numbers that `dtype` will represent, for a tensor whose values on calibration data are in
+    `histogram`. `percentile`: for the method "percentile", the percentage of the values that are inside the range.
+    """
     full = (histogram.low, histogram.high)
     if histogram.high <= histogram.low:
         return full
@@ -84,8 +86,8 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
 
 
 def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
-    """The range with the least square error after quantization to `dtype`, found by shrinking each end of the range in
-    turn, twice. Of ranges with equal errors, the larger one.
+    """The range with the least square error after quantization to `dtype`. The search shrinks the two ends of the range
+    in turn, each of them twice. If two ranges have equal errors, the larger range is returned.
     """
     values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
     used = histogram.counts > 0

@@ -76,8 +76,9 @@ class _Matcher:
         return node.op_type == "Pow" and self._number(node.input[1]) == 2
 
     def _root(self, name: str, nodes: list[onnx.NodeProto]) -> tuple[str, bool] | None:
-        """Matches the square root of the mean of squares `name`. Returns the name of the tensor that holds the root or
-        its inverse, and whether it is the inverse; None if there is no root.
+        """Looks for nodes that compute the square root of `name`, a tensor with means of squares, or the inverse of the
+        root. Returns (name of the tensor that holds the result, whether the result is the inverse), or None if there
+        are no such nodes.
 
         Appends the matched nodes to `nodes`.
         """
@@ -107,8 +108,8 @@ class _Matcher:
         return name, True
 
     def _centred(self, rows: str, nodes: list[onnx.NodeProto]) -> str | None:
-        """The tensor whose rows are normalized: `rows` itself or, if `rows` is x - mean(x), x; the nodes of the
-        difference are appended to `nodes`.
+        """Finds the tensor x whose rows are normalized. If `rows` is computed as x - mean(x), returns x and appends the
+        nodes of this computation to `nodes`; otherwise returns `rows`.
         """
         sub = self.producers.get(rows)
         if sub is None or sub.op_type != "Sub":

@@ -57,8 +57,9 @@ def name_means(model: FloatModel) -> None:
 
 
 def flatten_pools(model: FloatModel) -> None:
-    """Replaces each MaxPool over three or more axes by a MaxPool of images between transpositions, if at most two axes
-    have a window or stride other than 1, or pads. Exported JAX pools have windows over all axes of an array.
+    """Replaces each MaxPool over three or more axes by a MaxPool of images between transpositions. Along all axes but
+    two the pool must have a window and a stride of 1, and no pads. Exported JAX pools have windows over all axes of an
+    array.
     """
     nodes: list[onnx.NodeProto] = []
     for proto in model.nodes:

@@ -67,13 +67,15 @@ constants; the result has its own scale.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A plan of quantization. Nodes are identified by the name of their first output.
+    """A plan that says which nodes of a model compute on quantized tensors. Nodes are identified by the name of their
+    first output.
 
-    `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
-    compute on quantized tensors. `fused` maps each output that is not quantized itself, because a clamp or the rest of
-    a function follows, to the output of that following node. `layers`: pairs of a quantized node and the tensor at
-    which its result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`:
-    the inputs of each node that are quantized as activations. `weighted`: the nodes with constant weights.
+    `nodes`: the nodes that compute on quantized tensors. `operands`: for each of these nodes, the inputs that are
+    quantized as activations. `weighted`: the nodes with constant weights. `scale_of` maps each quantized tensor or
+    constant operand to the tensor whose scale it shares. `fused`: for each output that is not quantized, because the
+    node is computed together with a following clamp or function, the output of the following node. `layers`: pairs of a
+    node and the tensor at which its result is quantized; nodes of `SAME_SCALE`, and nodes that are part of another
+    layer, are left out. `whole`: the option of `plan_quantization`.
     """
 
     nodes: frozenset[str]
@@ -212,7 +214,9 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
 
 
 def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[str, str]) -> bool:
-    """Whether a node is part of another layer: a clamp fused with its producer, or not the last node of a function."""
+    """Whether a node belongs to the layer of another node, because it is a clamp fused with its producer, or a node of
+    a function before the last one.
+    """
     if node.output[0] in functions:
         return node.output[0] in fused
     return node.op_type in CLAMPS and node.input[0] in fused

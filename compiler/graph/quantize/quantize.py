@@ -23,8 +23,8 @@ from .write_qdq import QuantizedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Options of quantization: type of activations, method of calibration and its percentile, scales of weights per
-    channel or per tensor.
+    """Options of quantization. `activations`: their type; `method` and `percentile`: how calibration chooses ranges
+    (`histogram`); `per_channel`: weights have one scale for each channel instead of one scale in all.
 
     `whole`: quantize functions, softmax, normalizations and products of two activations too.
     """
@@ -125,8 +125,12 @@ def calibrate_model(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[Calibrated, Run]:
-    """Computes the scales of a plan's tensors for both activation types, by the recipe's method. Returns the calibrated
-    model, and the `Run` that computes these tensors and the model's float outputs in float32.
+    """Computes a scale for each tensor that `plan` quantizes, from the values in runs of the float model on `samples`.
+    There is one set of scales for uint8 and one for int8 activations. `recipe` names the method that derives a scale
+    from the values.
+
+    `prepare` compiles the float model; `advance` is called after each run on a sample. Returns the model with its
+    scales, and the `Run` that computes in float32 the quantized tensors and the model's float outputs.
     """
     observed = [name for name in plan.scale_of if name not in model.constants]
     run = prepare_outputs(model, list(dict.fromkeys([*observed, *_float_outputs(model)])), prepare)
@@ -161,8 +165,9 @@ def _measure(
     prepare: Prepare,
     advance: Callable[[], None],
 ) -> None:
-    """Computes all samples with the quantized model `written` and with `run` (the float tensors), and adds the
-    differences to `errors`, by tensor of the float model.
+    """Measures the errors of the quantized model `written`. Computes all `samples` with it and with `run`, which
+    computes the tensors of the float model, and adds the differences to `errors` (keys: tensors of the float model).
+    `advance` is called after each sample.
     """
     kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}
     given = {info.name for info in model.inputs}

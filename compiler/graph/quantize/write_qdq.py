@@ -62,7 +62,9 @@ def write_qdq(
 
 
 class _Writer:
-    """Writes the nodes in order; a pair of QuantizeLinear and DequantizeLinear is inserted before its first reader."""
+    """Writes the nodes of a model in QDQ form, in order. For each quantized tensor, a QuantizeLinear and a
+    DequantizeLinear are inserted before the first node that reads the tensor.
+    """
 
     def __init__(
         self,

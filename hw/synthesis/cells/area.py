@@ -13,8 +13,9 @@ from .sram import macro_figures, scale_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitArea:
-    """Area of a unit in square micrometres: `logic`: all cells; `registers`: the flip-flops among them; `memory`:
-    memory macros. The other fields are the numbers of cells, of flip-flops, and of bits in macros.
+    """Area of a unit. In square micrometres: `logic`, the area of all cells; `registers`, the part of `logic` that
+    flip-flops take; `memory`, the area of memory macros. Numbers: `cells`, `flip_flops`, and `memory_bits`, the bits in
+    macros.
     """
 
     logic: float = 0.0

@@ -166,8 +166,8 @@ class _Assembly:
         self._next = mapped.next_net
 
     def module(self) -> MappedModule:
-        """The module, with buffers for nets whose load exceeds the limit of their driver, and for outputs that are
-        wired to ports.
+        """Returns the assembled module. Adds buffers to nets whose load exceeds the limit of their driver, and to
+        outputs that are connected directly to another port.
         """
         self._buffer_ports()
         self._buffer_boxes()

@@ -43,9 +43,10 @@ class MappedText:
     """A module after mapping by Yosys, made from the module's canonical text (its Verilog with renumbered names).
 
     `ports`: nets by port. `boxes` (black boxes): instances of macros and modules. `cells`: number of instances by cell.
-    `macros`: memories by name. For the nets of ports and of black boxes: `loads`: capacitance of the cells that the net
-    drives; `drives`: resistance of the cell that drives the net. `next_net`: first unused number of a net. `entry`:
-    name in the cache.
+    `macros`: memories by name. `next_net`: first unused number of a net. `entry`: name of the module in the cache.
+
+    Two mappings have the nets of ports and of black boxes as keys. `loads`: capacitance of all cells that the net
+    drives. `drives`: resistance of the cell that drives the net.
     """
 
     ports: Mapping[str, Sequence[Net]]

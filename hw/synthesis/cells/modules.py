@@ -70,8 +70,8 @@ class CanonicalModule:
         return sha256(self.text.encode()).hexdigest()
 
     def original(self, name: str) -> str:
-        """Translates `name`, a name in the canonical text, to the name in the generated Verilog by restoring its
-        numbers.
+        """Translates `name` from the canonical text to the generated Verilog: puts the original numbers in place of the
+        canonical ones.
         """
         return _NUMBER.sub(lambda found: f"${self.numbers[int(found[1])]}", name)
 

@@ -24,7 +24,9 @@ def netlist(design: CellDesign, *, memories: bool = True) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The name in the netlist of the module, port or instance `name`."""
+    """Converts `name`, the name of a module, port or instance, to the name that the netlist uses: other characters than
+    letters and digits become underscores.
+    """
     return re.sub(r"\W", "_", name)
 
 

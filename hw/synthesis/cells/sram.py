@@ -1,13 +1,14 @@
 """Area, delay and energy of memory macros: a table that CACTI computed for 45 nm, scaled to the node of a library.
 
 `sram.json` has macros of 64 to 32,768 words of 32 to 256 bits with a read port and a write port
-(`benchmarks/sram_table.py` writes it). A memory consists of macros of one of these widths side by side, of the width
-with the least total area. Between the table's numbers of words and below the smallest, values are interpolated linearly
-in logarithms; above the largest, a memory has several macros. With more than two ports, area grows in proportion to
-their number.
+(`benchmarks/sram_table.py` writes it). A memory consists of equal macros side by side; their width is the one of the
+table that gives the least total area. Between the table's numbers of words and below the smallest, values are
+interpolated linearly in logarithms; above the largest, a memory has several macros. With more than two ports, area
+grows in proportion to their number.
 
-Scaling to another node, relative to the Nangate 45 nm open cell library: area by the areas of the smallest flip-flops,
-delay by that of an inverter that drives an inverter, energy by an inverter's capacitance and the square of the voltage.
+Figures are scaled from the Nangate 45 nm open cell library to another library. Area is scaled by the ratio of the
+smallest flip-flops' areas, delay by the ratio of the delays of an inverter that drives an inverter, and energy by the
+ratio of the inverters' capacitances times that of the squared voltages.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Scale:
 
     @property
     def node_nm(self) -> float:
-        """The technology node to which the factor of areas corresponds, in nm: 45 nm times the square root of that
-        factor.
+        """The technology node, in nm, that memory areas are scaled to. Areas grow with the square of the node, so it is
+        45 nm times the square root of `area`.
         """
         return 45 * math.sqrt(self.area)
 
@@ -69,7 +70,9 @@ class _Table:
     source: str
     words: tuple[int, ...]
     rows: Mapping[int, Mapping[str, tuple[float, ...]]]
-    """Figures by width, then by name of the figure: one value for each number of words in `words`."""
+    """Maps a word width in bits to the measurements of macros with that width: a mapping from the name of a measurement
+    (a field of `MacroFigures`) to its values, one for each number of words in `words`.
+    """
 
 
 def scale_of(library: Liberty) -> Scale:

@@ -65,7 +65,8 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """The longest timing path that ends in each module or memory macro: (nanoseconds, start point), by end point.
+    """Finds, for each module or memory macro, the longest timing path that ends in it. Returns (nanoseconds, start
+    point) by end point.
 
     End and start points are plain paths of modules. Equal instances are named without their number
     ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
@@ -122,8 +123,9 @@ def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> 
 
 
 def _timed_netlist(design: CellDesign) -> tuple[str, dict[str, MappedModule]]:
-    """Returns the Verilog for the timing tool, and the modules that have stubs, by name. Only the first of several
-    equal instances is written in full; a stub, a cell with only input capacitances, replaces each further one.
+    """Writes the Verilog for the timing tool. Of several equal instances in a module only the first is written in full;
+    the others become stubs, cells that have input capacitances and nothing else. Returns the Verilog, and the modules
+    that have stubs, by name.
     """
     stubs: dict[str, MappedModule] = {}
 
@@ -247,8 +249,9 @@ _ENDS: Final = re.compile(r"^(\S+)/(\w+)\S* \(\S+\) +(\S+)/(\w+)\S* \(\S+\) +(-?
 
 
 def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
-    """Parses OpenSTA's summary into the result of `longest_by_end`: nanoseconds and start of the longest path to each
-    end."""
+    """Parses OpenSTA's summary. Returns, for each module or memory macro in which a path ends, a pair: the delay of the
+    longest such path in nanoseconds, and its start point, named as in `longest_by_end`.
+    """
     names = _instance_units(design)
     found: dict[str, tuple[float, str]] = {}
     for line in text.splitlines():

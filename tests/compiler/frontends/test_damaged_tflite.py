@@ -21,7 +21,7 @@ MAKERS = [make for _, make in cases()]
 
 
 def damage(rng: np.random.Generator) -> bytes:
-    """A file of one operator or a network, cut off or with one to three other bytes."""
+    """A file of one operator or a network, cut off or with one to three bytes changed."""
     data = bytearray(MAKERS[rng.integers(len(MAKERS))]().content())
     if rng.random() < 0.2:
         return bytes(data[: rng.integers(8, len(data))])

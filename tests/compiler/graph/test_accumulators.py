@@ -194,3 +194,16 @@ def test_a_scale_that_makes_weights_infinite_is_refused() -> None:
     model = convolution(weight_scale=3.4e38, bias_scale=1.0, output_scale=1e38)
     with pytest.raises(NodeError, match=r"node 'weights' .*makes constants infinite"):
         compile_kernels(model.SerializeToString(), cpu_now())
+
+
+def test_a_bias_that_the_sums_cannot_represent_is_refused() -> None:
+    """Sums count in units of 1, results in steps of 2.5 and 0.9: a bias of 0.5 is 0.2 steps or 0.56 steps of these.
+    Regression: a bias became 0 beside an input scale of 1e8.
+    """
+    bias = np.arange(8, dtype=np.int32)
+    scales = {"input_scale": 100.0, "weight_scale": 0.01, "bias_scale": 0.5}
+    import_model(convolution(bias, output_scale=2.5, **scales).SerializeToString())
+    with pytest.raises(
+        NodeError, match=r"the bias 0.5 of channel 1 is no multiple.*moves the result by 0.556"
+    ):
+        import_model(convolution(bias, output_scale=0.9, **scales).SerializeToString())

@@ -2,12 +2,15 @@
 ONNX's own checker does not check.
 """
 
+import re
+
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_attributes import FLAGS
+from vdla.compiler.graph.onnx_inference import EQUATION
 from vdla.compiler.graph.onnx_load import load_model
 
 
@@ -57,3 +60,18 @@ def test_a_split_that_promises_other_outputs() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     with pytest.raises(ModelError, match=r"'parts' \(Split\): has 2 outputs, but num_outputs = 1"):
         load_model(model.SerializeToString())
+
+
+@pytest.mark.parametrize("equation", ["ij%", "i.j,k", "ij,jk>ik"])
+def test_a_malformed_equation_on_which_inference_does_not_end(equation: str) -> None:
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in ("x", "y")]
+    node = helper.make_node("Einsum", ["x", "x"], ["y"], "sum", equation=equation)
+    graph = helper.make_graph([node], "net", tensors[:1], tensors[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    with pytest.raises(ModelError, match=r"'sum' \(Einsum\): has the equation '" + re.escape(equation)):
+        load_model(model.SerializeToString())
+
+
+@pytest.mark.parametrize("equation", ["", "->", "i...,...j", "...ij,jk->...k", " i j , j k -> i k ", "ij,jk"])
+def test_equations_are_terms_of_letters(equation: str) -> None:
+    assert EQUATION.fullmatch(equation.replace(" ", ""))

@@ -49,7 +49,7 @@ WINDOWS = given(
     st.tuples(*[st.integers(0, 12)] * 4),
     st.tuples(st.integers(1, 7), st.integers(1, 7)),
 )
-"""Sizes of an input plane, kernels, strides, pads and dilations."""
+"""A decorator that gives a test the sizes of a random input plane, its kernel, strides, pads and dilations."""
 
 
 @WINDOWS

@@ -56,8 +56,8 @@ def number(net: FloatNetwork, value: float) -> str:
 
 
 def residual_with_channels() -> FloatNetwork:
-    """A convolution whose epilogue takes all following nodes: a residual, a factor for each channel, a difference for
-    each pixel, a function.
+    """A network of a convolution, into whose epilogue all following nodes are fused: a residual, a factor for each
+    channel, a difference for each pixel, a function.
     """
     net = FloatNetwork(2, 19, 5, 6)
     net.convolution(19, (3, 3), pads=[1] * 4)
@@ -162,8 +162,8 @@ def moves() -> FloatNetwork:
 
 
 def gates() -> FloatNetwork:
-    """The gates of an LSTM cell from slices of one row. The slices are views, so that everything is fused into one
-    kernel.
+    """A network of the gates of an LSTM cell, computed from slices of one row. The slices are views, so that everything
+    is fused into one kernel.
     """
     net = FloatNetwork(1, 64)
     parts = []

@@ -250,7 +250,7 @@ def i(*values: int) -> np.ndarray:
 
 
 def bodies() -> Iterator[bytes]:
-    """Models of If, Loop and Scan."""
+    """Yields the bytes of models of If, Loop and Scan."""
     types = {"t": (TensorProto.INT64, []), "c": (TensorProto.BOOL, []), "d": (TensorProto.BOOL, [])}
 
     def body(*inputs: str, outputs: tuple[str, ...], nodes: list[onnx.NodeProto]) -> onnx.GraphProto:

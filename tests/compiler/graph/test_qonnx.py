@@ -30,7 +30,9 @@ def model(nodes: list[onnx.NodeProto], arrays: dict[str, np.ndarray], shape: lis
 
 
 def network() -> tuple[onnx.ModelProto, np.ndarray]:
-    """A convolution with weights of 4 bits by channel, a bias of 16 bits and activations of 8 and 3 bits."""
+    """Returns (a model of a convolution with weights of 4 bits by channel, a bias of 16 bits and activations of 8 and 3
+    bits; an input).
+    """
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((8, 4, 3, 3)).astype(np.float32)
     arrays = {

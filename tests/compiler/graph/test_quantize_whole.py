@@ -352,8 +352,8 @@ RARE: dict[str, list[tuple[list[str], str, list[str], dict]]] = {
         (["c"], "Conv", ["y", "u"], {}),
     ],
 }
-"""Rare operators in models, each a list of nodes by a name: (inputs that are activations, operator, its output followed
-by its constant inputs, attributes).
+"""Rare operators in models: lists of nodes by name. A node is (inputs that are activations, operator, its output
+followed by its constant inputs, attributes).
 """
 
 

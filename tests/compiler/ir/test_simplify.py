@@ -105,7 +105,10 @@ def test_interval_of_affine_is_exact(factors: list[int], sizes: dict[str, int]) 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 20), st.integers(1, 7), st.integers(-3, 3), st.integers(-3, 3))
 def test_interval_of_split_tail(n: int, factor: int, a: int, b: int) -> None:
-    """outer < ceil(n / f), inner < min(f, n - f * outer): f * outer + inner is exactly 0 .. n - 1."""
+    """Bounds an inner loop's variable whose range depends on the outer loop's, as in the last, shorter part of a loop
+    split by a factor: the index factor * outer + inner gets exactly 0 .. n - 1, and other linear expressions get an
+    interval that contains all their values.
+    """
     blocks = -(-n // factor)
     tail = minimum(factor, n - factor * X)
     ranges = {"x": Interval(0, blocks - 1), "y": tail}

@@ -177,7 +177,7 @@ def test_one_thread_needs_none():
 @settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_tiles_of_sums_of_products(data):
-    """Random tiles: no race with the barriers, and a race without any one of them.
+    """For random tiles, a product with all barriers has no race, and a product without any one of them has a race.
 
     The test needs more steps than stages: if the loop issues no copy, a barrier before it protects nothing, but the
     pass does not count iterations and cannot know.

@@ -23,7 +23,7 @@ FLOAT = np.dtype(np.float32)
 
 
 def planned(offsets: dict[str, int], inputs: tuple[str, ...], outputs: tuple[str, ...]):
-    """A graph without nodes, with tensors of 16 float32 elements; and a storage plan with their byte offsets."""
+    """Returns (a graph without nodes, with tensors of 16 float32 elements; a storage plan with their byte offsets)."""
     tensors = {name: Tensor(name=name, shape=(16,)) for name in {*offsets, *outputs}}
     graph = Graph(
         name="net",

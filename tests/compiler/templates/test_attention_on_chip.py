@@ -43,8 +43,8 @@ MACHINE = replace(
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """Sizes of an attention layer: number of heads in each of `images`, rows of queries, keys, depth of queries, width
-    of values. `shared`: number of heads that share keys and values; `looked_up`, `masked`: the scores have a look-up
-    table, a mask.
+    of values. `shared`: number of heads that share keys and values; `looked_up`: the scores pass a look-up table;
+    `masked`: the scores have a mask.
     """
 
     heads: int = 2

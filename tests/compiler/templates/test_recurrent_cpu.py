@@ -166,6 +166,27 @@ def test_full_lengths_are_no_variant(direction):
     matches_the_runtime(model, feeds, kernel="RecurrentSteps")
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+@pytest.mark.parametrize("case", [{}, {"clip": 0.4}], ids=str)
+def test_one_direction_uses_the_first_of_two_activations(direction: str, case: dict[str, Any]) -> None:
+    """ONNX's default of the attribute is (Tanh, Tanh), also for one direction."""
+    model, feeds = layer("RNN", direction=direction, activations=["Relu", "Tanh"], **case)
+    matches_the_runtime(model, feeds, kernel=None if case else "RecurrentSteps")
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "wanted"), [("RNN", 3, 1), ("GRU", 3, 2), ("GRU", 4, 2), ("LSTM", 6, 3), ("LSTM", 2, 3)]
+)
+@pytest.mark.parametrize("case", [{}, {"clip": 0.4}], ids=str)
+def test_a_wrong_number_of_activations_is_refused(
+    kind: str, count: int, wanted: int, case: dict[str, Any]
+) -> None:
+    names = ["Sigmoid", "Tanh", "Tanh"] if kind == "LSTM" else ["Sigmoid", "Tanh"]
+    model, _ = layer(kind, activations=(names * 2)[:count], **case)
+    with pytest.raises(ModelError, match=rf"layer.*must have {wanted} activations, not {count}"):
+        compile_kernels(model, cpu_now())
+
+
 @pytest.mark.parametrize(
     ("kind", "case"),
     [

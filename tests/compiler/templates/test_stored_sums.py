@@ -1,5 +1,5 @@
-"""CPU convolutions whose sums are kept in memory while parts of the weights are processed: equal results, and chosen
-for deep sums.
+"""CPU convolutions that keep sums in memory while they process one part of the weights after another compute equal
+results; the default schedule does so for deep sums.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class HostLaunch:
     """One launch: the kernel's name, grid and block as (x, y, z), arguments in order, and bytes of dynamic shared
     memory.
 
-    An argument is an array's name, a place in one, a tensor map, or a number.
+    An argument is the name of an array, a position inside an array (`Place`), a tensor map, or a number.
     """
 
     function: str
@@ -92,7 +92,9 @@ class Job:
 
 
 def program_text(jobs: Sequence[Job], orders: int, seconds: int) -> str:
-    """C++ of a program that runs the jobs in order by `host::run`; each job's text is in a namespace of its own."""
+    """The C++ text of a program that runs the jobs in order by `host::run`; each job's text is in a namespace of its
+    own. `orders`: number of orders of threads; `seconds`: time limit of each job.
+    """
     parts = ['#include "cuda.hpp"\n#include "ptx.hpp"']
     for number, job in enumerate(jobs):
         # The text begins in its own first line, for what names lines.

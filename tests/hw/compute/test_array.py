@@ -94,8 +94,8 @@ def folded(
 
 
 def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
-    """The values [position][batch][block_out] that row `row` of a weight tile multiplies: a part of each of the
-    `positions`, [position][vector][batch][block_in].
+    """The values [position][batch][block_out] that are multiplied by row `row` of a weight tile: one part of the
+    channels of each of the `positions`, [position][vector][batch][block_in].
     """
     lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
     quarter = row % config.position_outputs

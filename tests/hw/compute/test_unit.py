@@ -344,7 +344,7 @@ def _of_banks(enable: int, address: int, content: list[int], before: int, port) 
 
 
 def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]]) -> int:
-    """The cycle in which a load ends, by the steps of hw/README.md, section 6; `moved`: cycle in which each bus word
+    """The cycle in which a load ends, by hw/README.md, section 6. `moved`: (address, cycle) of each bus word that
     moved.
     """
     values, kind = step.values, step.name.removeprefix("LOAD.").lower()

@@ -423,8 +423,8 @@ def test_strided_stores_keep_what_lies_between(dtype, stride):
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.FLOAT32])
 def test_copies_of_whole_rows_of_blocks(dtype, lanes):
-    """Copies of whole rows: the copied columns and their lanes are contiguous in memory, except for the padding before
-    and after a row.
+    """Copies of complete rows, whose columns and lanes are contiguous in memory except for the padding before and after
+    a row: machine code gives the interpreter's results.
     """
     x = Buffer(name="X", shape=(3, 5, 13, lanes), dtype=dtype)
     for shape, source in (

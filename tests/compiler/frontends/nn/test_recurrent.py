@@ -81,7 +81,9 @@ def test_names_are_pytorchs() -> None:
 
 
 def heads(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float) -> np.ndarray:
-    """Two heads of x [batch, sequence, width], as [batch, 2, sequence, size]."""
+    """x [batch, sequence, width] times the transposed `weight`, plus `bias`, split into two heads: [batch, 2, sequence,
+    size].
+    """
     y = x @ weight.T + bias
     return y.reshape(*y.shape[:2], 2, -1).transpose(0, 2, 1, 3)
 

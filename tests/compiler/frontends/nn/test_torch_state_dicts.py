@@ -19,7 +19,7 @@ class Causal(nn.MultiHeadAttention):
 
 
 class Flat(nn.Module):
-    """Outputs and states of a recurrent layer as one tuple."""
+    """A module that returns the outputs and the states of a recurrent layer as one tuple."""
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer = layer

@@ -1,4 +1,4 @@
-"""CUDA C++ of matrix products: run on the CPU, and compiled for GPUs."""
+"""The CUDA C++ text of matrix products computes exact results when it runs on the CPU, and compiles for GPUs."""
 
 from __future__ import annotations
 
