@@ -389,9 +389,11 @@ def account_division(
 
 
 def _refusals(division: Division) -> dict[str, str]:
-    """Maps each operator of which the accelerator refuses a node to the reason of the first refusal, in the order of
-    regions (parts of the network). A node may be refused only because of its inputs; such reasons are left out if the
-    region has another one, which is their cause.
+    """Maps each kind of operator that the accelerator does not support in some node to the reason given for the first
+    such node. The kinds are in the order of regions (parts of the network).
+
+    Often a node is refused only because the node that computes its input was refused. So if a region has other reasons,
+    reasons about inputs are left out.
     """
     reasons = dict[str, str]()
     for region in division.network.regions:

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MOST_ITEMS = 1000
-"""Number of items of a sequence or mapping that are checked: of a longer one, only the first items."""
+"""Largest number of items checked in a sequence or a mapping. Only the first items of a longer one are checked."""
 
 _NUMBERS: Mapping[type, tuple[type, ...]] = {
     int: (int, np.integer),

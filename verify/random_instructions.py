@@ -272,8 +272,9 @@ def matrix(source: Source) -> dict[str, int]:
 
 
 def _tile_parts(source: Source) -> dict[str, int]:
-    """Fields of a loop over consecutive weight tiles, often into one accumulator for each micro-op. With the extension
-    `fold`, consecutive weight tiles are parts of the weights [block_out][block_in].
+    """Random fields of the inner loop of a matrix instruction, which goes over consecutive weight tiles. With the
+    extension `fold`, consecutive weight tiles are the parts of one [block_out][block_in] matrix of weights. In most
+    cases the products with all tiles are written to the same accumulator.
     """
     step = {
         name: source.number(1) if source.chance(0.3) else 0 for name in ("dst_factor_in", "src_factor_in")

@@ -34,8 +34,9 @@ def magnitude(rng: np.random.Generator, low: float, high: float) -> np.float32:
 
 
 def dyadic(rng: np.random.Generator, bits: int = 6) -> np.float32:
-    """A float32 m / 2^k of either sign, with m odd and below 8, and k up to `bits`: its product with an integer often
-    is n + 1/2. In 60% of calls the number is slightly off.
+    """A random float32 m / 2^k of either sign, with m odd and below 8, and k up to `bits`. The product of such a number
+    with an integer is often exactly n + 1/2, a rounding tie. In 60% of calls the number differs from m / 2^k by a small
+    factor, so that the product is only near the tie.
     """
     value = float(2 * rng.integers(0, 4) + 1) / float(1 << rng.integers(1, bits + 1))
     if rng.random() < 0.6:
@@ -115,7 +116,9 @@ def near_tie_totals(
 
 
 def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
-    """A ratio whose products with int8 values are a few times (or a fraction of) the unit in the last place of `of`."""
+    """A random ratio that is small compared with `of`: its product with an int8 value is of the order of the unit in
+    the last place of `of`, either a few units or a fraction of one.
+    """
     unit = float(np.spacing(np.abs(of)))
     if rng.random() < 0.5:
         # Some products are exactly half a unit: ties of the rounding to float32.

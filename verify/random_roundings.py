@@ -111,9 +111,12 @@ def _random(source: Source, values: dict[str, int], first: dict[str, int], entry
 
 
 def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """CONFIG instructions before a store of the totals (accumulators) of parameter entry `entry`. They set constants of
-    stage B (the operation after requantization) with which the result is hardest to round for one pair of the store's
-    int8 values. `values`: flags of the store. `first`: fields of register REQUANTIZE.
+    """CONFIG instructions that set constants of stage B of the store pipeline (the optional operation after
+    requantization to int8). For one pair of int8 operands of the following store, the result with these constants is as
+    hard to round as possible.
+
+    `values`: fields of the STORE.POST instruction that follows. `first`: values for the register REQUANTIZE. `entry`:
+    number of the parameter entry with which the stored accumulators are requantized.
     """
     config, regions, rng = source.config, source.regions, source.rng
     if values["combine"] and source.chance(0.6):

@@ -78,9 +78,12 @@ def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
 def worst_add(
     rng: np.random.Generator, first: int, second: int, low: int, high: int
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """Constants (ratio_a, ratio_b, offset) for which combine_add of the int8 values `first` and `second` is hardest to
-    round: at or near a threshold T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `first` is
-    the operand of the outer fused multiply-add, `second` of the inner one.
+    """Constants for which the addition of stage B is hardest to round: returns (ratio_a, ratio_b, offset). The sum is
+    first x ratio_a + (second x ratio_b + offset), computed by two fused multiply-adds, of which the inner one is in
+    parentheses.
+
+    `first`, `second`: the int8 operands. With the constants, the sum is at or near a threshold n + 1/2 +- half a unit
+    in the last place, with n in `low` .. `high`.
     """
     threshold = _threshold(rng, low, high)
     if rng.random() < 0.3:

@@ -35,8 +35,8 @@ CHAIN = 0.7
 changes, which are added in the order of gain per cost.
 """
 DRAWN = 24
-"""Number of random changes, of sets of decisions on the Pareto front, that are drawn at a time; only the most promising
-of these changes is evaluated.
+"""The last part of the search changes sets of decisions on the Pareto front at random. Each time, it draws this many
+changed sets, and evaluates only the most promising one.
 """
 EQUAL_DB, EQUAL_COST = 0.05, 1.001
 """Two sets of decisions count as equal up to this difference of SQNR in dB and this ratio of costs; other held-out

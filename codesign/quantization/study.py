@@ -70,8 +70,8 @@ class SearchSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """The settings of a search for a network's quantization on a target. `key` identifies them in records; `fixed` are
-    decisions made by the user.
+    """The settings of a search for a network's quantization on a target. `key`: a hash of these settings, under which
+    results are recorded. `fixed`: decisions made by the user.
     """
 
     evaluator: Evaluator

@@ -117,17 +117,21 @@ def amount(value: float, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionCheck:
-    """Comparison of a partitioned network with ONNX Runtime; a field is None if there is nothing to compare.
+    """Comparison of a partitioned network with ONNX Runtime; a field is None if there is nothing to compare. If nothing
+    at all was compared, the check has not passed.
 
-    Regions are compared with ONNX Runtime's own tensors as their inputs. `accelerator_lsb` is the largest difference of
-    an accelerator region (or, if activations are symmetric int8, of a layer) in quantization steps, `cpu_relative` that
-    of a CPU region as max |a - b| / max |b|. `output_relative` is the largest difference of the network's outputs from
-    ONNX Runtime without its optimization; `output_relative_optimized`, for uint8 activations, from ONNX Runtime with
-    it. `top1_equal`: the largest value of each image has the same index as in one of these two runs. `failed` describes
-    each region that differs by more than is allowed. `regions` are the compared regions, `outputs` the number of
-    compared outputs, `output_tolerance` their allowed difference, and `output_because` the reason if more than usual is
-    allowed. If nothing was compared, the check has not passed. (The accelerator's regions are always compared with the
-    interpreter, too; a difference ends the run.)
+    Each region is computed from ONNX Runtime's own tensors as its inputs. `regions` are the compared regions. `failed`
+    describes each region that differs by more than is allowed. `accelerator_lsb` is the largest difference of an
+    accelerator region, in quantization steps. (If activations are symmetric int8, it is the largest difference of a
+    layer.) `cpu_relative` is the largest difference of a CPU region, as max |a - b| / max |b|.
+
+    The outputs of the whole network are also compared, in number `outputs`. `output_relative` is their largest
+    difference from ONNX Runtime without its optimization; `output_relative_optimized`, only for uint8 activations, is
+    their largest difference from ONNX Runtime with its optimization. `output_tolerance` is the allowed difference, and
+    `output_because` the reason if more than usual is allowed. `top1_equal`: for each image, the largest value has the
+    same index as in one of the two runs of ONNX Runtime.
+
+    The accelerator's regions are always compared with our interpreter, too; a difference ends the run.
     """
 
     against: str

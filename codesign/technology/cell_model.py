@@ -1,7 +1,8 @@
 """Area and longest path of a machine (accelerator configuration) in standard cells, predicted from its fields.
 
-Coefficients are fitted to syntheses of other machines (`benchmarks/area_model.py`), module by module. Memories are not
-fitted: the list of macros follows from the configuration (`memories.py`), and their area and times from the SRAM table.
+The coefficients are fitted to syntheses of other machines (`benchmarks/area_model.py`), module by module. Memories are
+not fitted: the list of macros follows from the configuration (`memories.py`), and the area and the access time of each
+macro are taken from the SRAM table.
 """
 
 from __future__ import annotations

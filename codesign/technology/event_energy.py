@@ -53,10 +53,14 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventEnergy:
-    """Coefficients of the model of switching energy: picojoules of `events` by part of the machine and feature, and of
-    the `clock` pin of one flip-flop in a cycle; `leakage` in nanowatts of a square micrometre of logic. The model is
-    fitted to simulations of synthesized netlists: `library`, `volts` and `nanometres` describe these netlists;
-    `sram_scale` scales memory macros to them. `machines`: names of the simulated machines.
+    """Coefficients of the model of switching energy, which is fitted to simulations of synthesized netlists.
+
+    `events`: by part of the machine and then by feature, the picojoules of one event. `clock`: picojoules that the
+    clock pin of one flip-flop takes in a cycle. `leakage`: nanowatts for each square micrometre of logic. `spread`:
+    errors of the model.
+
+    `library`, `volts` and `nanometres` describe the netlists. `sram_scale` converts figures of memory macros to the
+    same technology node. `machines`: names of the simulated machines.
     """
 
     library: str

@@ -1,9 +1,9 @@
-"""Estimated numbers of changing bits for launches simulated without operands, from rates that were measured once on a
-network.
+"""Estimates the numbers of changing data bits in launches for which only the timing is simulated. The energy model
+needs these numbers; the explorer simulates no data, so that it has only the counts of events.
 
-The explorer simulates only the timing, so that it has counts of events but no operands; every counter of
-`sim.statistics.MEASURED` is estimated as a rate times a count of events, its base count (`bases_of`). Rates are
-measured on real programs (`benchmarks/operand_rates.py`) and stored in operand_rates.json with their source.
+There is a rate for every counter of `sim.statistics.MEASURED`. The estimate is the rate times a count of events
+(`bases_of` says which). The rates are measured once on real programs (`benchmarks/operand_rates.py`), and stored in
+operand_rates.json with their source.
 """
 
 from __future__ import annotations

@@ -92,8 +92,9 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         return read_points(self.templates, self.target, workload)
 
     def first(self, workload: KernelT, options: Options) -> Values | None:
-        """The template's own choice, which is tried first, so that applying the records never makes a workload slower.
-        None for the strategies in `BASELINES`, which start without it, and if the choice is not a point of the space.
+        """Knobs of the template's own choice, which is tried first, so that applying the records never makes a workload
+        slower. Returns None if the strategy does not start with it (`BASELINES`), or if the choice is not a point of
+        the space.
         """
         return None if options.strategy in BASELINES else self._default(workload) or None
 

@@ -27,7 +27,8 @@ FeatureSet = Literal["account", "program"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of `vdla tune`: `trials` of workloads alone, `in_place` trials of nodes inside their network.
+    """Options of `vdla tune`. `trials`: number of trials in which workloads are measured alone. `in_place`: number of
+    trials in which schedules of nodes are measured in the whole network.
 
     With `features` None, the feature set ("account" or "program") that is better for the space according to
     `benchmarks/cost_model.py` is used.
@@ -55,10 +56,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watchers:
-    """Callbacks of a run of `vdla tune`. `write` gets records, `trial` gets trials of workloads alone, `move` gets
-    trials inside the network, `remark` gets sentences for users.
+    """Callbacks of a run of `vdla tune`. `trial` is called after each trial in which a workload was measured alone,
+    `move` after each trial in which the whole network was measured. `write` is called with each record, and `remark`
+    with sentences for users.
 
-    `resumed` gets the number of trials that were made before an interruption.
+    `resumed` is called with the number of trials that were made before an interruption.
     """
 
     write: Callable[[Record], None] = lambda _: None

@@ -57,7 +57,7 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
         return {"target": "llvm", "cpu": self.target.cpu, "triple": self.target.triple}
 
     def named(self, name: str) -> Sequence[CpuWorkload]:
-        """The float32 workload that the text `name` describes (`workload_names.FORMS`), alone in a sequence."""
+        """The float32 workload that `name` describes (`workload_names.FORMS`), as a sequence of one workload."""
         return (cpu_workload(name, self.target),)
 
     def loader(self, closing: ExitStack) -> Load[CpuNetwork]:

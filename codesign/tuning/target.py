@@ -102,8 +102,8 @@ class TunableNetwork(Generic[WorkloadT]):
 
 
 class Tunable(ABC, Generic[WorkloadT]):
-    """The interface of a target of the tuner (accelerator, processor or GPU). `in_place`: whether nodes are also tuned
-    inside their network.
+    """The interface of a target of the tuner (accelerator, processor or GPU). `in_place`: whether nodes, after they
+    were tuned alone, are also tuned by the time of the whole network.
     """
 
     in_place: ClassVar[bool] = False

@@ -53,9 +53,11 @@ DRAMS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("8x8, 2 folds, odd depths, zero points", 100, {"part": "MT41K128M16", "width": 32}),
     ("8x8, 2 folds, every extension and chain memory", 200, {"part": "MT40A512M16", "bank_bytes": 1 << 18}),
 )
-"""Machines with a DRAM: name of the default machine, clock in megahertz, and fields of the memory. The width is the one
-at which the part transfers the machine's bus word in a clock. The clocks of DDR3 and DDR4 have periods of whole
-picoseconds for the part, because LiteDRAM's checker of timings rounds them (hw/dram.md, section 6).
+"""Machines with a DRAM, as (name of a default machine, clock in megahertz, fields of the memory).
+
+The width (data lines) of the DRAM is chosen so that the part transfers exactly one bus word of the machine in each
+clock. The clocks are chosen so that the period of DDR3 and DDR4 parts is a whole number of picoseconds, because
+LiteDRAM's checker of timings rounds periods to picoseconds (hw/dram.md, section 6).
 """
 
 

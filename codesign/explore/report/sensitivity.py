@@ -40,7 +40,7 @@ class FieldEffect:
 
     @property
     def factor(self) -> float:
-        """Ratio of the field's largest to its smallest level."""
+        """Strength of the field's effect: the largest factor among the `levels`, divided by the smallest."""
         factors = [factor for _, factor in self.levels]
         return max(factors) / min(factors)
 

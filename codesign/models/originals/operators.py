@@ -113,8 +113,8 @@ def conv_transpose(g: Graph, x: Value, name: str, out: int, kernel: int, stride:
 
 
 def linear(g: Graph, x: Value, name: str, out: int, *, bias: bool = True) -> Value:
-    """Adds Linear with `out` outputs to the graph: Gemm for a matrix; for more dimensions MatMul and Add, with a weight
-    that the exporter has transposed.
+    """Adds Linear with `out` outputs to the graph. If `x` is a matrix, this is a Gemm. If `x` has more dimensions, this
+    is a MatMul, whose weight the exporter has transposed, and an Add for the bias.
     """
     depth = x.shape[-1]
     deviation = 1 / math.sqrt(depth * x.power)
