@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -23,6 +22,7 @@ from vdla.util.errors import UserError
 from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, read_whole
 
+from ..report.dram_lines import dram_document, dram_lines
 from ..report.hardware import warning_lines
 from .options import JsonOption
 from .output import note, print_error, print_json, steps, text_console
@@ -186,7 +186,7 @@ def _simulate(
         "dram": {kind: {"bytes": item.bytes, "beats": item.beats} for kind, item in result.traffic.items()},
     }
     if result.dram is not None:
-        document["rows"] = {**asdict(result.dram), "hit_rate": result.dram.row_hit_rate}
+        document["rows"] = dram_document(result.dram)
     return document, result.memory
 
 
@@ -288,7 +288,5 @@ def _print(document: dict[str, Any]) -> None:
         )
     console.print(table)
     if rows := document.get("rows"):
-        console.print(
-            f"DRAM: {rows['beats']:,} bus words, {rows['hit_rate']:.1%} in an open row; {rows['opened']:,} rows "
-            f"opened, {rows['refreshes']:,} refreshes, {rows['turnarounds']:,} changes from reads to writes"
-        )
+        for line in dram_lines(rows, document["cycles"]):
+            console.print(line, soft_wrap=True)
