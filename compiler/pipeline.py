@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .runtime.artifact import Compiled
     from .templates.chosen_knobs import ChosenKnobs
     from .templates.vdla.schedule_cache import ScheduleCache
+    from .vdla_stages import AcceleratorNetwork
 
 Network = TypeVar("Network")
 
@@ -78,7 +79,6 @@ def compile_program(
     from .templates.vdla.legalize import legalize
     from .templates.vdla.lower import CompileError, UnfitNodeError, check_machine
     from .templates.vdla.schedule_cache import ScheduleCache
-    from .vdla_stages import AcceleratorNetwork
 
     started = time.perf_counter()
     if not isinstance(model, Graph):
@@ -94,8 +94,8 @@ def compile_program(
     }
     if problem := image_problem(least_bytes(graph, sizes), sizes):
         raise CompileError(problem)
-    network = AcceleratorNetwork(
-        config=config,
+    network = network_on(
+        config,
         legalized=legalized,
         virtual_threads=virtual_threads,
         schedule_cache=ScheduleCache() if schedule_cache is None else schedule_cache,
@@ -136,6 +136,17 @@ def compile_program(
         chained=frozenset(network.chained),
         data=data,
     )
+
+
+def network_on(config: Config, **fields: Any) -> AcceleratorNetwork:
+    """The `AcceleratorNetwork` with these `fields`; a `DramNetwork` for a machine whose memory is a DRAM."""
+    if config.memory.kind == "dram":
+        from .dram_network import DramNetwork
+
+        return DramNetwork(config=config, **fields)
+    from .vdla_stages import AcceleratorNetwork
+
+    return AcceleratorNetwork(config=config, **fields)
 
 
 def accelerator_graph(model: Source, config: Config) -> Graph:
