@@ -18,7 +18,7 @@ from vdla.codesign import models
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import run_on_rtl
 from vdla.compiler import dram_choices
-from vdla.compiler.codegen.vdla.dram_placement import order_weights
+from vdla.compiler.codegen.vdla.dram_placement import _BOX, START, _Boxes, order_weights
 from vdla.compiler.codegen.vdla.machine import Batch
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
@@ -143,18 +143,53 @@ def test_tiles_that_no_load_reads_are_kept_behind_the_others() -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_stores_apart_do_not_overlap_loads(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_apart_overlap_no_load_but_its_last_part(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     with_choices(monkeypatch, apart=apart)
     program = shipped("small_cnn", on_dram(), data=False).program
     result = simulate(program.config, program.instructions, program.image, data=False)
-    overlaps = 0
+    most, listed = 0, instructions(program)
     for group in range(len(program.groups)):
-        names = [name for name, _ in instructions(program)]
-        own = [(names[i], result.begin[i], result.end[i]) for i in np.flatnonzero(program.group_of == group)]
-        stores = [span for name, *span in own if name == "STORE.POST"]
-        loads = [span for name, *span in own if name in ("LOAD.INP", "LOAD.WGT", "LOAD.PATCH")]
-        overlaps += sum(a < d and c < b for a, b in stores for c, d in loads)
-    assert (overlaps == 0) == apart
+        own = [
+            (*listed[i], result.begin[i], result.end[i]) for i in np.flatnonzero(program.group_of == group)
+        ]
+        stores = [(begin, end) for name, _, begin, end in own if name == "STORE.POST"]
+        for name, fields, begin, end in own:
+            if name in ("LOAD.INP", "LOAD.WGT", "LOAD.PATCH") and any(
+                a < end and begin < b for a, b in stores
+            ):
+                most = max(most, fields["y_size"] * fields["x_size"] * VTA.inp_bytes // 8)
+    # Whole rows of up to START cycles; the first rows are longer.
+    assert (most <= 2 * START) == apart
+
+
+def test_a_cut_load_reads_and_writes_what_it_did() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(200):
+        fields = {name: random.integers(0, 3, 1) for name in _BOX}
+        fields |= {"y_size": random.integers(1, 6, 1), "x_size": random.integers(1, 9, 1)}
+        fields["x_stride"] = fields["x_size"] + random.integers(0, 3)
+        tail = int(random.integers(1, 12))
+        boxes = _Boxes.of(Batch(name="LOAD.INP", numbers=np.zeros(1, np.int64), fields=fields))
+        whole, cut = elements(fields), {}
+        for _, _, part in boxes.cut(tail, boxes.parts(tail)):
+            own = elements(part)
+            assert not own.keys() & cut.keys()
+            cut |= own
+        assert cut == whole
+
+
+def elements(fields: Mapping[str, np.ndarray]) -> dict[int, int | None]:
+    """The vector of DRAM at each place of the scratchpad that a load writes; None for pads."""
+    item = {name: int(value[0]) for name, value in fields.items()}
+    width = item["x_pad_0"] + item["x_size"] + item["x_pad_1"]
+    found: dict[int, int | None] = {}
+    for y in range(item["y_pad_0"] + item["y_size"] + item["y_pad_1"]):
+        for x in range(width):
+            row, column = y - item["y_pad_0"], x - item["x_pad_0"]
+            inside = 0 <= row < item["y_size"] and 0 <= column < item["x_size"]
+            place = item["dram_base"] + row * item["x_stride"] + column
+            found[item["sram_base"] + y * width + x] = place if inside else None
+    return found
 
 
 def test_turnarounds_become_few(monkeypatch: pytest.MonkeyPatch) -> None:
