@@ -8,7 +8,7 @@
 | legalize nodes, layouts | `templates/vdla/legalize.py` | `graph/int8_for_processors.py`, or the same |
 | plan memory | `codegen/vdla/link.py`, at the end | `graph/memory_plan.py` |
 | lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower*.py`, `templates/gpu/lower.py` |
-| choose knobs | `vdla_stages.py`, `node_points.py`, `dram_choices.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
+| choose knobs | `vdla_stages.py`, `{node_points,dram_choices}.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
 | schedule loops | `templates/vdla/lower.py`: `lower_node` | `templates/cpu/table.py`, `templates/gpu/table.py` |
 | generate code | `codegen/vdla/emit.py` | `kernel_launches.py` with a form of the target |
 | link | `codegen/vdla/link.py` | the form: `cpu_stages.py`, `gpu_stages.py` |
