@@ -73,7 +73,7 @@ class MadeUp:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_finds_nearly_all_that_there_is(seed: int) -> None:
+def test_the_search_finds_nearly_the_whole_front(seed: int) -> None:
     net = MadeUp(seed)
     search = net.run(budget=60)
     assert len(net.asked) == 60 == len(set(net.asked)) and net.asked[0] == Decisions()
