@@ -29,8 +29,9 @@ BROADCAST = "give both operands the same shape, or one a shape that broadcasts t
 
 
 def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
-    """Imports an Add or Mul between DequantizeLinear and QuantizeLinear; a constant added to a product becomes its
-    bias."""
+    """Imports an Add or Mul between DequantizeLinear and QuantizeLinear. If an Add adds a constant to a product, the
+    constant becomes the bias of the product.
+    """
     kind = {"Add": "add", "Mul": "multiply"}[node.op_type]
     operands = [context.value(node, 0), context.value(node, 1)]
     for pending, constant in (operands, operands[::-1]) if kind == "add" else ():

@@ -235,8 +235,8 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """The pending result (rounded by the next QuantizeLinear) of a Concat of different tensors. It joins whole channels
-    or whole positions (pixels).
+    """Imports a Concat of different tensors as a move of whole channels or of whole positions (pixels). Returns a
+    pending result, which the next QuantizeLinear rounds.
     """
     channels = channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]

@@ -85,7 +85,9 @@ def blocks(step: Step) -> None:
 
 
 def space_to_batch(step: Step) -> None:
-    """Converts SPACE_TO_BATCH_ND of images: pads them, then makes an image of all pixels at one position in a block."""
+    """Converts SPACE_TO_BATCH_ND of images: pads them and divides them into blocks. For each position in a block, the
+    pixels at this position in all blocks become one image.
+    """
     (rows, columns), ((top, bottom), (left, right)) = _block_operands(step)
     batch, height, width, channels = step.shape(step.inputs[0])
     pads = step.constant([0, 0, top, left, 0, 0, bottom, right], "pads")

@@ -18,8 +18,8 @@ from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis,
 from ..onnx_steps import FloatSteps
 
 MOST_GATHERED = 8
-"""If a result element is the sum of up to this many weighted elements, the nodes are a Gather for each weight; with
-more weights, a MatMul.
+"""Limit that decides how a Resize is computed. If an element of the result is a sum of up to this many weighted
+elements, there is a Gather for each weight. If it is a sum of more, a MatMul computes all sums.
 """
 DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",

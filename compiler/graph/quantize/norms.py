@@ -2,8 +2,8 @@
 
     match: ReduceMean(Pow(y, 2)) + epsilon -> Sqrt -> Div or Reciprocal and Mul with y [-> Mul gain] [-> Add offset]
 
-where y is the tensor x itself or, centred, Sub(x, ReduceMean(x)). Quantization rounds x and the result, and no tensor
-between: 8 bits are too few for a mean of squares.
+where y is the tensor x itself or x minus its mean, Sub(x, ReduceMean(x)). Only x and the result are quantized, and no
+tensor in between: 8 bits are too few for a mean of squares.
 """
 
 from __future__ import annotations
