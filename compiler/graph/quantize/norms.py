@@ -123,8 +123,8 @@ class _Matcher:
         return sub.input[0]
 
     def _gain_and_offset(self, nodes: list[onnx.NodeProto]) -> None:
-        """Appends to `nodes` the Mul (gain) and the Add (offset) that follow its last node, if their constants have one
-        number for each column or a single number.
+        """Looks for a Mul (gain) and an Add (offset) that follow the last of `nodes`, and appends them to `nodes`.
+        Their constants must have one number for each element of a row, or a single number.
         """
         for kind in ("Mul", "Add"):
             name = nodes[-1].output[0]
