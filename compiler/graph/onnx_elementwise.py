@@ -255,8 +255,8 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
     """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
 
-    The scales of the two operands of a sum may differ so much that the smaller operand never changes the sum. (An
-    example are scores to which a quantized mask of -3.4e38 is added.) The smaller scale is then raised to the least
+    The scale of an operand may be so small, in comparison with the result's scale, that the operand never changes the
+    sum. (An example are scores to which a quantized mask of -3.4e38 is added.) The scale is then raised to the least
     scale that the arithmetic allows; the sums stay the same.
     """
     a, b = (operand.quantization for operand in operands)
