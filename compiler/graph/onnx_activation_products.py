@@ -45,8 +45,8 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def multiplied(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> Pending | None:
-    """The pending product (rounded by the next QuantizeLinear) of two stacks of matrices (..., rows, depth) and (...,
-    depth, columns) with equal leading axes; None if the target has no products of activations.
+    """Multiplies two stacks of matrices, (..., rows, depth) and (..., depth, columns) with equal leading axes. Returns
+    a pending result, which the next QuantizeLinear rounds, or None if the target has no products of activations.
     """
     if not context.abilities.products:
         return None

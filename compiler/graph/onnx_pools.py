@@ -117,7 +117,7 @@ def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Ed
 
 
 def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edges: Edges) -> Pending:
-    """The pending average (rounded by the next QuantizeLinear) over windows of a dequantized tensor."""
+    """Averages a dequantized tensor over windows. Returns a pending result, which the next QuantizeLinear rounds."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
     rounded = partial(round_average, data=data, pool=operator)
