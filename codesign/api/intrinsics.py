@@ -35,12 +35,12 @@ class Intrinsics:
     def alu(
         self, operation: str, immediate: int | None = None
     ) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
-        """The intrinsic of the ALU operation with the name `operation` ("MAX", or a custom instruction with an
-        `expression`) on one accumulator vector, and its attributes: acc int32[B, co] = operation(acc, src int32[B, co]
-        or the int16 `immediate`).
+        """The intrinsic of an ALU operation: acc = operation(acc, src), where acc and src are accumulator vectors,
+        int32[batch, output channels in a block]. If `immediate` is given, this int16 constant replaces src. `operation`
+        is "MAX", for example, or the name of a custom instruction that has an `expression`.
 
-        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.alu("MAX", 0))`. Raises ConfigError for an operation
-        that the machine or the loop IR lacks.
+        Returns (intrinsic, its attributes). Pass both to `tensorize`: `s.tensorize(loop, *accelerator.alu("MAX", 0))`.
+        Raises ConfigError for an operation that the machine or the loop IR lacks.
         """
         return (
             alu_intrinsics.vector(self.config, operation, immediate),

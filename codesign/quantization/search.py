@@ -80,10 +80,12 @@ class _Effect:
 
 @dataclass(kw_only=True, eq=False)
 class Search:
-    """State of a search for quantization decisions. `starts` are decisions that are equal for all layers; `moves` are
-    changes of one decision. `canonical` removes decisions that have no effect, and returns None if no layer stays
-    quantized. At most `budget` sets of decisions are yielded; `known` has the figures of all evaluated sets, `effects`
-    the measured effect of each move alone.
+    """State of a search for quantization decisions. `starts`: the sets of decisions that are equal for all layers.
+    `moves`: the possible changes of one decision. `canonical`: removes decisions that have no effect, and returns None
+    if no layer stays quantized.
+
+    `budget`: largest number of sets of decisions that the search yields for evaluation. `known`: the figures of all
+    evaluated sets. `effects`: for each move that was evaluated alone, its measured changes of noise and cost.
     """
 
     starts: Sequence[Decisions]

@@ -79,12 +79,15 @@ def described(components: Components) -> list[str]:
 
 
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:
-    """Square millimetres by unit: the array, the ALU's lanes, the extensions' lanes, scratchpads, FIFOs and queues.
+    """Area by unit in square millimetres, computed from the table `components`. The units are the array, the ALU's
+    lanes, the extensions' lanes, scratchpads, FIFOs and queues.
 
-    A column of the array adds `block_in` products and an accumulator; with the extension `fold`, every lane without a
-    column has an adder for its accumulator. Scratchpads are memory macros; the entries of `Config.extra_storage` are
-    flip-flops, except the parameter table, the chain memory and the look-up tables. Every adder has the area of a
-    32-bit adder, though the sums of products are narrower. The table of components states which parts are left out.
+    A column of the array has `block_in` multipliers, and as many adders for the products and the accumulator. With the
+    extension `fold`, there are fewer columns than lanes, and each of the other lanes has an adder for its accumulator,
+    too. Every adder counts with the area of a 32-bit adder, though the sums of products are narrower.
+
+    Scratchpads are memory macros. The entries of `Config.extra_storage` are flip-flops, except the parameter table, the
+    chain memory and the look-up tables. The table of components states which parts are left out.
     """
     area = components.area
     lanes = config.batch * config.block_out
