@@ -33,9 +33,9 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorstTotals:
-    """Totals and scales whose products are the hardest to round. `scales` float32 (n,) and `totals` int32 (n,): all
-    products are at or near a threshold T = n + 1/2 +- half a unit in the last place and have the same sign;
-    `zero_point`: a zero point that brings all products into the range of int8.
+    """Accumulator values ("totals") and scales whose products are the hardest to round. `totals`: int32 (n,); `scales`:
+    float32 (n,), one for each total. All products have the same sign and are at or near a threshold T = n + 1/2 +- half
+    a unit in the last place. `zero_point`: a zero point with which all products come into the range of int8.
     """
 
     scales: NDArray[np.float32]

@@ -48,11 +48,12 @@ class Intrinsics:
         )
 
     def post(self, post: Post | None = None) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
-        """The intrinsic of STORE.POST, which requantizes one vector while it is stored (out int8[B, co] from acc
-        int32[B, co] and par int32[2, co]), and the attributes of the store.
+        """The intrinsic of STORE.POST, which requantizes one vector while it is stored: it reads int32 accumulators
+        "acc" [batch, output channels in a block] and int32 parameters "par" [2, output channels in a block], and writes
+        int8 "out". `post`: constants of the store, by default `Post()`.
 
-        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.post())`. `post`: constants of the store, by default
-        `Post()`.
+        Returns (intrinsic, attributes of the store). Pass both to `tensorize`: `s.tensorize(loop,
+        *accelerator.post())`.
         """
         constants = Post() if post is None else post
         return declared.post(self.config, constants), declared.post_attributes(constants)

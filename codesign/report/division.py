@@ -85,9 +85,11 @@ LSB, LARGEST = "LSB", "of the largest value"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionCheck:
-    """Comparison of a region with the reference: the largest `difference` and the allowed `tolerance` in the `unit` LSB
-    or LARGEST; `because` is the reason if more than usual is allowed. `mode` is "outputs", "layer by layer" or "equal
-    to the interpreter"; `compared`: numbers of compared arrays.
+    """Comparison of a region with the reference. `difference` is the largest difference, and `tolerance` the allowed
+    one; `unit` is LSB or LARGEST and applies to both. `because` is the reason if more than usual is allowed.
+
+    `mode` says what was compared: "outputs", "layer by layer" or "equal to the interpreter". `compared`: numbers of
+    compared arrays.
     """
 
     name: str

@@ -35,8 +35,9 @@ class Structure:
 
 
 def structure_of(config: Config, components: Components) -> Structure:
-    """Area and clock of a machine: predicted by the shipped models, or area from the table `components` and the
-    configuration's own clock. The PHY of a DRAM counts as published, outside the interval of the model.
+    """Area and clock of a machine. Either the shipped models predict both, or the area follows from the table
+    `components` and the clock is the configuration's own. To the area, the published area of the DRAM's PHY (circuits
+    at the pins) is added if there is one; it is taken as exact when the interval of the area is computed.
     """
     clock, phy = clock_of(config, components), phy_area(config)
     if not components.modelled:
