@@ -233,11 +233,12 @@ def fully_connected(step: Step) -> None:
     step.put(product)
 
 
-def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """Reshapes the value `data` to rows of `length` elements. Returns (name of the reshaped value, order).
-
-    `order` says how the elements within a row are permuted against TFLite: element i of a row is element order[i] in
-    TFLite. The caller must permute the columns of its weights in the same way. None if no permutation is needed.
+def _rows(
+    step: Step, data: int, length: int, value: Callable[..., str] | None = None
+) -> tuple[str, np.ndarray | None]:
+    """Reshapes the tensor `data` to rows of `length` elements: (name of the result, order of the weights' columns that
+    matches a row's elements). The order is None if the columns match already. `value`: `Writer.real` (default) or
+    `Writer.integral`, the function that names the tensor's reals or integers.
     """
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)
@@ -302,27 +303,6 @@ def _weights(
         weights, zero = (weights.astype(np.int16) - 128).astype(np.int8), zero - 128
     name, grid = writer.constant(weights, tensor.name), Grid(scale=grid.scale, zero=zero)
     return writer.dequantized(name, grid, f"{tensor.name}/real", weights.dtype, axis=int(last))
-
-
-def _multiplied(step: Step, data: int, filters: int) -> Grid:
-    """The scale and zero point with which the weights `filters` of a product with quantized `data` are dequantized.
-    Except in one case they are the weights' own.
-
-    The exception is a product of int16 data without an int32 bias (other than FULLY_CONNECTED). LiteRT then rounds to
-    15 bits the factors by which it multiplies the sums to get the output. The returned scales correspond to the rounded
-    factors, so that the results agree.
-    """
-    grid, source, result = step.tensor(filters).grid, step.tensor(data), step.tensor(step.output).grid
-    assert grid is not None and source.grid is not None
-    kind = step.operator.kind
-    bias = step.inputs[3:] if kind == "TRANSPOSE_CONV" else step.inputs[2:]
-    whole = kind == "FULLY_CONNECTED" or any(i >= 0 and step.tensor(i).dtype == np.int32 for i in bias)
-    if source.dtype != np.int16 or result is None or whole:
-        return grid
-    ratio = source.grid.scale[0].astype(np.float64) / result.scale[0]
-    factors = [fixed(ratio * scale) for scale in grid.scale.astype(np.float64)]
-    scales = np.array([factor * 2.0 ** (shift - 15) / ratio for factor, shift in factors], np.float32)
-    return replace(grid, scale=scales)
 
 
 def _bias(step: Step, place: int, data: int, filters: int) -> list[str]:
