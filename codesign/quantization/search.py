@@ -27,12 +27,12 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""The search first evaluates decisions that are equal for all layers. Of the remaining evaluations, this share is spent
-on changes of a single decision of a single layer ("moves").
+"""Share of the evaluations after the first part that is spent on changes of a single decision of a single layer
+("moves"). The first part evaluates the sets of decisions that are equal for all layers.
 """
 CHAIN = 0.7
-"""Of the evaluations that remain after the changes of single decisions, this share is spent on combinations of these
-changes, which are added in the order of gain per cost.
+"""Share of the evaluations after the single changes that is spent on combinations of these changes. The changes are
+added in the order of gain per cost.
 """
 DRAWN = 24
 """The last part of the search changes sets of decisions on the Pareto front at random. Each time, it draws this many

@@ -235,8 +235,8 @@ class DivisionAccount:
 
     @property
     def offloaded_share(self) -> float | None:
-        """Of the time that the CPU alone takes for the whole network, the share spent in those regions that now run on
-        the accelerator; None if the CPU's time is not known.
+        """Share of the CPU's time that is spent in the regions that now run on the accelerator, if the CPU alone runs
+        the whole network; None if this time is not known.
         """
         total = self.all_cpu_seconds
         if total is None:
