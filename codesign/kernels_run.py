@@ -35,8 +35,8 @@ class CompiledNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedNetwork:
-    """A compiled network in files. `cached`: whether it came from the user's cache; `knobs`: the applied tuning records
-    (None without records, or if it came from the cache).
+    """A compiled network in files. `cached`: whether it came from the user's cache. `knobs`: the tuning records that
+    were applied; None if there were no records, or if the network came from the cache.
     """
 
     saved: Saved

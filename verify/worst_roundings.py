@@ -44,8 +44,8 @@ class WorstTotals:
 
 
 def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
-    """The `count` pairs of scale and total that requantization (stage A) rounds hardest, among _CANDIDATES random
-    pairs.
+    """Accumulator values ("totals") and scales that requantization (stage A) rounds hardest: the `count` hardest pairs
+    of a total and a scale among _CANDIDATES random pairs.
     """
     bits = int(rng.integers(5, 16))  # bits of n
     middle = int(rng.integers(1 << bits - 1, 1 << bits))
@@ -175,8 +175,8 @@ def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> n
 def _lost(
     rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Random remainders, int64 (n,), that rounding to float32 removes: (`mantissas` << `shift`) + remainder rounds to
-    `mantissas` << `shift`; ties included.
+    """Random remainders, int64 (n,), that are lost when a number is rounded to float32. For each element, (mantissa <<
+    shift) + remainder rounds to mantissa << shift; the remainder may be the tie. The arguments are int64 (n,), too.
     """
     half = (1 << shift) // 2
     tie = np.where(mantissas % 2 == 0, half, half - 1)

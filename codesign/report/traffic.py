@@ -22,7 +22,8 @@ KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""
 
 _LOADS = {"uop": "uop", "wgt": "wgt", "inp": "inp", "acc": "acc", "acc8": "acc", "par": "par", "table": "par"}
-"""Kind of traffic (`KINDS`) of the load instructions, except LOAD.PATCH, by the kind of elements that they load."""
+"""Maps the kind of elements that a load instruction loads to its kind of traffic (`KINDS`). LOAD.PATCH is not included.
+"""
 Integers = NDArray[np.int64]
 
 
