@@ -17,6 +17,7 @@ from vdla.util.machine_code import compiled
 from .arrays import Bus
 from .cache import timing_code
 from .dram import (
+    A_PIPE,
     G_CYCLE,
     G_OPENED,
     G_REFRESHES,
@@ -37,7 +38,9 @@ from .dram import (
     M_B_VALID,
     M_R_LAST,
     M_R_VALID,
+    M_READ,
     M_W_READY,
+    M_WRITE,
     clock,
     outputs,
     parameters,
@@ -62,6 +65,7 @@ from .dram_port import (
     advance_units,
     note_beats,
 )
+from .dram_waits import CAUSES, IDLE, WORDS, cause_of_cycle, no_counts
 from .memory import first_show, note_write
 from .parameters import P_LIMIT, P_READS, P_WRITES
 from .state import (
@@ -75,9 +79,11 @@ from .state import (
     LIMIT,
     LOAD,
     M_ACCEPTED,
+    M_CYCLES,
     M_OPENED,
     M_REFRESHES,
     M_SERVED,
+    M_SIZE,
     M_TOTAL,
     M_TURNS,
     M_WRITE_ACCEPTED,
@@ -117,6 +123,7 @@ def _state(config: Config, bus: Bus) -> Cycles:
         M=bridges,
         F=flags,
         inputs=np.zeros((1, I_SIZE), np.int64),
+        K=no_counts(),
     )
 
 
@@ -172,12 +179,12 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     parameters of the run.
     """
     M, C, R, Q, W = bus
-    A, E, D, G, B, L, N, F, inputs = dram
+    A, E, D, G, B, L, N, F, inputs, K = dram
     cycle = E[E_CYCLE]
     outputs(D, G, B, L, N, F)
     work = np.int64(0)
     client = _read_address(P, C, A, E, inputs, cycle)
-    writes = E[E_WRITING]
+    reads, writes = E[E_READS], E[E_WRITING]
     accepted = client >= 0 and N[0, M_AR_READY]
     if accepted:
         read = Q[M[M_ACCEPTED] & QUEUE_MASK]
@@ -228,8 +235,13 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
         E[E_RESPONSES] += 1
         writes -= 1
         work |= 1 << STORE_CLIENT
+    asked = client >= 0 or inputs[0, I_AW_VALID]
+    cause = cause_of_cycle(G, B, N[0], E, asked or sending or reads or E[E_WRITING])
     E[E_WRITING], E[E_ANNOUNCED] = writes, announced
     clock(D, G, B, L, N, F, inputs)
+    if (N[0, M_READ + A_PIPE] | N[0, M_WRITE + A_PIPE]) & 1:
+        cause = WORDS
+    K[cause] += 1
     E[E_CYCLE] += 1
     return work
 
@@ -237,9 +249,10 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
 @timing_code
 def _idle(bus, dram):  # type: ignore[no-untyped-def]
     """Simulates the memory up to the end of the run, with refreshes and without requests."""
-    _, E, D, G, B, L, N, F, inputs = dram
+    _, E, D, G, B, L, N, F, inputs, K = dram
     inputs[0, I_AR_VALID] = inputs[0, I_AW_VALID] = inputs[0, I_W_VALID] = 0
     left = bus.M[M_TOTAL] + 1 - E[E_CYCLE]
+    K[IDLE] += left
     while left > 0:
         quiet = min(left, quiet_until(G, N) - G[G_CYCLE])
         if quiet > 0:
@@ -276,6 +289,7 @@ def _run(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-un
         if event > P[P_LIMIT]:
             return LIMIT, event
         G[G_CYCLE] += event - E[E_CYCLE]
+        dram.K[IDLE] += event - E[E_CYCLE]
         E[E_CYCLE] = event
         work = _memory_cycle(P, bus, dram, traffic)
 
@@ -286,4 +300,5 @@ def run_cycles(config: Config, *arrays: Any) -> tuple[int, int]:
     dram = _state(config, bus)
     outcome = _run(*arrays, dram)
     bus.M[[M_OPENED, M_REFRESHES, M_TURNS]] = dram.G[[G_OPENED, G_REFRESHES, G_TURNS]]
+    bus.M[M_CYCLES:M_SIZE] = dram.K[:CAUSES]
     return outcome

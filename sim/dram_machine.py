@@ -35,6 +35,7 @@ from .dram import (
 from .dram_port import (
     ALL_WORK,
     E_ANNOUNCED,
+    E_DONE,
     E_END,
     E_ENTERED,
     E_ENTERS,
@@ -54,6 +55,7 @@ from .dram_port import (
     advance_units,
     note_beats,
 )
+from .dram_waits import IDLE, LATENCY, count_until, counts_up_to, no_counts
 from .dram_words import (
     S_ACCEPTED,
     S_COLUMN,
@@ -81,10 +83,9 @@ from .state import (
     M_LAST_ACCEPT,
     M_LAST_WRITE_ACCEPT,
     M_OPENED,
-    M_REFRESHES,
     M_SERVED,
+    M_SIZE,
     M_TOTAL,
-    M_TURNS,
     M_WRITE_ACCEPTED,
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
@@ -114,8 +115,9 @@ _DATA_AFTER = 2
 
 @timing_code
 def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
-    """(cycle, client) of the next read address that memory accepts, given the addresses on the bus so far; NEVER if
-    there are none, or if the cycle depends on a burst that has not begun. P, M, C, Q, E: state arrays.
+    """(cycle, client, shown) of the next read address that memory accepts, given the addresses on the bus so far;
+    NEVER if there are none, or if the cycle depends on a burst that has not begun. `shown`: the cycle from which the
+    address is on the bus. P, M, C, Q, E: state arrays.
 
     An address that is on the bus stays there until memory accepts it, so it is that of the client that showed one
     first.
@@ -123,14 +125,14 @@ def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
     client = np.int64(0)
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
     if shown == NEVER or M[M_ACCEPTED] > M[M_SERVED]:
-        return NEVER, client
+        return NEVER, client, NEVER
     shown = max(shown, M[M_LAST_ACCEPT] + 1)
     oldest = M[M_ACCEPTED] - P[P_READS]
     if oldest >= 0:
         shown = max(shown, Q[oldest & QUEUE_MASK, Q_LAST] + 1)
     while C[client, C_SHOWN] > shown:
         client += 1
-    return max(shown, E[E_READ_FREE]), client
+    return max(shown, E[E_READ_FREE]), client, shown
 
 
 @timing_code
@@ -173,8 +175,17 @@ def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _accept_read(M, C, Q, E, traffic, c, cycle):  # type: ignore[no-untyped-def]
-    """Memory accepts the read address of client `c` in `cycle`. M, C, Q, E: state arrays."""
+def _count_idle(M, E, K, shown):  # type: ignore[no-untyped-def]
+    """Counts the cycles without a burst before `shown`, in which an address came to the bus. M, E, K: state arrays."""
+    waits = M[M_ACCEPTED] > M[M_SERVED] or E[E_ANNOUNCED] > E[E_WRITTEN]
+    if shown > E[E_DONE] + 1 and not waits:
+        count_until(K, LATENCY, E[E_DONE] + 1)
+        count_until(K, IDLE, shown)
+
+
+@timing_code
+def _accept_read(M, C, Q, traffic, c, cycle):  # type: ignore[no-untyped-def]
+    """Memory accepts the read address of client `c` in `cycle`. M, C, Q: state arrays."""
     read = Q[M[M_ACCEPTED] & QUEUE_MASK]
     read[Q_CLIENT], read[Q_BEATS] = c, C[c, C_BEATS]
     read[Q_REQUEST], read[Q_LAST] = C[c, C_ISSUED] - 1, NEVER
@@ -235,13 +246,13 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
     may be derivable, as bits. P: the parameters of the run.
     """
     M, C, R, Q, _ = bus
-    A, E, D, G, B, S, _ = dram
+    A, E, D, G, B, S, _, K = dram
     read = Q[M[M_SERVED] & QUEUE_MASK]
     client, left = read[Q_CLIENT], read[Q_BEATS]
     word = A[client, read[Q_REQUEST] & (A.shape[1] - 1), R_ADDRESS] >> E[E_SHIFT]
     work, cycle = np.int64(0), first
     while left:
-        count = next_words(D, G, B, S, word, left, False, cycle)
+        count = next_words(D, G, B, S, K, word, left, False, cycle)
         word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
         # Fetch hands on whole instructions as soon as they are there.
         step = 1 if client == FETCH_CLIENT else count
@@ -253,6 +264,7 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
                 work |= 1 << known
             beat += step
     read[Q_LAST] = S[S_COLUMN] + D[P_READ_LATENCY] + _DATA_AFTER
+    E[E_DONE] = max(E[E_DONE], read[Q_LAST])
     M[M_SERVED] += 1
     E[E_END] = E[E_READ_FREE] = S[S_ACCEPTED]
     return work
@@ -262,17 +274,18 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
 def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
     """The oldest accepted write requests its words from cycle `first` on."""
     W = bus.W
-    _, E, D, G, B, S, T = dram
+    _, E, D, G, B, S, T, K = dram
     burst = W[E[E_WRITTEN] & (W.shape[0] - 1)]
     word, left, cycle = burst[W_WORD], burst[W_BEATS], first
     while left:
-        count = next_words(D, G, B, S, word, left, True, cycle)
+        count = next_words(D, G, B, S, K, word, left, True, cycle)
         word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
         leaves = S[S_COLUMN] - count + 1 + D[P_WRITE_LATENCY]
         for i in range(count):
             T[(E[E_LEFT] + i) & (len(T) - 1)] = leaves + i
         E[E_LEFT] += count
     burst[W_RESPONSE] = S[S_COLUMN] + D[P_WRITE_LATENCY] + 1
+    E[E_DONE] = max(E[E_DONE], burst[W_RESPONSE])
     E[E_WRITTEN] += 1
     E[E_END] = E[E_WRITE_FREE] = S[S_ACCEPTED]
 
@@ -283,12 +296,12 @@ def run_bursts(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore
     outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory.
     """
     M, C, _, Q, W = bus
-    E, D, T = dram.E, dram.P, dram.T
+    E, D, T, K = dram.E, dram.P, dram.T, dram.K
     work = ALL_WORK
     while True:
         advance_units(P, U, V, X, bus, tokens, program, dram.A, E, work)
         burst, first, write = _next_burst(M, W, E)
-        read_address, client = _next_read(P, M, C, Q, E)
+        read_address, client, shown = _next_read(P, M, C, Q, E)
         write_address = _next_write(P, M, W, E)
         event = min(burst, read_address, write_address)
         if read_vectors(P, U, V, X, bus, program, traffic, event):
@@ -309,9 +322,12 @@ def run_bursts(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore
             else:
                 work = _read_burst(P, bus, dram, first)
         elif event == read_address:
-            _accept_read(M, C, Q, E, traffic, client, event)
+            _count_idle(M, E, K, shown)
+            _accept_read(M, C, Q, traffic, client, event)
             work = 1 << client
         else:
+            if not E[E_WAITS]:
+                _count_idle(M, E, K, event)
             _write_address(P, M, W, E, event)
             if _send_data(D, M, W, E, T):
                 work = STORE_WORK
@@ -325,21 +341,30 @@ def _state(config: Config, bus: Bus) -> Bursts:
     common, banks, own = closed_state(numbers, RESET_CYCLES)
     kept = 1 << (numbers.write_fifo + len(bus.W)).bit_length()
     return Bursts(
-        A=bus.R.copy(), E=port, P=parameters(numbers), G=common, B=banks, S=own, T=np.zeros(kept, np.int64)
+        A=bus.R.copy(),
+        E=port,
+        P=parameters(numbers),
+        G=common,
+        B=banks,
+        S=own,
+        T=np.zeros(kept, np.int64),
+        K=no_counts(),
     )
 
 
-def _counts(dram: Bursts, total: int) -> tuple[int, int, int]:
-    """Rows opened, refreshes, and changes from reads to writes up to the cycle `total`. The bursts that have begun by
-    then may have row commands after it.
+def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
+    """Up to the cycle `total`: rows opened, refreshes, changes from reads to writes, and cycles by what the controller
+    does. The bursts that have begun by then may have commands after it.
     """
-    _, _, D, G, B, S, _ = dram
+    _, E, D, G, B, S, _, K = dram
     opened = G[G_OPENED] - np.count_nonzero(G[G_ACTIVATE : G_ACTIVATE + 3] > total)
     refreshes = G[G_REFRESHES] - (S[S_REFRESHED] > total)
     while max(G[G_REFRESH_AT] + 2, S[S_WTP]) < total:
         refresh(D, G, B, S, 0)
         refreshes += 1
-    return opened, refreshes, G[G_TURNS]
+    _count_idle(bus.M, E, K, total + 1)
+    count_until(K, LATENCY, total + 1)
+    return [opened, refreshes, G[G_TURNS], *counts_up_to(K, total)]
 
 
 def run_on_dram(
@@ -361,5 +386,5 @@ def run_on_dram(
         return import_module(".dram_cycles", __package__).run_cycles(config, *arrays)
     dram = _state(config, bus)
     outcome, cycle = run_bursts(*arrays, dram)
-    bus.M[[M_OPENED, M_REFRESHES, M_TURNS]] = _counts(dram, cycle)
+    bus.M[M_OPENED:M_SIZE] = _counts(bus, dram, cycle)
     return outcome, cycle

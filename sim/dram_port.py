@@ -48,22 +48,24 @@ Q_REQUEST = Q_READY
 # whose room `_free_room` has seen.
 (E_SHIFT, E_ANNOUNCED, E_WAITS, E_SENT, E_ARRIVED, E_FIRST, E_FOLLOWS, E_SEEN) = range(8)
 # Used by `dram_cycles.py`: the next cycle to simulate; the first cycle in which a read address may be on the bus; reads
-# and writes that are outstanding; responses that came.
-(E_CYCLE, E_OPEN, E_READS, E_WRITING, E_RESPONSES) = range(E_SEEN + 4, E_SEEN + 9)
+# and writes that are outstanding; responses that came; whether the bridge's request waited for another bank in the
+# cycle before, and whether the request did so that no bank holds yet.
+(E_CYCLE, E_OPEN, E_READS, E_WRITING, E_RESPONSES, E_BLOCKED, E_CHANGES) = range(E_SEEN + 4, E_SEEN + 11)
 # Used by `dram_machine.py`: whether writes have the grant of the bridge; the cycle of the last request; the cycles from
 # which the registers for read and write addresses are free once their bursts have begun; the cycle in which the last
 # write address came to the bus; write bursts that have begun; write data: the first cycle in which the next word may
-# enter the bridge's FIFO, words that entered, and words whose cycle of leaving is in T.
+# enter the bridge's FIFO, words that entered, and words whose cycle of leaving is in T; the cycle of the last beat or
+# response of the bursts that have begun.
 (
-    E_WRITES, E_END, E_READ_FREE, E_WRITE_FREE, E_OFFERED, E_WRITTEN, E_ENTERS, E_ENTERED, E_LEFT,
-) = range(E_SEEN + 9, E_SEEN + 18)  # fmt: skip
-E_SIZE = E_SEEN + 18
+    E_WRITES, E_END, E_READ_FREE, E_WRITE_FREE, E_OFFERED, E_WRITTEN, E_ENTERS, E_ENTERED, E_LEFT, E_DONE,
+) = range(E_SEEN + 11, E_SEEN + 21)  # fmt: skip
+E_SIZE = E_SEEN + 21
 
 
 class Cycles(NamedTuple):
     """State arrays of a memory that is simulated cycle by cycle. A: requests of the read clients, as ring R of a run
     without DRAM. E: the machine's side of the AXI port. P, G, B, L, M, F: parameters and state of the controller
-    (`sim/dram.py`), with its `inputs`.
+    (`sim/dram.py`), with its `inputs`. K: cycles by what the controller does (`sim/dram_waits.py`).
     """
 
     A: Array
@@ -75,12 +77,14 @@ class Cycles(NamedTuple):
     M: Array
     F: Array
     inputs: Array
+    K: Array
 
 
 class Bursts(NamedTuple):
     """State arrays of a memory whose bursts are computed as a whole. A: requests of the read clients, as ring R of a
     run without DRAM. E: the machine's side of the AXI port. P, G, B, S: parameters and state of the controller
-    (`sim/dram_words.py`). T: for the words of writes, a ring: cycles in which they leave the bridge's FIFO.
+    (`sim/dram_words.py`). T: for the words of writes, a ring: cycles in which they leave the bridge's FIFO. K: cycles
+    by what the controller does (`sim/dram_waits.py`).
     """
 
     A: Array
@@ -90,6 +94,7 @@ class Bursts(NamedTuple):
     B: Array
     S: Array
     T: Array
+    K: Array
 
 
 @timing_code

@@ -56,6 +56,7 @@ from .dram import (
     note_activate,
     state,
 )
+from .dram_waits import CHANGES, CLOSES, LATENCY, OPENS, REFRESHED, TURNS, WORDS, count_until
 
 # S: bank of the last request; cycles in which it was accepted and in which its column command was sent; number of
 # requests so far; the first cycle in which no write of any bank delays a precharge; the cycle of the last refresh;
@@ -89,6 +90,7 @@ def closed_state(controller: Controller, reset_cycles: int) -> tuple[Array, Arra
     banks[:, [B_WTP, B_RC, B_RAS]] -= reset_cycles
     own = np.full(S_SIZE, -reset_cycles, np.int64)
     own[S_BANK], own[S_COUNT], own[S_WTP] = -1, 0, banks[:, B_WTP].max()
+    own[S_COLUMN] = 0
     return common, banks, own
 
 
@@ -143,26 +145,33 @@ def refresh(D, G, B, S, cycle):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _column_command(D, G, B, S, number, row, write, held, queued):  # type: ignore[no-untyped-def]
+def _column_command(D, G, B, S, K, number, row, write, held, queued):  # type: ignore[no-untyped-def]
     """The cycle of the column command of a request for a `row` of the bank `number`. `held`: the cycle from which the
-    bank holds the request. `queued`: the request was in the bank's queue when the last column command was sent.
+    bank holds the request. `queued`: the request was in the bank's queue when the last column command was sent. Counts
+    the cycles in between by cause in the array K.
     """
     bank = B[number]
     cycle = held
     over = turned = np.int64(0)
     if queued and bank[B_OPEN] and bank[B_ROW] != row:
         # The last column command closed the row.
-        cycle = over = _open(D, G, bank, number, row, max(held, bank[B_WTP], bank[B_RAS]) + D[P_RP])
+        cycle = max(held, bank[B_WTP], bank[B_RAS]) + D[P_RP]
+        count_until(K, CLOSES, min(cycle, G[G_REFRESH_AT] + 1))
+        cycle = over = _open(D, G, bank, number, row, cycle)
+        count_until(K, OPENS, min(cycle, G[G_REFRESH_AT] + 1))
     while True:
         if cycle > G[G_REFRESH_AT]:
             cycle = max(held, refresh(D, G, B, S, max(over + 1, turned)))
+            count_until(K, REFRESHED, cycle)
             over = turned = np.int64(0)
         elif bank[B_OPEN] == 0 or bank[B_ROW] != row:
             cycle += 1
             if bank[B_OPEN]:
                 ready = max(cycle, bank[B_WTP], bank[B_RAS])
                 cycle = _row_command(D, G, number, ready, False) + D[P_RP]
+                count_until(K, CLOSES, min(cycle, G[G_REFRESH_AT] + 1))
             cycle = over = _open(D, G, bank, number, row, cycle)
+            count_until(K, OPENS, min(cycle, G[G_REFRESH_AT] + 1))
         else:
             turned = cycle
             if write and G[G_STATE] == READS:
@@ -173,18 +182,20 @@ def _column_command(D, G, B, S, number, row, write, held, queued):  # type: igno
                 turned = max(cycle + 1, G[G_WTR]) + 1
                 G[G_STATE] = READS
             cycle = turned
+            count_until(K, TURNS, min(cycle, G[G_REFRESH_AT] + 1))
             if G[G_COLUMN_GRANT] != number and cycle <= G[G_REFRESH_AT]:
                 G[G_COLUMN_GRANT] = number
                 cycle += 1
+                count_until(K, CHANGES, cycle)
             if cycle <= G[G_REFRESH_AT]:
                 return cycle
 
 
 @timing_code
-def next_words(D, G, B, S, word, most, write, cycle):  # type: ignore[no-untyped-def]
+def next_words(D, G, B, S, K, word, most, write, cycle):  # type: ignore[no-untyped-def]
     """Executes the next requests: for up to `most` consecutive bus words from `word` on, as many as have column
     commands in consecutive cycles. `cycle`: the first one in which the master may send a request. Returns the number of
-    words; S[S_COLUMN] and S[S_ACCEPTED] have the times of the last one.
+    words; S[S_COLUMN] and S[S_ACCEPTED] have the times of the last one. K: cycles by cause (`dram_waits.py`).
     """
     place, within = word >> D[P_BANK_SHIFT], word & ((1 << D[P_BANK_SHIFT]) - 1)
     number = place & (len(B) - 1)
@@ -192,11 +203,13 @@ def next_words(D, G, B, S, word, most, write, cycle):  # type: ignore[no-untyped
     first, queue = S[S_COUNT], D[P_QUEUE]
     # A bank's queue has room when the request that came `queue` requests before has left it.
     accepted = max(cycle, S[S_HELD + ((first - queue) & _KEPT_MASK)])
-    if number != S[S_BANK]:
-        accepted = max(accepted, S[S_COLUMN] + 1)
+    waits = number != S[S_BANK] and accepted <= S[S_COLUMN]
+    if waits:
+        accepted = S[S_COLUMN] + 1
     queued = number == S[S_BANK] and accepted < S[S_COLUMN]
     held = max(accepted + 2, S[S_COLUMN] + 1)
-    column = _column_command(D, G, B, S, number, row, write, held, queued)
+    count_until(K, CHANGES if waits else LATENCY, held)
+    column = _column_command(D, G, B, S, K, number, row, write, held, queued)
     row_words = 1 << D[P_COLUMN_BITS]
     count = min(most, row_words - (word & (row_words - 1)), G[G_REFRESH_AT] - column + 1)
     S[S_HELD + (first & _KEPT_MASK)] = held
@@ -208,6 +221,7 @@ def next_words(D, G, B, S, word, most, write, cycle):  # type: ignore[no-untyped
         accepted = max(accepted, column + last - queue)
     elif last > 0:
         accepted = max(accepted, S[S_HELD + ((first + last - queue) & _KEPT_MASK)])
+    count_until(K, WORDS, column + count)
     S[S_BANK], S[S_ACCEPTED], S[S_COLUMN] = number, accepted, column + last
     S[S_COUNT] += count
     if write:

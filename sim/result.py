@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 
-from .state import M_OPENED, M_REFRESHES, M_TURNS
+from .state import DRAM_CYCLES, M_CYCLES, M_OPENED, M_REFRESHES, M_TURNS
 from .timeline import BUSY_CATEGORIES, CATEGORIES
 
 
@@ -54,12 +54,18 @@ class Timeline:
 class DramCounts:
     """Counts of a DRAM in a run: rows `opened` (ACTIVATE commands), `refreshes`, and `turnarounds`, changes from reads
     to writes. `beats`: bus words read and written, one column command each.
+
+    `waits`: cycles in which the controller sends no column command, by cause (hw/dram.md, section 8). With `beats` they
+    are all cycles of the run. While a bank has a request: refresh; precharge and activate (the request's row must be
+    opened, and another one closed before); turnaround between reads and writes; bank (requests wait until another bank
+    has executed its own). Else latency (bursts are on their way, but no request is at a bank) or idle (no burst is).
     """
 
     opened: int
     refreshes: int
     turnarounds: int
     beats: int
+    waits: dict[str, int]
 
     @property
     def row_hit_rate(self) -> float:
@@ -107,10 +113,12 @@ class SimulationResult:
         return self.traffic["out"].bytes
 
 
-def dram_counts(memory: NDArray[np.int64], beats: int) -> DramCounts:
-    """The counts in the array M of a run (`state.py`) on a machine with a DRAM that moved `beats` bus words."""
+def dram_counts(memory: NDArray[np.int64]) -> DramCounts:
+    """The counts in the array M of a run (`state.py`) on a machine with a DRAM."""
     opened, refreshes, turns = memory[[M_OPENED, M_REFRESHES, M_TURNS]].tolist()
-    return DramCounts(opened=opened, refreshes=refreshes, turnarounds=turns, beats=beats)
+    cycles: dict[str, int] = dict(zip(DRAM_CYCLES, memory[M_CYCLES:].tolist(), strict=True))
+    beats = cycles.pop("words")
+    return DramCounts(opened=opened, refreshes=refreshes, turnarounds=turns, beats=beats, waits=cycles)
 
 
 def _count(segments: NDArray[np.int64]) -> UnitCounters:

@@ -106,5 +106,5 @@ def simulate(
         memory=image if data else None,
         scratchpads=final if data else None,
         segments=(first, second, third),
-        dram=dram_counts(timing.memory, int(timing.beats.sum())) if config.memory.kind == DRAM else None,
+        dram=dram_counts(timing.memory) if config.memory.kind == DRAM else None,
     )

@@ -141,7 +141,10 @@ W_SIZE = 9
     M_REFRESHES,
     M_TURNS,
 ) = range(21)
-M_SIZE = 21
+# Of a DRAM, from M_CYCLES on: cycles by what the controller does, in the order of `DRAM_CYCLES`.
+DRAM_CYCLES = ("words", "refresh", "precharge", "activate", "turnaround", "bank", "latency", "idle")
+M_CYCLES = 21
+M_SIZE = M_CYCLES + len(DRAM_CYCLES)
 
 # --- U[unit]: progress of the units ----------------------------------------------------------------------
 

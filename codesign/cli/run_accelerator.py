@@ -18,6 +18,7 @@ from vdla.util.files import write_whole
 from vdla.util.printable import printable
 from vdla.util.user_files import check_destination, whole_directory
 
+from ..report.dram_lines import dram_document, dram_lines
 from .output import Steps, end_failed, note, print_error, print_json, steps, text_console
 from .run_options import AcceleratorOptions, Engine, ModelOptions, RunOptions
 
@@ -113,8 +114,11 @@ def run_on_accelerator(
             components=technology,
             energy=True,
         )
+    counts = simulated.simulation.dram
     if files.json:
         document = account.to_dict()
+        if counts is not None:
+            document["rows"] = dram_document(counts)
         if options.advise:
             trial = _trial(model, account, machine, technology, everything=True)
             document["advice"] = _advice(trial, machine).document()
@@ -125,7 +129,8 @@ def run_on_accelerator(
 
     console = text_console()
     console.print(layer_table(account, console.width))
-    for line in summary(account):
+    lines = [] if counts is None else dram_lines(dram_document(counts), account.total.cycles)
+    for line in (*summary(account), *lines):
         console.print(line, soft_wrap=True)
     _end_checked(verdict)
     if own_schedules:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -24,6 +23,7 @@ from vdla.util.errors import UserError
 from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, read_whole
 
+from ..report.dram_lines import dram_document, dram_lines
 from ..report.hardware import warning_lines
 from .options import JsonOption
 from .output import note, print_error, print_json, steps, text_console

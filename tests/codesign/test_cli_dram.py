@@ -75,6 +75,21 @@ def test_a_network_takes_the_same_cycles_on_the_rtl(vdla, tmp_path: Path) -> Non
     assert cycles[0] == cycles[1] > cycles[2]
 
 
+def test_a_run_prints_where_the_cycles_go(vdla, tmp_path: Path) -> None:
+    model, program = tmp_path / "small_cnn.onnx", tmp_path / "small_cnn.vdla"
+    model.write_bytes(models.build("small_cnn").SerializeToString())
+    machine = written(tmp_path, DDR3)
+    run = ("run", model, "--config", machine)
+    found = vdla(*run, "--json", "--program-out", program).document()
+    rows, cycles = found["rows"], found["total"]["cycles"]
+    assert rows["beats"] + sum(rows["waits"].values()) == cycles
+    assert vdla("sim", "--insns", program, "--json").document()["rows"] == rows
+    line = f"DRAM: a word is read or written in {rows['beats'] / cycles:.1%} of the cycles; waits: refresh "
+    for command in (run, ("sim", "--insns", program)):
+        output = vdla(*command).out
+        assert line in output and f"{rows['hit_rate']:.1%} in an open row; {rows['opened']:,} rows" in output
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

@@ -15,8 +15,9 @@ from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.dram_memory import controller_of
 from vdla.isa.program import Program, bare_program
 from vdla.isa.scratchpads import Contents
-from vdla.sim import CycleLimitError, DeadlockError, SimulationResult, simulate
+from vdla.sim import CycleLimitError, DeadlockError, DramCounts, SimulationResult, simulate
 from vdla.sim.dram_words import has_closed_form
+from vdla.sim.state import DRAM_CYCLES
 from vdla.verify.cosim.cases import case, launch
 from vdla.verify.cosim.dram import dram_machines
 
@@ -48,6 +49,8 @@ def machine(name: str) -> Config:
 
 
 def same(left: SimulationResult, right: SimulationResult) -> bool:
+    assert left.dram is not None
+    assert left.dram.beats + sum(left.dram.waits.values()) == left.cycles
     return (
         (left.cycles, left.traffic, left.dram) == (right.cycles, right.traffic, right.dram)
         and all(
@@ -148,6 +151,30 @@ def test_a_row_conflict_costs_an_activate() -> None:
     assert conflict.cycles - hit.cycles >= numbers.t_rcd
 
 
+def test_waits_of_a_row_conflict_and_of_another_bank() -> None:
+    config = machine("DDR3")
+    numbers = controller_of(config)
+    row = numbers.word_bytes << numbers.column_bits
+    hit, conflict, other = (loads(config, second) for second in (256, row * numbers.banks, row))
+    assert hit.dram is not None and conflict.dram is not None and other.dram is not None
+    assert set(hit.dram.waits) == {*DRAM_CYCLES} - {"words"}
+
+    def more(counts: DramCounts) -> dict[str, int]:
+        before = hit.dram.waits if hit.dram else {}
+        causes = ("refresh", "precharge", "activate", "turnaround", "bank")
+        return {
+            cause: counts.waits[cause] - before[cause]
+            for cause in causes
+            if counts.waits[cause] > before[cause]
+        }
+
+    # The second load waits in the bank's queue, so the first one's column command closes the row.
+    assert more(conflict.dram) == {"precharge": numbers.t_rp, "activate": numbers.t_rcd}
+    # Two cycles from the crossbar to the other bank; a cycle each for the bank to find its row closed, for the chooser
+    # of row commands and for that of column commands to move to the bank.
+    assert more(other.dram) == {"activate": 1 + 1 + numbers.t_rcd, "bank": 2 + 1}
+
+
 def test_refreshes_are_counted_and_can_be_left_out() -> None:
     config = machine("DDR3")
     program = launch(case(config, 0, 0)).program
@@ -157,6 +184,7 @@ def test_refreshes_are_counted_and_can_be_left_out() -> None:
     assert run.dram is not None and other.dram is not None
     assert run.dram.refreshes == pytest.approx(run.cycles / controller_of(config).t_refi, abs=1)
     assert other.dram.refreshes == 0 and other.cycles < run.cycles
+    assert other.dram.waits["refresh"] == 0 < run.dram.waits["refresh"]
 
 
 def test_a_fixed_memory_has_no_counts() -> None:
