@@ -5,12 +5,13 @@
 A small CNN and a small transformer are trained here on scikit-learn's 8x8 images of digits (four fifths of 1,797; every
 fifth is held out). They are quantized as a new user would (ONNX Runtime's static quantization: QDQ, uint8 activations,
 int8 weights by channel, after its own preprocessing). They are compiled for the machine `vta` (an accelerator
-configuration) with the extensions that they need, and run on the simulator, image by image. Shares of held-out images
-that are classified right: `float`: by ONNX Runtime on the float model; `onnxruntime`: by ONNX Runtime on the quantized
-model; `accelerator`: by the accelerator. `same` is the share of images that the accelerator and ONNX Runtime classify
-equally. `steps` is the largest difference of an output from ONNX Runtime's, in quantization steps; `interpreter_steps`
-the largest difference from our own integer interpreter's. Where ONNX Runtime's int8 kernels may saturate (x86 without
-VNNI), ONNX Runtime computes quantized layers in float.
+configuration) with the extensions that they need, and run on the simulator, image by image.
+
+Three figures are shares of held-out images that are classified right: `float` by ONNX Runtime on the float model,
+`onnxruntime` by ONNX Runtime on the quantized model, and `accelerator` by the accelerator. `same` is the share of
+images that the accelerator and ONNX Runtime classify equally. `steps` is the largest difference of an output from ONNX
+Runtime's, in quantization steps; `interpreter_steps` is the largest difference from our own integer interpreter's.
+Where ONNX Runtime's int8 kernels may saturate (x86 without VNNI), ONNX Runtime computes quantized layers in float.
 """
 
 from __future__ import annotations

@@ -3,15 +3,19 @@
     python benchmarks/cost_model.py [--only NAME ...] [--points 256] [--splits 10] [--samples 16 32 64 128] [--seed 0]
                                     [--data FOLDER] [--json]
 
-For each space, `points` random legal candidates ("points") are measured: on the accelerator (`vta`) in simulated
-cycles, on processors in thread CPU time of one thread (medians). Each model is trained on `samples` of them and ranks
-all others; means over `splits` random splits are shown. `rank` is Spearman's correlation of scores and costs. `top` is
-the least cost among the eight points that the model ranks first, divided by the least cost of all held-out points: 1.00
-is best. The model `account` has features that are computed from a point without lowering it
-(`search/point_features.py`), `program` features of the lowered loops, on the accelerator also of the instructions
-(`program_features`), and `both` all of them. These models are trained for long (`THOROUGH`); `quick` has the features
-of `account` and is trained as `CostModel()` is by default. With --data, measurements are written to a folder;
-measurements that it already has are read from it.
+For each space, `points` random legal candidates ("points") are measured. On the accelerator (`vta`) their cost is
+simulated cycles; on processors it is thread CPU time of one thread (medians). Each model is trained on `samples` of
+them and ranks all others; means over `splits` random splits are shown.
+
+`rank` is Spearman's correlation of scores and costs. `top` is the least cost among the eight points that the model
+ranks first, divided by the least cost of all held-out points: 1.00 is best.
+
+The model `account` uses features that are computed from a point without lowering it (`search/point_features.py`). The
+model `program` uses features of the lowered loops and, on the accelerator, of the instructions (`program_features`).
+The model `both` uses all of these features. These three models are trained for long (`THOROUGH`). The model `quick`
+uses the features of `account` and is trained as `CostModel()` is by default.
+
+With --data, measurements are written to a folder; measurements that the folder already has are read from it.
 """
 
 from __future__ import annotations

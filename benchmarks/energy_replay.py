@@ -37,11 +37,13 @@ def main(options: Given) -> None:
 
 
 def compared(machine: Replayed, seed: int) -> dict[str, Any]:
-    """Picojoules per cycle by three methods: OpenSTA; OpenSTA's rules with our loads, slews and tables; our replay.
+    """Computes the energy of one program on the netlist of `machine` by three methods, in picojoules per cycle. The
+    first method is OpenSTA itself. The second applies OpenSTA's rules to our own loads, slews and tables. The third is
+    our replay. `seed`: seed of the program.
 
-    This version of OpenSTA adds the energies of a rise and a fall for every change, newer ones take their mean:
-    therefore its energy inside cells is halved before the comparison. OpenSTA ignores the load of clock pins, whose net
-    no cell drives; here our figure omits it too.
+    For each change of a signal, this version of OpenSTA adds the energies of a rise and a fall, while newer versions
+    take their mean. Therefore its energy inside cells is halved before the comparison. OpenSTA also ignores the load of
+    clock pins on nets that no cell drives, so this load is left out of our figure, too.
     """
     activity = machine.replay(energy_program(machine.config, seed))
     cells = np.arange(len(machine.netlist.kind))

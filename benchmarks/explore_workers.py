@@ -1,18 +1,22 @@
-"""Explorations on several dask workers against the same explorations on one worker: evaluations of known duration on 4
-and 8, real evaluations on 2.
+"""Speed of explorations on several dask workers, compared with the same explorations on one worker.
 
     python benchmarks/explore_workers.py known [--json] [--write]
     python benchmarks/explore_workers.py real [--designs 60] [--rounds 5] [--json] [--write]
 
-Schedulers and workers are separate processes on this computer. "known": an evaluation sleeps for 0.2 to 0.6 s
-(depending on the configuration's digest), so the figure measures the scheduler, the sizes of the chunks of designs that
-a worker gets at a time and, with a strategy that learns, the wait for the last result of each batch; the number of
-cores does not limit it. "real": random designs around `vta` on ResNet-18 and MobileNet, on one worker and on two, and
-in one and two processes without dask, in turns; medians of the rounds' ratios of wall time. It needs two idle cores:
-the row of processes shows the speedup that the computer allows. An exploration of one batch of other designs runs
-first, untimed, and starts the processes of dask's workers. Processes without dask start in each exploration, and their
-start is timed. With `--write` the figures go to benchmarks/results/explore_workers_known.json or
-explore_workers_real.json.
+Schedulers and workers are separate processes on this computer.
+
+"known": each evaluation only sleeps for 0.2 to 0.6 s (depending on the configuration's digest), on 4 and on 8 workers.
+So the number of cores does not limit the speed. The figure shows the cost of the scheduler, the effect of the sizes of
+the chunks of designs that a worker gets at a time and, with a strategy that learns, the wait for the last result of
+each batch.
+
+"real": random designs around `vta` are evaluated on ResNet-18 and MobileNet. One worker, two workers, and one and two
+processes without dask take turns; the figures are medians of the rounds' ratios of wall time. This needs two idle
+cores: the row of processes shows the speedup that the computer allows. Before the first round, an untimed exploration
+of one batch of other designs starts the processes of dask's workers. Processes without dask start in each exploration,
+and their start is timed.
+
+With `--write` the figures go to benchmarks/results/explore_workers_known.json or explore_workers_real.json.
 """
 
 from __future__ import annotations

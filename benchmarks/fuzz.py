@@ -126,8 +126,8 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 
 def _refusals(operators: dict[str, list[int]]) -> str:
-    """A text for the kinds of cases that draw graphs: the number of operators that occurred, and the share of rejected
-    graphs for each operator: of the graphs with this operator, those rejected because of it.
+    """A text for the kinds of cases that draw random graphs: the number of operators that occurred and, for each
+    operator, the share of the graphs with this operator that were rejected because of it.
     """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]

@@ -301,8 +301,8 @@ def _sums(kind: str) -> Sums:
 
 
 def _cases() -> dict[str, Callable[[int], Program]]:
-    """The measured programs by name, each as a function from the number of channels in a block of activations to the
-    program.
+    """The measured programs by name. Each value is a function that makes the program, given the number of channels in a
+    block of activations.
     """
     found: dict[str, Callable[[int], Program]] = {}
     for batch, rows, depth, columns, transposed in PRODUCTS:

@@ -3,11 +3,12 @@
     python benchmarks/gpu_int8.py [--target "cuda ..."] [--only NAME ...] [--json] [--write]
 
 The kernels are emulated on this processor, for the GPU of `--target`. `steps` is the largest difference of an output
-from our outputs on the processor, `runtime_steps` from ONNX Runtime's, both in quantization steps of the output.
-`archive_ratio` are the bytes of the file of `vdla compile` over the bytes of the model, `constants_ratio` the bytes of
-the file's constants over the same. Of `launches` kernels `tensor_cores` multiply on tensor cores. The networks are
-shipped ones (QDQ, uint8) and originals at their own size, with seeded weights, quantized by ONNX Runtime. Exit code 1:
-`steps` of a network are not 0; then nothing is written. `--write` writes benchmarks/results/gpu_int8.json.
+from our outputs on the processor, and `runtime_steps` is the largest difference from ONNX Runtime's; both are in
+quantization steps of the output. `archive_ratio` is the size of the file of `vdla compile` divided by the size of the
+model; `constants_ratio` is the size of the constants in this file divided by the size of the model. `launches` is the
+number of kernels, and `tensor_cores` the number of those that multiply on tensor cores. The networks are shipped ones
+(QDQ, uint8) and originals at their own size, with seeded weights, quantized by ONNX Runtime. Exit code 1: `steps` of a
+network are not 0; then nothing is written. `--write` writes benchmarks/results/gpu_int8.json.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ is that of an assumed processor (see `processor`). `within` is the front's best 
 of uint8 with one scale for each channel. The shipped networks have seeded weights, not trained ones. `searches`
 compares the search on `small_cnn` with two searches that begin with the same points, and then only change points of the
 front, or draw random decisions. The measure is the hypervolume of (log latency, log noise), bounded by the largest
-latency and the worst noise of `uniform`, over the hypervolume of all searches together; for several seeds.
+latency and the worst noise of `uniform`, divided by the hypervolume of all searches together. There are figures for
+several seeds.
 """
 
 from __future__ import annotations

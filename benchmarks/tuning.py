@@ -10,8 +10,8 @@ other workloads. The exception are the transfer rows: their cost model has learn
 the same template (C1 has another template), but not from this layer. The best known cost is the best of all runs. Costs
 are simulated cycles, so that a point is simulated only once for all searches of a layer.
 
-Runs that benchmarks/results/tuning_vdla.json has are not repeated (--again: they are); with --write every layer goes
-there as it ends. The notebook plots that file.
+Runs that are already in benchmarks/results/tuning_vdla.json are repeated only with --again. With --write every layer is
+written to this file as it ends. A notebook plots the file.
 """
 
 from __future__ import annotations

@@ -390,9 +390,9 @@ def onnxruntime_outputs(
 ) -> list[Arrays]:
     """The outputs of every launch, computed by ONNX Runtime. Raises CheckError if ONNX Runtime refuses the model.
 
-    Models with uint8 activations run at default optimization, where ONNX Runtime's integer kernels are used, unless
-    `optimized` is False; symmetric int8 models run without optimization, so that ONNX Runtime does both roundings of a
-    pair of DequantizeLinear and QuantizeLinear (docs/measures.md).
+    For models with uint8 activations, ONNX Runtime's default optimization is on, so that its integer kernels are used;
+    `optimized` False turns it off. For symmetric int8 models it is always off, so that ONNX Runtime does both roundings
+    of a pair of DequantizeLinear and QuantizeLinear (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
     results = session_runs(str(model), names, launches, optimized=optimized and not symmetric(graph))
@@ -417,9 +417,9 @@ def session_runs(
 ) -> list[list[NDArray[Any]]]:
     """The outputs `names` of a model (a path, or the bytes of a file) for each launch, computed by ONNX Runtime.
 
-    On processors where ONNX Runtime's integer kernels saturate, quantized models run without optimization whatever
-    `optimized` says; ONNX Runtime then computes their layers in float. Raises RefusedModelError, whose message ends
-    with `way_out`.
+    `optimized`: whether ONNX Runtime optimizes the model. Quantized models are never optimized on processors where ONNX
+    Runtime's integer kernels saturate; their layers are then computed in float. Raises RefusedModelError, whose message
+    ends with `way_out`.
     """
     import onnxruntime
 

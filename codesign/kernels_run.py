@@ -23,7 +23,8 @@ from .network_options import NetworkOptions
 class CompiledNetwork:
     """A network that is ready to run; the seconds of compiling or loading it, and whether it came from the cache.
 
-    `knobs` has the applied tuning records; None without records, and if the network came from the cache.
+    `knobs` has the tuning records that were applied. It is None if there were no records, or if the network came from
+    the cache.
     """
 
     network: KernelNetwork
@@ -34,8 +35,8 @@ class CompiledNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedNetwork:
-    """A compiled network in files. `cached`: whether it came from the user's cache; `knobs`: the applied tuning records
-    (None without records, or if it came from the cache).
+    """A compiled network in files. `cached`: whether it came from the user's cache. `knobs`: the tuning records that
+    were applied; None if there were no records, or if the network came from the cache.
     """
 
     saved: Saved
@@ -53,8 +54,8 @@ def compile_on(
 ) -> CompiledNetwork:
     """Compiles the model in the file `model`, or takes it from the cache, and loads it on a device.
 
-    `remark` is called with sentences for the user, for example about a cache that cannot be written; `told` with
-    (number of kernels done, number of all kernels). Raises UserError.
+    `remark` is called with sentences for the user, for example about a cache that cannot be written. `told` is called
+    with (number of kernels done, number of all kernels). Raises UserError.
     """
     started = time.perf_counter()
     _remark(device, model, remark)
@@ -83,8 +84,8 @@ def write_network(
     told: Progress | None = None,
 ) -> SavedNetwork:
     """Compiles a model into files (`KernelCompiler.files`); an archive that is in the cache is copied from there.
-    `remark` is called with sentences for the user, `told` with (number of kernels done, number of all kernels). Raises
-    UserError.
+    `remark` is called with sentences for the user, and `told` is called with (number of kernels done, number of all
+    kernels). Raises UserError.
     """
     _remark(compiler, model, remark)
     if options.cache and options.dump_passes is None and len(compiler.files(output)) == 1:

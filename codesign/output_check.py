@@ -38,14 +38,16 @@ from .verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """Comparison of a network's outputs a with a reference's outputs b: the error max |a - b| / max |b| over all
-    outputs, and whether the top-1 classes agree.
+    """Result of comparing a network's outputs a with a reference's outputs b.
 
-    The error is None if only one side is finite, or if b is all zeros and a is not; `top1_equal` is None if no output
-    is a vector. `passed`: the error is within `tolerance`; `tolerance_because` is the reason if the tolerance is larger
-    than usual. If `mode` is "layer by layer", `passed` means instead that every step that was `compared` (quantization
-    of inputs, each layer, dequantization of outputs) differs by at most `layer_tolerance` quantization steps; the
-    largest difference is `layer_steps`. A check that compares nothing does not pass.
+    `max_relative_error` is the largest max |a - b| / max |b| of all outputs. It is None if only one side is finite, or
+    if b is all zeros and a is not. `top1_equal`: whether the top-1 classes agree; None if no output is a vector.
+
+    `mode` says what decides whether the check has `passed`. Usually, the error must be within `tolerance`;
+    `tolerance_because` is the reason if the tolerance is larger than usual. If `mode` is "layer by layer", every step
+    (quantization of inputs, each layer, dequantization of outputs) was compared by itself, and must differ by at most
+    `layer_tolerance` quantization steps; `layer_steps` is the largest difference, and `compared` counts the steps. A
+    check that compares nothing does not pass.
     """
 
     against: str

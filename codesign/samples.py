@@ -21,11 +21,10 @@ VIEWS = frozenset(
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """Maps each input that a Gather reads as indices to the size of the axis that they index; if several Gathers read
-    the input, to the least of the sizes.
+    """Finds the inputs of a model that a Gather uses as indices. Maps each of them to its limit: the size of the axis
+    that it indexes, or the least of these sizes if several Gathers use the input.
 
-    Inputs that are no indices, and indices into tables of unknown size, are left out. Raises ModelError like
-    `read_model`.
+    Indices into tables of unknown size are left out. Raises ModelError like `read_model`.
     """
     graph = read_model(path).bare.graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}

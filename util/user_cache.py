@@ -64,9 +64,9 @@ def cached_or_made(
 
 
 def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
-    """A folder to replace the unusable cache of another tool, for example numba; removed when this process ends.
+    """A folder, for this process only, to replace the cache of another tool (such as numba) that cannot be used.
 
-    `make` creates the folder; without `make`, None if no earlier call created it.
+    `make`: whether to create the folder. If False, returns it only if an earlier call created it, else None.
     """
     if not make and not _for_this_process.cache_info().currsize:
         return None

@@ -20,8 +20,9 @@ _ADDRESSES = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The earliest burst of a stream whose cycles differ: its stream, master and index, and the cycles in the RTL and
-    in the model (T_ACCEPTED, T_FIRST, T_END).
+    """The earliest burst of a stream for which the RTL and the model differ in a cycle. It has the number of the
+    stream, the master and the index of the burst, and the burst's cycles (T_ACCEPTED, T_FIRST, T_END) in the RTL and in
+    the model.
     """
 
     stream: int

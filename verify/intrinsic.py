@@ -43,11 +43,12 @@ semantics.
 
 
 def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
-    """Compares the LLVM code of a declaration, run twice in succession on random operands, with the declaration's
-    semantics, run in the interpreter. Does nothing for a declaration without LLVM code.
+    """Checks the LLVM code of a declaration. The code is run twice in succession on random operands, and the
+    declaration's semantics are run in the interpreter. Does nothing for a declaration without LLVM code.
 
-    Raises UserError if LLVM rejects the code, and for the first operands on which code and semantics give different
-    results; integers must be equal. Code with an instruction that this processor lacks can end the process.
+    Raises UserError if LLVM rejects the code. Raises UserError with the first operands for which code and semantics
+    give different results (different floats are allowed a small error). Code with an instruction that this processor
+    lacks can end the process.
     """
     if LANGUAGE not in dict(declaration.code):
         return
@@ -70,11 +71,11 @@ def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
 
 
 def check_sequence(declaration: IntrinsicDeclaration, config: Config) -> None:
-    """Compares the ALU instructions of a declaration, executed by their reference semantics, with the declaration's own
-    semantics, executed in the interpreter, on random operands of all sizes.
+    """Checks the ALU instructions of a declaration. They are executed by their reference semantics, and the
+    declaration's semantics are executed in the interpreter, both on random operands of all sizes.
 
-    Raises UserError for lines that are no ALU instruction of the machine `config`, and for the first operands on which
-    the results of both differ.
+    Raises UserError for lines that are no ALU instruction of the machine `config`. Raises UserError with the first
+    operands for which the two results differ.
     """
     operations = parse_sequence(declaration, config)
     codes = {code.value: code.operation for code in alu_codes(config)}

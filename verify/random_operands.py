@@ -1,10 +1,10 @@
 """Random operands for STORE.POST that reach every branch of its arithmetic; used by `random_programs.py`. Stage A
 multiplies sums by scales and rounds to int8; stage B is the optional operation after it (rescale, add, multiply).
 
-Uniform operands hardly ever reveal a wrong rounding: a sum has a 24-bit mantissa, and one unit in its last place
-changes an int8 result in one case of a hundred thousand. So half of the operands here are at ties: their product or sum
-is n + 1/2 or a neighbouring float32. The others have every magnitude (so that each shifter shifts by each distance), or
-are zero or subnormal.
+Uniformly random operands hardly ever reveal a wrong rounding: a float32 sum has a mantissa of 24 bits, and one unit in
+its last place changes an int8 result in one case of a hundred thousand. So half of the operands are chosen such that
+the product or sum computed from them is a tie (n + 1/2), or a float32 next to a tie. The other operands have every
+magnitude, so that each shifter shifts by each distance, or they are zero or subnormal.
 """
 
 from __future__ import annotations

@@ -152,8 +152,8 @@ def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry:
 
 
 def _results(source: Source, entry: int, first: dict[str, int]) -> NDArray[np.int8]:
-    """Results of stage A (requantization) for the totals of parameter entry `entry`, int8 (TOTALS, batch, block_out);
-    `first`: fields of register REQUANTIZE.
+    """The int8 results of stage A (requantization) for the accumulators of the image that belong to parameter entry
+    `entry`, (TOTALS, batch, block_out). `first`: values of the register REQUANTIZE.
     """
     config, regions, image = source.config, source.regions, source.trace.image
     at = regions.totals + TOTALS * entry * config.acc_bytes

@@ -33,9 +33,9 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorstTotals:
-    """Totals and scales whose products are the hardest to round. `scales` float32 (n,) and `totals` int32 (n,): all
-    products are at or near a threshold T = n + 1/2 +- half a unit in the last place and have the same sign;
-    `zero_point`: a zero point that brings all products into the range of int8.
+    """Accumulator values ("totals") and scales whose products are the hardest to round. `totals`: int32 (n,); `scales`:
+    float32 (n,), one for each total. All products have the same sign and are at or near a threshold T = n + 1/2 +- half
+    a unit in the last place. `zero_point`: a zero point with which all products come into the range of int8.
     """
 
     scales: NDArray[np.float32]
@@ -44,8 +44,8 @@ class WorstTotals:
 
 
 def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
-    """The `count` pairs of scale and total that requantization (stage A) rounds hardest, among _CANDIDATES random
-    pairs.
+    """Accumulator values ("totals") and scales that requantization (stage A) rounds hardest: the `count` hardest pairs
+    of a total and a scale among _CANDIDATES random pairs.
     """
     bits = int(rng.integers(5, 16))  # bits of n
     middle = int(rng.integers(1 << bits - 1, 1 << bits))
@@ -175,8 +175,8 @@ def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> n
 def _lost(
     rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Random remainders, int64 (n,), that rounding to float32 removes: (`mantissas` << `shift`) + remainder rounds to
-    `mantissas` << `shift`; ties included.
+    """Random remainders, int64 (n,), that are lost when a number is rounded to float32. For each element, (mantissa <<
+    shift) + remainder rounds to mantissa << shift; the remainder may be the tie. The arguments are int64 (n,), too.
     """
     half = (1 << shift) // 2
     tie = np.where(mantissas % 2 == 0, half, half - 1)

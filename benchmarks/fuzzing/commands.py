@@ -160,8 +160,8 @@ CALLS = (
     Call(("cosim", "--programs", "2", "--config", "tiny"), (), (), (("-o", "cosim"),), seconds=30.0),
     Call(("synth", "--for", "xc7", "--config", "tiny"), (), (), (("-o", "synth"),), seconds=30.0),
 )
-"""All command lines that are tested. The fastest one of each command comes first, because kinds with few cases use only
-the first ones.
+"""All command lines that are tested. For each command of `vdla`, the fastest command line comes first, because tests
+with few cases run only the beginning of the list.
 """
 
 

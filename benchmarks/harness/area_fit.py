@@ -32,9 +32,9 @@ from .area_rows import HELD_OUT, Synthesized
 Costs = dict[str, dict[str, float]]
 _DIGITS = 6
 QUANTILE = 0.9
-"""Quantile of the errors on training machines left out of the fit, used for intervals of 90%. The jackknife covers
-about this share; the bound proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) (Barber et al., Annals of Statistics
-2021).
+"""Quantile of the errors that is used for intervals of 90%. The errors are those on training machines, each left out of
+the fit in turn (jackknife). In practice the intervals cover about this share; for the variant jackknife+ at least 1 - 2
+* (1 - QUANTILE) is proved (Barber et al., Annals of Statistics 2021).
 """
 
 

@@ -102,8 +102,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under two headings. `note`: text before the table. `sources`: after the rows, a line for each file states
-    its provenance.
+    """A table with two columns. `rows`: its rows. `headings`: the headings of the columns. `note`: text before the
+    table. `sources`: whether the table is followed by a line for each results file, which states the origin of its
+    figures (commit, date, computer).
     """
 
     rows: tuple[Row, ...]

@@ -80,8 +80,8 @@ def measured(entry: Entry, *, threads: int, rounds: int) -> Row:
 
 
 def geometric_means(entries: Sequence[Entry], rows: Sequence[Row]) -> dict[str, float | None]:
-    """Geometric mean of the ratios of each group that has rows; None if noise made the marginal time of a peer's layer
-    zero or less.
+    """Geometric mean of the ratios of each group that has rows. It is None if one of the ratios is not above 0: with
+    much noise, the measured time of one more layer of the peer can be zero or negative.
     """
     groups = {entry.name: entry.group for entry in entries}
     ratios: dict[str, list[float]] = {}

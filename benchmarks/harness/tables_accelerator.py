@@ -1,4 +1,4 @@
-"""The pages' tables on the accelerator: the demonstration, outputs and speed, faults and mutations."""
+"""Tables about the accelerator for the project's pages: the demonstration, outputs and speed, faults and mutations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages' table on exploration: utilization over machines, models of area and energy, searches."""
+"""Tables about exploration for the project's pages: utilization over machines, models of area and energy, searches."""
 
 from __future__ import annotations
 

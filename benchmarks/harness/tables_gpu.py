@@ -1,4 +1,6 @@
-"""The pages' tables on GPUs: layers, products and networks on an H100 against torch; quantized networks, emulated."""
+"""Tables about GPUs for the project's pages: layers, products and networks on an H100 against torch, and quantized
+networks, emulated.
+"""
 
 from __future__ import annotations
 

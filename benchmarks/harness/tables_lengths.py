@@ -1,4 +1,4 @@
-"""The pages' table on benchmarks/lengths.py: networks compiled once for sequences of any length."""
+"""Table on benchmarks/lengths.py for the project's pages: networks compiled once for sequences of any length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages' tables on processors: layers and networks against ONNX Runtime, and the gains of fusion."""
+"""Tables about processors for the project's pages: layers and networks against ONNX Runtime, and gains of fusion."""
 
 from __future__ import annotations
 

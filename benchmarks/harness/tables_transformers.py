@@ -1,4 +1,4 @@
-"""The pages' tables on transformers on processors, and on ONNX's own test cases."""
+"""Tables for the project's pages about transformers on processors, and about ONNX's own test cases."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The pages' table on the tuner: the number of trials that each search needs to come within 2% of the best known
-cycles, and the gain of the learned cost model.
+"""Table about the tuner for the project's pages: the number of trials that each search needs to come within 2% of the
+best known cycles, and the gain of the learned cost model.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from .searches import SEARCHES
 
 
 def search_row(name: str) -> Row:
-    """The table row of one search in benchmarks/tuning.py: the mean number of trials until the cycles of its best
-    schedule are within 2% of the best known, this number relative to the tuner's own search ("full"), and the number of
-    runs that never came so close.
+    """The table row of one search in benchmarks/tuning.py. It has three figures: the mean number of trials until the
+    search has found a schedule within 2% of the best known cycles; this number divided by that of the tuner's own
+    search ("full"); and the number of runs that never came so close.
     """
 
     def text(document: Document) -> str:

@@ -1,5 +1,5 @@
-"""The pages' tables on networks on the accelerator: published networks, exported ones, transformers and language
-models.
+"""Tables for the project's pages about networks on the accelerator: published networks, exported ones, transformers and
+language models.
 """
 
 from __future__ import annotations

@@ -26,10 +26,11 @@ def advise(
     """Changes of a machine that would make a quantized network faster: extensions, larger memories, a wider bus.
 
     Each change has the exact cycles of the changed machine (by compiling and simulating the network on it), its latency
-    at the changed machine's clock, and the area that it adds; clock and area follow from the models or the table of
-    `technology`. `least`: the share of the latency that a change must save to be listed. If the machine cannot run the
-    whole network, the advice names the extensions that it needs and starts from the machine with them. Raises UserError
-    if no extensions of the table are enough.
+    at the changed machine's clock, and the area that it adds. Clock and area come from the shipped models, or from the
+    table of components that `technology` names. `least`: the share of the latency that a change must save to be listed.
+
+    If the machine cannot run the whole network, the advice names the extensions that it needs, and starts from the
+    machine with these extensions. Raises UserError if the network could not run even with all extensions.
     """
     if not 0 <= least < 1:
         raise UserError(

@@ -15,8 +15,8 @@ def extend(base: Config | str | Path, *instructions: AluInstruction, name: str |
     has. `name`: the new machine's name, by default the base's name and those of the instructions.
 
     Each instruction is checked first: its semantics, its function for the simulator, its RTL and its expression must
-    give equal results on some hundred operands. Raises ConfigError for the first difference, for a part with a wrong
-    interface, and for more instructions than opcodes are free.
+    give equal results on some hundred operands. Raises ConfigError if two of these differ, or if one has a wrong
+    interface. Also raises ConfigError if there are not enough free opcodes for the instructions.
     """
     start = base if isinstance(base, Config) else load_config(base)
     for item in instructions:

@@ -35,12 +35,12 @@ class Intrinsics:
     def alu(
         self, operation: str, immediate: int | None = None
     ) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
-        """The intrinsic of the ALU operation with the name `operation` ("MAX", or a custom instruction with an
-        `expression`) on one accumulator vector, and its attributes: acc int32[B, co] = operation(acc, src int32[B, co]
-        or the int16 `immediate`).
+        """The intrinsic of an ALU operation: acc = operation(acc, src), where acc and src are accumulator vectors,
+        int32[batch, output channels in a block]. If `immediate` is given, this int16 constant replaces src. `operation`
+        is "MAX", for example, or the name of a custom instruction that has an `expression`.
 
-        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.alu("MAX", 0))`. Raises ConfigError for an operation
-        that the machine or the loop IR lacks.
+        Returns (intrinsic, its attributes). Pass both to `tensorize`: `s.tensorize(loop, *accelerator.alu("MAX", 0))`.
+        Raises ConfigError for an operation that the machine or the loop IR lacks.
         """
         return (
             alu_intrinsics.vector(self.config, operation, immediate),
@@ -48,11 +48,12 @@ class Intrinsics:
         )
 
     def post(self, post: Post | None = None) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
-        """The intrinsic of STORE.POST, which requantizes one vector while it is stored (out int8[B, co] from acc
-        int32[B, co] and par int32[2, co]), and the attributes of the store.
+        """The intrinsic of STORE.POST, which requantizes one vector while it is stored: it reads int32 accumulators
+        "acc" [batch, output channels in a block] and int32 parameters "par" [2, output channels in a block], and writes
+        int8 "out". `post`: constants of the store, by default `Post()`.
 
-        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.post())`. `post`: constants of the store, by default
-        `Post()`.
+        Returns (intrinsic, attributes of the store). Pass both to `tensorize`: `s.tensorize(loop,
+        *accelerator.post())`.
         """
         constants = Post() if post is None else post
         return declared.post(self.config, constants), declared.post_attributes(constants)

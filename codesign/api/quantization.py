@@ -135,9 +135,9 @@ def quantize(
     evaluations are recorded there, and a repeated search continues from the records.
 
     `per_channel`, `method`, `percentile` and `technology` are options of `vdla quantize`. `processor` is "cortex-a9",
-    "measured" (this machine) or "GFLOPS,GB/S,WATTS". Callbacks: `advance` after each run of the float network (without
-    a budget), `told` after each evaluation (with a budget), `remark` with a line of text about slow steps. Raises
-    UserError.
+    "measured" (this machine) or "GFLOPS,GB/S,WATTS". Three functions are called with the progress: `advance` after each
+    run of the float network (without a budget), `told` after each evaluation (with a budget), and `remark` with a line
+    of text about each slow step. Raises UserError.
     """
     listed = None if isinstance(calibration, str | Path | Mapping) else calibration
     if listed is not None and not listed:

@@ -99,8 +99,9 @@ def _rows(graph: Graph) -> list[tuple[float, ...]]:
 
 
 def _products(machine: Config, layers: Layers) -> Floats:
-    """Number of vector products (instructions of the array) of each layer, [layers], for all output channels of one
-    pixel. An array with the extension `fold` can be reshaped; the shape that needs the fewest products counts.
+    """For each layer, [layers]: the number of vector products (instructions of the array) that compute all output
+    channels of one pixel. An array with the extension `fold` can take several shapes; the number is that for the best
+    shape.
     """
     groups = [1 << shape for shape in range(machine.tile_parts.bit_length())]
     found = [

@@ -283,7 +283,9 @@ def _values(name: str, item: Any) -> tuple[Value, ...]:
 
 
 def _range(name: str, item: Mapping[str, Any]) -> list[int]:
-    """The values of a range {from, to, step} or {from, to, times}; `to` is a value if the steps reach it."""
+    """The values of a range in the file of a space: {from, to, step} adds `step` from one value to the next, and {from,
+    to, times} multiplies by `times`. The last value is at most `to`.
+    """
     step = "times" if "times" in item else "step"
     low, high, by = item.get("from"), item.get("to"), item.get(step)
     if set(item) - {"from", "to", step} or not all(type(value) is int for value in (low, high, by)):

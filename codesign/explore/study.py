@@ -229,9 +229,9 @@ def explore(
     """Evaluates designs until the limit on their number in `study` is reached or the space has no more points.
 
     Records go to `folder`, which is made if missing; designs with a record there or in `known` are not evaluated again.
-    `told` is called with the exploration after every batch; `tuning`, after schedules of a front design were tried,
-    with (number of front designs done, number of front designs). KeyboardInterrupt ends the search and returns the
-    exploration so far, marked `interrupted`.
+    `told` is called with the exploration after every batch. At the end, more schedules are tried for the designs of the
+    front; after each of these designs, `tuning` is called with (number of designs done, number of designs in the
+    front). KeyboardInterrupt ends the search and returns the exploration so far, marked `interrupted`.
     """
     strategy = strategy_of(study.strategy, study.problem)
     records: Known = dict(known or {})

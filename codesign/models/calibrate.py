@@ -63,11 +63,13 @@ def round_significand(values: Float64Array, bits: int = KEPT_BITS) -> Float64Arr
 
 
 def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -> Calibrated:
-    """Run `network` on sample inputs layer by layer, normalizing as it goes.
+    """Run `network` on sample inputs, layer by layer, and normalize the weights of each layer on the way. Returns the
+    network with the measured range of every tensor.
 
-    `families` are kinds of inputs, each float64 [count, *input_shape]; the measured ranges cover all families, and the
-    last layer's weights are made orthogonal to the differences of the families' means, so that no class wins on a
-    family. `seed` chooses the gain and shift that each normalized channel gets, so that channels differ.
+    `families` are kinds of inputs, each float64 [count, *input_shape]; the measured ranges cover all families. The last
+    layer's weights are made orthogonal to the differences between the means of the families, so that no class wins for
+    all inputs of a family. `seed`: the gain and the shift of each normalized channel are drawn at random, so that
+    channels differ.
     """
     rng = np.random.default_rng([seed, 1])
     inputs = np.concatenate(families)

@@ -45,13 +45,14 @@ REPEAT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The error, latency and energy of a set of decisions.
+    """The error, latency and energy of a set of decisions. If there are no figures, `failed` is the reason.
 
-    `sqnr` is the SQNR of the worst output, in dB; `top1` the top-1 agreement of the worst output: the share of rows
-    whose largest value has the same index as in the float network (None if no output is a vector).
-    `accelerator_seconds` are `cycles` at the accelerator's clock, `border_seconds` the time of conversions between int8
-    and float32 at the accelerator's borders; `regions` is the number of the accelerator's regions. If there are no
-    figures, `failed` is the reason.
+    Error: `sqnr` is the SQNR of the worst output, in dB. `top1` is the share of rows whose largest value has the same
+    index as in the float network, for the worst output; it is None if no output is a vector.
+
+    Latency: `accelerator_seconds` are the seconds that `cycles` take at the accelerator's clock. `border_seconds` are
+    the seconds of conversions between int8 and float32, where tensors enter or leave the accelerator. `regions` is the
+    number of parts of the network that run on the accelerator.
     """
 
     sqnr: float = 0.0

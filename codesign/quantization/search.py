@@ -27,12 +27,12 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""The search first evaluates decisions that are equal for all layers. Of the remaining evaluations, this share is spent
-on changes of a single decision of a single layer ("moves").
+"""Share of the evaluations after the first part that is spent on changes of a single decision of a single layer
+("moves"). The first part evaluates the sets of decisions that are equal for all layers.
 """
 CHAIN = 0.7
-"""Of the evaluations that remain after the changes of single decisions, this share is spent on combinations of these
-changes, which are added in the order of gain per cost.
+"""Share of the evaluations after the single changes that is spent on combinations of these changes. The changes are
+added in the order of gain per cost.
 """
 DRAWN = 24
 """The last part of the search changes sets of decisions on the Pareto front at random. Each time, it draws this many
@@ -80,10 +80,12 @@ class _Effect:
 
 @dataclass(kw_only=True, eq=False)
 class Search:
-    """State of a search for quantization decisions. `starts` are decisions that are equal for all layers; `moves` are
-    changes of one decision. `canonical` removes decisions that have no effect, and returns None if no layer stays
-    quantized. At most `budget` sets of decisions are yielded; `known` has the figures of all evaluated sets, `effects`
-    the measured effect of each move alone.
+    """State of a search for quantization decisions. `starts`: the sets of decisions that are equal for all layers.
+    `moves`: the possible changes of one decision. `canonical`: removes decisions that have no effect, and returns None
+    if no layer stays quantized.
+
+    `budget`: largest number of sets of decisions that the search yields for evaluation. `known`: the figures of all
+    evaluated sets. `effects`: for each move that was evaluated alone, its measured changes of noise and cost.
     """
 
     starts: Sequence[Decisions]

@@ -147,11 +147,13 @@ class TotalAccount:
 class CheckAccount:
     """Comparison of the outputs for `images` inputs with the outputs of the reference `against`.
 
-    `mode` is "end to end" (the outputs), or "layer by layer" (the quantization of inputs, each layer, and the outputs,
-    each computed from the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of
-    all `compared` tensors in quantization steps, `tolerance` the allowed difference, and `tolerance_because` the reason
-    if more than usual is allowed, else empty. `end_to_end_max_lsb` is the largest difference of the outputs, whatever
-    the mode. `top1_equal`: the top-1 classes agree.
+    `mode` is "end to end" if only the outputs are compared. It is "layer by layer", for symmetric int8 models, if the
+    quantization of inputs, each layer, and the outputs are compared, each computed from the reference's own integers.
+
+    `compared` counts the compared tensors. `max_lsb` is their largest difference in quantization steps, and `tolerance`
+    is the allowed difference. `tolerance_because` is the reason if more than usual is allowed, else empty.
+    `end_to_end_max_lsb` is the largest difference of the outputs in either mode. `top1_equal`: whether the top-1
+    classes agree.
     """
 
     against: str

@@ -85,9 +85,11 @@ LSB, LARGEST = "LSB", "of the largest value"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionCheck:
-    """Comparison of a region with the reference: the largest `difference` and the allowed `tolerance` in the `unit` LSB
-    or LARGEST; `because` is the reason if more than usual is allowed. `mode` is "outputs", "layer by layer" or "equal
-    to the interpreter"; `compared`: numbers of compared arrays.
+    """Comparison of a region with the reference. `difference` is the largest difference, and `tolerance` the allowed
+    one; `unit` is LSB or LARGEST and applies to both. `because` is the reason if more than usual is allowed.
+
+    `mode` says what was compared: "outputs", "layer by layer" or "equal to the interpreter". `compared`: numbers of
+    compared arrays.
     """
 
     name: str
@@ -233,8 +235,8 @@ class DivisionAccount:
 
     @property
     def offloaded_share(self) -> float | None:
-        """Of the time that the CPU alone takes for the whole network, the share spent in those regions that now run on
-        the accelerator; None if the CPU's time is not known.
+        """Share of the CPU's time that is spent in the regions that now run on the accelerator, if the CPU alone runs
+        the whole network; None if this time is not known.
         """
         total = self.all_cpu_seconds
         if total is None:

@@ -31,11 +31,11 @@ def _short(value: float, _position: int = 0) -> str:
 
 
 def roofline_figure(run: RunAccount, config: Config) -> Figure:
-    """A figure: multiplies per cycle against multiplies per DRAM byte, one numbered point for each layer that
-    multiplies.
+    """A roofline plot: multiplies per cycle against multiplies per DRAM byte (intensity), one numbered point for each
+    layer that multiplies.
 
-    The roof is the lower of the array's peak and bus width times intensity, both from `config`; intensity counts all
-    moved bytes, not only the compulsory ones.
+    At each intensity, the roof is the smaller of two numbers: the peak of the array, and the width of the bus times the
+    intensity. Both follow from `config`. The intensity of a layer counts all moved bytes, not only the compulsory ones.
     """
     layers = [(n, layer) for n, layer in enumerate(run.layers, 1) if layer.macs and layer.cycles]
     figure = new_figure(11, 6.2)

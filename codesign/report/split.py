@@ -25,11 +25,11 @@ def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> NDArray[np.int64]:
-    """Boundaries of layers (groups of instructions in `program.groups`) in cycles, int64 [groups + 1]: layer g lasts
-    from boundary g to g + 1; the first is 0, the last `cycles`.
+    """The cycles at which the layers (groups of instructions in `program.groups`) begin and end, int64 [groups + 1].
+    Layer g lasts from element g to element g + 1 of the result. The first element is 0, and the last one is `cycles`.
 
-    `end` is the cycle in which each instruction ends; a layer ends with its last store. A layer whose stores end before
-    those of an earlier layer lasts 0 cycles.
+    `end` is the cycle in which each instruction ends. A layer ends when its last store ends. A layer whose stores end
+    before those of an earlier layer lasts 0 cycles.
     """
     stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE
     last = np.zeros(len(program.groups), np.int64)

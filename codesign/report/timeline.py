@@ -25,10 +25,11 @@ COUNTER_SAMPLES = 2000
 
 
 def timeline(program: Program, simulation: SimulationResult) -> bytes:
-    """The bytes of a Perfetto trace of `program`'s `simulation`; one cycle is one nanosecond.
+    """The bytes of a Perfetto trace of `program`'s `simulation`; one cycle is shown as one nanosecond.
 
-    Tracks: layers; fetch with a slice for every dispatch; load, compute and store with a slice for every instruction's
-    busy time and one for every stall, named by its cause. Counters: data bytes read and written a cycle.
+    The trace has a track for the layers and a track for each unit. The track of the fetch unit has a slice for every
+    dispatch. The tracks of load, compute and store units have a slice for the busy time of every instruction, and a
+    slice for every stall, named by its cause. Two counters show the data bytes read and written in each cycle.
     """
     names = format_names(np.asarray(program.instructions)[: _executed(simulation)])
     tracks = [Track(name="layers", slices=list(_layers(program, simulation)))]

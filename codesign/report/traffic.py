@@ -22,7 +22,8 @@ KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""
 
 _LOADS = {"uop": "uop", "wgt": "wgt", "inp": "inp", "acc": "acc", "acc8": "acc", "par": "par", "table": "par"}
-"""Kind of traffic (`KINDS`) of the load instructions, except LOAD.PATCH, by the kind of elements that they load."""
+"""Maps the kind of elements that a load instruction loads to its kind of traffic (`KINDS`). LOAD.PATCH is not included.
+"""
 Integers = NDArray[np.int64]
 
 
@@ -191,9 +192,9 @@ def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
 
 
 def owners(program: Program) -> Integers:
-    """Index of the group (layer) to which each instruction's bytes are attributed, int64 (n,). An instruction without a
-    group belongs to the group of the nearest earlier instruction with one, or, at the beginning, to the first group; so
-    every byte belongs to a layer.
+    """For each instruction, the index of the layer (group in `program.groups`) to which its bytes are attributed, int64
+    (n,). If an instruction is in no group, its bytes go to the group of the nearest earlier instruction that has one,
+    or else to the first group. So every byte belongs to a layer.
     """
     group = program.group_of.astype(np.int64)
     last = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))

@@ -35,8 +35,9 @@ class Structure:
 
 
 def structure_of(config: Config, components: Components) -> Structure:
-    """Area and clock of a machine: predicted by the shipped models, or area from the table `components` and the
-    configuration's own clock. The PHY of a DRAM counts as published, outside the interval of the model.
+    """Area and clock of a machine. Either the shipped models predict both, or the area follows from the table
+    `components` and the clock is the configuration's own. To the area, the published area of the DRAM's PHY (circuits
+    at the pins) is added if there is one; it is taken as exact when the interval of the area is computed.
     """
     clock, phy = clock_of(config, components), phy_area(config)
     if not components.modelled:
@@ -79,12 +80,15 @@ def described(components: Components) -> list[str]:
 
 
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:
-    """Square millimetres by unit: the array, the ALU's lanes, the extensions' lanes, scratchpads, FIFOs and queues.
+    """Area by unit in square millimetres, computed from the table `components`. The units are the array, the ALU's
+    lanes, the extensions' lanes, scratchpads, FIFOs and queues.
 
-    A column of the array adds `block_in` products and an accumulator; with the extension `fold`, every lane without a
-    column has an adder for its accumulator. Scratchpads are memory macros; the entries of `Config.extra_storage` are
-    flip-flops, except the parameter table, the chain memory and the look-up tables. Every adder has the area of a
-    32-bit adder, though the sums of products are narrower. The table of components states which parts are left out.
+    A column of the array has `block_in` multipliers, and as many adders for the products and the accumulator. With the
+    extension `fold`, there are fewer columns than lanes, and each of the other lanes has an adder for its accumulator,
+    too. Every adder counts with the area of a 32-bit adder, though the sums of products are narrower.
+
+    Scratchpads are memory macros. The entries of `Config.extra_storage` are flip-flops, except the parameter table, the
+    chain memory and the look-up tables. The table of components states which parts are left out.
     """
     area = components.area
     lanes = config.batch * config.block_out

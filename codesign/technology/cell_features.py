@@ -457,8 +457,9 @@ _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 
 def access_features(access: Mapping[str, float]) -> dict[str, float]:
-    """Features of timing paths that begin in a memory: access times (address to data, in ns), 0 without a macro.
-    `access`: access time of the slowest macro of each module (`cell_model.access_by_module`).
+    """Features of timing paths that begin in a memory, by name. The value of a feature is the access time (from address
+    to data, in ns) of a module's slowest memory macro, or 0 if the module has no macro on this machine. `access`: the
+    access times by module (`cell_model.access_by_module`).
     """
 
     def slowest(*modules: str) -> float:

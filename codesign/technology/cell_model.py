@@ -65,10 +65,15 @@ class CellFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellModel:
-    """Coefficients for one library: `areas` in square micrometres and `registers` in flip-flops, by module, then by
-    feature; `paths` in nanoseconds, by the module in which the path ends, then by feature. `units`: the unit that each
-    module belongs to. `logic_ends` and `path_ends`: 90% intervals of the ratio of measured to predicted values.
-    `scale`: factors for the SRAM table, which is for 45 nm. `machines`: number of machines in the fit.
+    """Coefficients that predict area, flip-flops and longest paths, fitted to syntheses with one library.
+
+    - `areas`: square micrometres, by RTL module and then by feature. `registers`: numbers of flip-flops, by module and
+      then by feature.
+    - `paths`: nanoseconds, by the module in which the path ends and then by feature.
+    - `units`: the unit of the machine to which each module belongs.
+    - `logic_ends`, `path_ends`: 90% intervals of the ratio of measured to predicted values.
+    - `scale`: factors that convert the figures of the SRAM table, which are for 45 nm. `machines`: number of machines
+      in the fit.
     """
 
     library: str

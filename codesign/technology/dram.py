@@ -1,9 +1,10 @@
-"""Energy of DRAM: by commands on a machine whose memory is a DRAM part, by bytes and rows on one with a fixed memory.
+"""Energy of DRAM. On a machine whose memory is a DRAM part, it is computed from the commands that the DRAM receives. On
+a machine with a fixed memory, it is estimated from bytes and rows.
 
-Energies are computed as in Micron's technical note TN-41-01, from currents above standby: an activation (with its
-precharge) takes IDD0 for a row cycle, a burst takes IDD4R or IDD4W for its duration, a refresh takes IDD5 for tRFC.
-Standby takes IDD3N, as if rows were always open, and grows with the clock. Left out: termination, and the interface on
-the accelerator's side.
+Energies are computed as in Micron's technical note TN-41-01, from currents above standby. An activation (with its
+precharge) takes IDD0 for a row cycle, a burst takes IDD4R or IDD4W for its duration, and a refresh takes IDD5 for tRFC.
+Standby takes IDD3N, as if rows were always open; this current grows with the clock. Termination and the interface on
+the accelerator's side are left out.
 """
 
 from __future__ import annotations

@@ -15,13 +15,17 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Currents:
-    """Currents of one chip in milliamperes, under their names in JEDEC's standards, and the clocks of their
-    measurements.
+    """Supply currents of one chip in milliamperes, under their names in JEDEC's standards, and the timing at which they
+    were measured.
 
-    `idd0`: a bank opened and closed every `ras` + `rp` clocks; `idd2n`: standby, all rows closed; `idd3n`: standby with
-    open rows; `idd4r`, `idd4w`: reads or writes without a gap; `idd5`: a refresh every `rfc` clocks; `ipp0`: the part
-    of `idd0` from the second supply of DDR4, 2.5 V. `volts`: main supply. `clock_ns`: clock period. `burst`: clocks of
-    a burst. `words_in_row_cycle`: column commands within the row cycle of `idd0`. `source`: where the figures stand.
+    - `idd0`: current while a bank is opened and closed every `ras` + `rp` clocks. `words_in_row_cycle`: number of
+      column commands within each such row cycle.
+    - `ipp0`: the part of `idd0` from the second supply of DDR4, 2.5 V.
+    - `idd2n`, `idd3n`: current in standby with all rows closed, and with open rows.
+    - `idd4r`, `idd4w`: current during reads or writes without a gap. `burst`: number of clocks of a burst.
+    - `idd5`: current while a refresh begins every `rfc` clocks.
+    - `volts`: voltage of the main supply. `clock_ns`: clock period in nanoseconds. `source`: the document with these
+      numbers.
     """
 
     volts: float

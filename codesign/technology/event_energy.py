@@ -34,8 +34,8 @@ class Spread:
     left out of the fit.
 
     `data`, `clock` and `memories`: relative root mean square error of the energy of changing data bits, of clock pins,
-    and of memories. The three errors are independent, so the error of the sum is the root of their sum of squares;
-    `reach` times that error is the distance of the 90% interval's ends from the prediction.
+    and of memories. The three errors are independent, so the error of the sum is the root of their sum of squares. The
+    90% interval extends from the prediction by `reach` times this error in both directions.
     """
 
     data: float

@@ -39,9 +39,9 @@ def energy_by_model(
     *,
     hertz: float | None = None,
 ) -> dict[str, float]:
-    """Energy of a launch in microjoules by unit. `changes`: number of changed bits by counter of
-    `sim.statistics.MEASURED`, by default estimated with the shipped rates. Leakage lasts for the program's duration at
-    `hertz`, by default the configuration's own clock.
+    """Energy of a launch in microjoules by unit, predicted by the model of switching. `changes`: number of changed bits
+    by counter of `sim.statistics.MEASURED`; by default, they are estimated with the shipped rates. `hertz`: clock from
+    which the duration of the launch, and so the energy of leakage, follows; by default the configuration's own clock.
     """
     model = shipped_event_energy()
     if changes is None:

@@ -76,8 +76,9 @@ class Layer(Generic[WorkloadT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of tuning a workload: costs of the template's own choice and of the best candidate, each inf if it
-    could not run; the candidate's `knobs`, and whether its results are `right` (None without a candidate).
+    """The result of tuning a workload. `default` and `best` are the costs of the template's own choice and of the best
+    candidate; a cost is inf if the schedule could not run. `knobs` are the best candidate's knobs. `right`: whether its
+    results are correct; None if there is no candidate.
     """
 
     default: float

@@ -83,9 +83,9 @@ def _uop_memory(config: Config, scratchpads: Contents | None) -> NDArray[np.unsi
 def case(machine: Config, number: int, campaign: int) -> Case:
     """Case `number` of `machine` in the campaign of seed `campaign`.
 
-    The three memory timings alternate. One of three programs with the same timing is a mutated compiler output, if a
-    network fits the machine; every second program starts with random registers and scratchpads; three of four programs
-    run at random addresses.
+    The properties of a case depend only on these three arguments. The three memory timings alternate from case to case.
+    Of the programs with one timing, a third are made by mutation of compiler output (if a network fits the machine).
+    Half of all programs start with random registers and scratchpads, and three quarters run at random addresses.
     """
     words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)
     seed, timing = int(words[0]), number % len(TIMINGS)

@@ -126,8 +126,8 @@ def run_on_dram(machine: Config, programs: int, campaign: int = 0) -> OnDram:
 def run_machines(
     machines: Sequence[Config], programs: Sequence[int], campaign: int, *, jobs: int
 ) -> Iterator[OnDram]:
-    """Runs `run_on_dram` on each machine, with its number of programs, in `jobs` processes; yields results as they
-    come.
+    """Co-simulates several machines (`run_on_dram`), `jobs` of them at a time; yields each result as it comes.
+    `programs`: for each machine, its number of programs.
 
     Each machine has a process of its own, since the RTL of a large part takes a gigabyte of memory until its process
     ends.

@@ -1,10 +1,12 @@
 """Compiles small networks to programs, which `mutate.py` changes to get unusual programs.
 
-The networks have convolutions, also depthwise and grouped, pools, sums, dense layers, blocks that expand and reduce
-channels, and attention if the machine can run it; two are shipped models. For a machine that the compiler does not
-support (no extension `post`, or block_in unequal block_out and a batch), a network is compiled for a similar machine of
-equal scratchpad depths and translated instruction by instruction. The results are not the network's then, but they
-suffice to compare simulator and RTL.
+The networks have convolutions (also depthwise and grouped), pools, sums, dense layers, blocks that expand and reduce
+channels, and attention if the machine can run it. Two of the networks are shipped models.
+
+The compiler does not support machines without the extension `post`, or with a batch and block_in unequal to block_out.
+For these, a network is compiled for a similar machine of equal scratchpad depths, and the program is translated
+instruction by instruction. The translated program does not compute the network's results, but it suffices to compare
+simulator and RTL.
 """
 
 from __future__ import annotations

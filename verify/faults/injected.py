@@ -22,7 +22,9 @@ _PACKAGES: Final = ("util", "isa", "hw", "sim", "compiler", "verify", "codesign"
 
 
 class FaultError(Exception):
-    """The fault's line does not occur exactly once in the sources, or the run failed before its first program."""
+    """Raised if the line to be changed does not occur exactly once in the file, or if the run failed before its first
+    program.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,12 +84,12 @@ def node_run(
 
 
 POOLS = frozenset(("AveragePool", "LpPool", "MaxPool", "NhwcMaxPool"))
-"""Operators with a window that may be dilated, and that is not a window of weights."""
+"""Pooling operators, whose windows may be dilated."""
 
 
 def _with_pads(node: onnx.NodeProto, feeds: Mapping[str, np.ndarray]) -> onnx.NodeProto:
-    """A dilated pool of SAME padding with the pads that ONNX specifies, since ONNX Runtime (1.32) pads as if the window
-    were not dilated; any other node itself.
+    """Replaces SAME padding in a dilated pool by explicit pads, as ONNX specifies them, and returns the changed node.
+    (ONNX Runtime 1.32 computes SAME padding as if the window were not dilated.) Any other node is returned unchanged.
     """
     given = read_node(node, 0)
     how, dilations = given.text("auto_pad", ""), given.integers("dilations", ())

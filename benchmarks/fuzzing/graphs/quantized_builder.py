@@ -45,8 +45,9 @@ class QuantizedBuilder(Builder):
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """The name of a tensor of one of `dtypes`. If float32 is among them, a dequantized tensor: a node's result, an
-        input or a constant.
+        """The name of a tensor; the arguments are those of `Builder.tensor`. If `dtypes` contains float32, the tensor
+        is a dequantized one: the result of an earlier node, an input, or a constant. Otherwise it is one of the other
+        types.
         """
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)

@@ -134,17 +134,19 @@ def spread_of(
 
 
 WEIGHTED: Mapping[str, tuple[int, int]] = {"QLinearConv": (7, 8), "QLinearMatMul": (7, 8)}
-"""Products of integer data (inputs 0 to 2) and integer weights (inputs 3 to 5): by operator, the inputs with the
-result's zero point and with the bias.
+"""Operators that compute products of integer data (inputs 0 to 2) and integer weights (inputs 3 to 5). Maps each to two
+numbers: the index of the input with the result's zero point, and the index of the input with the bias.
 """
 
 
 def _largest_change(
     node: onnx.NodeProto, run: NodeRun, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> np.ndarray:
-    """The largest change of each rounded sum of a node in `WEIGHTED` when its data change by their spreads: data differ
-    in the direction of each weight's sign, which random directions do not find if a sum has several terms. The node
-    itself computes this change, from spreads as data and from magnitudes of weights, without zero points and bias.
+    """The largest change of each rounded sum of a node in `WEIGHTED`, if its data change by their spreads (tolerances).
+
+    The change is largest if each datum moves in the direction of the sign of its weight. Random directions do not find
+    this if a sum has several terms. So the change is computed by the node itself: its data are replaced by their
+    spreads, its weights by their magnitudes, and zero points and bias are left out.
     """
     zero, bias = WEIGHTED[node.op_type]
     data, weight, weight_zero = (feeds[node.input[i]] for i in (0, 3, 5))
@@ -180,8 +182,9 @@ def _may_be_zero(array: np.ndarray, spread: Spread) -> bool:
 
 
 NEAR_TIE = 0.01
-"""Distance from a tie, in steps, within which a value may be rounded either way. The bias of integer sums is rounded to
-whole multiples of the product of both scales; half of this product can be NEAR_TIE of a step of the output.
+"""Distance from a rounding tie, in steps of the output, within which a value may be rounded either way. This allows for
+the rounding of biases: a bias is a whole multiple of the product of both scales, so its rounding may move an output by
+NEAR_TIE steps.
 """
 
 

@@ -26,9 +26,9 @@ from .builder import TfliteBuilder, one_operator
 RELATIVE = 4e-6
 """Largest allowed difference of a float result, relative to the largest value of the result and its float operands."""
 ALONE = 1e-5
-"""Largest allowed difference between a float output of a graph and the same result when all results are outputs. It is
-relative to the largest float from which the output is computed, or absolute if that is below 1: operators that are
-fused in only one of the two programs may sum in another order.
+"""Largest allowed difference between a float output of the graph and the same tensor in a second run, in which all
+tensors are outputs. (As outputs, fewer operators are fused, so that sums may have another order.) The difference is
+relative to the largest float from which the output is computed, or absolute if this float is below 1.
 """
 KERNEL_SETS_DIFFER = (
     "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LEAKY_RELU", "MEAN", "MUL", "QUANTIZE",

@@ -31,8 +31,9 @@ Layers = Mapping[str, Mapping[str, Any]]
 and energy of every layer).
 """
 STATES = ("failed", "over", "feasible", "front", "reference")
-"""States of a design, in this order: has no figures; breaks a constraint; meets all constraints; no other design
-dominates it; shown for comparison.
+"""States of a design on the page: "failed" has no figures; "over" breaks a constraint; "feasible" meets all
+constraints; "front" is also dominated by no other design; "reference" is only shown for comparison. The numbers of
+states in the data are indices in this tuple.
 """
 COMMANDS = (
     ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}{records}"),

@@ -51,8 +51,8 @@ may be the fastest.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How many schedules are tried: `trials` is the number of schedules of each distinct layer that are simulated
-    alone.
+    """The effort spent on schedules. `trials`: for each distinct layer of a network, the number of candidate schedules
+    that are simulated with this layer alone.
     """
 
     trials: int = 0
