@@ -121,7 +121,7 @@ def _other_choices(
     return found
 
 
-def _cycles(program: Program) -> tuple[int, NDArray[np.int64]]:
+def cycles_by_group(program: Program) -> tuple[int, NDArray[np.int64]]:
     """Returns (total cycles of a program, cycles of each instruction group). The cycles of a group are those from the
     previous group's last store to its own last store.
     """
