@@ -30,7 +30,7 @@ from .templates.vdla.template import Kernel
 
 STAND_INS = ((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 4, 1), (3, 2, 6, 2), (4, 1, 4, 1), (6, 8, 9, 4), (1, 1, 6, 1))
 """Fixed memories in place of a DRAM: multiple of its read latency, outstanding reads, multiple of its write latency,
-outstanding writes. Each is the best of all for some layer of the networks of `benchmarks/dram_placement.py`.
+outstanding writes. Each gives the chosen knobs of several layers of the networks of `benchmarks/dram_placement.py`.
 """
 MOST_INSTRUCTIONS = 400_000
 """Largest number of instructions in all programs that are simulated for one network. ResNet-18 has 11,000."""
