@@ -11,6 +11,7 @@ group of whole instructions), and ring A has one for each request. The room of a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 
 import numpy as np
@@ -22,6 +23,7 @@ from vdla.util.machine_code import compiled
 from .arrays import Array, Bus, Program, Tokens, Traffic
 from .cache import timing_code
 from .dram import (
+    B_ROW,
     G_ACTIVATE,
     G_OPENED,
     G_REFRESH_AT,
@@ -42,6 +44,7 @@ from .dram_port import (
     E_LEFT,
     E_OFFERED,
     E_READ_FREE,
+    E_RUNS,
     E_SENT,
     E_SHIFT,
     E_SIZE,
@@ -49,6 +52,13 @@ from .dram_port import (
     E_WRITE_FREE,
     E_WRITES,
     E_WRITTEN,
+    L_BANK,
+    L_CYCLE,
+    L_OPENED,
+    L_ROW,
+    L_SIZE,
+    L_WORDS,
+    L_WRITE,
     Q_REQUEST,
     STORE_WORK,
     Bursts,
@@ -58,6 +68,7 @@ from .dram_port import (
 from .dram_waits import IDLE, LATENCY, count_until, counts_up_to, no_counts
 from .dram_words import (
     S_ACCEPTED,
+    S_BANK,
     S_COLUMN,
     S_REFRESHED,
     S_WTP,
@@ -241,18 +252,33 @@ def _send_data(D, M, W, E, T):  # type: ignore[no-untyped-def]
 
 
 @timing_code
+def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
+    """Counts a run of `count` words, after `next_words`, and writes its row of the array L if L has room. `opened`:
+    number of rows that had been opened before the run.
+    """
+    _, E, _, G, B, S, _, _, L = dram
+    if E[E_RUNS] < len(L):
+        run = L[E[E_RUNS]]
+        run[L_CYCLE], run[L_WORDS], run[L_BANK] = S[S_COLUMN] - count + 1, count, S[S_BANK]
+        run[L_ROW], run[L_WRITE], run[L_OPENED] = B[S[S_BANK], B_ROW], write, G[G_OPENED] - opened
+    E[E_RUNS] += 1
+
+
+@timing_code
 def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
     """The oldest accepted read requests its words from cycle `first` on. Returns the set of clients for which new times
     may be derivable, as bits. P: the parameters of the run.
     """
     M, C, R, Q, _ = bus
-    A, E, D, G, B, S, _, K = dram
+    A, E, D, G, B, S, _, K, _ = dram
     read = Q[M[M_SERVED] & QUEUE_MASK]
     client, left = read[Q_CLIENT], read[Q_BEATS]
     word = A[client, read[Q_REQUEST] & (A.shape[1] - 1), R_ADDRESS] >> E[E_SHIFT]
     work, cycle = np.int64(0), first
     while left:
+        opened = G[G_OPENED]
         count = next_words(D, G, B, S, K, word, left, False, cycle)
+        _note_run(dram, count, False, opened)
         word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
         # Fetch hands on whole instructions as soon as they are there.
         step = 1 if client == FETCH_CLIENT else count
@@ -274,11 +300,13 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
 def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
     """The oldest accepted write requests its words from cycle `first` on."""
     W = bus.W
-    _, E, D, G, B, S, T, K = dram
+    _, E, D, G, B, S, T, K, _ = dram
     burst = W[E[E_WRITTEN] & (W.shape[0] - 1)]
     word, left, cycle = burst[W_WORD], burst[W_BEATS], first
     while left:
+        opened = G[G_OPENED]
         count = next_words(D, G, B, S, K, word, left, True, cycle)
+        _note_run(dram, count, True, opened)
         word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
         leaves = S[S_COLUMN] - count + 1 + D[P_WRITE_LATENCY]
         for i in range(count):
@@ -332,8 +360,8 @@ def run_bursts(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore
             work = STORE_WORK if _send_data(D, M, W, E, T) else 0
 
 
-def _state(config: Config, bus: Bus) -> Bursts:
-    """The state of a machine's DRAM at the launch of a program."""
+def _state(config: Config, bus: Bus, runs: Array) -> Bursts:
+    """The state of a machine's DRAM at the launch of a program. `runs`: the array L."""
     numbers = controller_of(config)
     port = np.zeros(E_SIZE, np.int64)
     port[E_SHIFT], port[E_WRITES] = numbers.word_bytes.bit_length() - 1, 1
@@ -348,6 +376,7 @@ def _state(config: Config, bus: Bus) -> Bursts:
         S=own,
         T=np.zeros(kept, np.int64),
         K=no_counts(),
+        L=runs,
     )
 
 
@@ -355,7 +384,7 @@ def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
     """Up to the cycle `total`: rows opened, refreshes, changes from reads to writes, and cycles by what the controller
     does. The bursts that have begun by then may have commands after it.
     """
-    _, E, D, G, B, S, _, K = dram
+    _, E, D, G, B, S, _, K, _ = dram
     opened = G[G_OPENED] - np.count_nonzero(G[G_ACTIVATE : G_ACTIVATE + 3] > total)
     refreshes = G[G_REFRESHES] - (S[S_REFRESHED] > total)
     while max(G[G_REFRESH_AT] + 2, S[S_WTP]) < total:
@@ -364,6 +393,16 @@ def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
     _count_idle(bus.M, E, K, total + 1)
     count_until(K, LATENCY, total + 1)
     return [opened, refreshes, G[G_TURNS], *counts_up_to(K, total)]
+
+
+@dataclass(slots=True, eq=False)
+class WordLog:
+    """The runs of words of a timing run. `runs`: int64 (n, L_SIZE), the first n of them (columns: `dram_port.py`).
+    `count`: the number of all runs; 0 after a run that simulated the memory cycle by cycle.
+    """
+
+    runs: Array
+    count: int = 0
 
 
 def run_on_dram(
@@ -376,14 +415,17 @@ def run_on_dram(
     tokens: Tokens,
     program: Program,
     traffic: Traffic,
+    log: WordLog | None = None,
 ) -> tuple[int, int]:
     """Runs the timing of a program on the machine `config`, whose DRAM is as at the launch of a program; counts of the
-    memory are in `bus.M`. The other arguments are those of `machine.run`.
+    memory are in `bus.M`. Fills `log` if the run computes whole bursts. The other arguments are those of `machine.run`.
     """
     arrays = P, U, V, X, bus, tokens, program, traffic
     if not (FAST and has_closed_form(controller_of(config))):
         return import_module(".dram_cycles", __package__).run_cycles(config, *arrays)
-    dram = _state(config, bus)
+    dram = _state(config, bus, np.zeros((0, L_SIZE), np.int64) if log is None else log.runs)
     outcome, cycle = run_bursts(*arrays, dram)
+    if log is not None:
+        log.count = int(dram.E[E_RUNS])
     bus.M[M_OPENED:M_SIZE] = _counts(bus, dram, cycle)
     return outcome, cycle

@@ -55,11 +55,15 @@ Q_REQUEST = Q_READY
 # which the registers for read and write addresses are free once their bursts have begun; the cycle in which the last
 # write address came to the bus; write bursts that have begun; write data: the first cycle in which the next word may
 # enter the bridge's FIFO, words that entered, and words whose cycle of leaving is in T; the cycle of the last beat or
-# response of the bursts that have begun.
+# response of the bursts that have begun; runs of words so far (`Bursts.L`).
 (
     E_WRITES, E_END, E_READ_FREE, E_WRITE_FREE, E_OFFERED, E_WRITTEN, E_ENTERS, E_ENTERED, E_LEFT, E_DONE,
-) = range(E_SEEN + 11, E_SEEN + 21)  # fmt: skip
-E_SIZE = E_SEEN + 21
+    E_RUNS,
+) = range(E_SEEN + 11, E_SEEN + 22)  # fmt: skip
+E_SIZE = E_SEEN + 22
+# Columns of L, a row for each run of words with column commands in consecutive cycles: the cycle of the first column
+# command, words, bank, row, whether they are written, rows that were opened for the run.
+L_CYCLE, L_WORDS, L_BANK, L_ROW, L_WRITE, L_OPENED, L_SIZE = range(7)
 
 
 class Cycles(NamedTuple):
@@ -84,7 +88,7 @@ class Bursts(NamedTuple):
     """State arrays of a memory whose bursts are computed as a whole. A: requests of the read clients, as ring R of a
     run without DRAM. E: the machine's side of the AXI port. P, G, B, S: parameters and state of the controller
     (`sim/dram_words.py`). T: for the words of writes, a ring: cycles in which they leave the bridge's FIFO. K: cycles
-    by what the controller does (`sim/dram_waits.py`).
+    by what the controller does (`sim/dram_waits.py`). L: runs of words, as many as the array has rows.
     """
 
     A: Array
@@ -95,6 +99,7 @@ class Bursts(NamedTuple):
     S: Array
     T: Array
     K: Array
+    L: Array
 
 
 @timing_code

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,9 @@ from .parameters import (
 from .ports import ALL, B_BANK, B_READS, B_SIZE, B_SOURCE, B_UOPS, BY_PART, MIXED, NONE, load_size
 from .store import advance_store, read_vectors
 from .units import advance_compute, advance_load, dispatch, show_fetch
+
+if TYPE_CHECKING:
+    from .dram_machine import WordLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +121,12 @@ def run_timing(
     limit: int,
     trace: NDArray[np.uint64],
     uops: NDArray[np.uint64],
+    log: WordLog | None = None,
 ) -> TimingRun:
     """Runs the timing of a decoded program of `count` instructions up to cycle `limit`.
 
     `trace`: the words that the LOAD.UOPs write, one load after the other. `uops` (modified): the micro-op scratchpad at
-    launch.
+    launch. `log`: filled with the runs of words of a DRAM.
     """
     rows = decoded.rows
     numbers = parameter_values(
@@ -163,7 +168,7 @@ def run_timing(
     if config.memory.kind == FIXED:
         outcome, cycle = run(*arrays)
     else:
-        outcome, cycle = import_module(".dram_machine", __package__).run_on_dram(config, *arrays)
+        outcome, cycle = import_module(".dram_machine", __package__).run_on_dram(config, *arrays, log)
     return TimingRun(
         outcome=int(outcome),
         cycle=int(cycle),

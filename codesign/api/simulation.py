@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from ..report.cycle_breakdown import RunAccount
 
 
+_PLOTS = ("layers", "roofline", "rows", "banks")
+"""The kinds of `Report.plot`."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
     """The results of one launch (run of a program): `cycles`, their breakdown and, if the run had inputs, its data
@@ -109,16 +113,25 @@ class Report:
 
         return data_frame(self.rows())
 
-    def plot(self, kind: str = "layers") -> Figure:
-        """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline". Raises UserError for a raw
-        program.
+    def plot(self, kind: str = "layers", *, first: int = 0, last: int | None = None) -> Figure:
+        """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline"; on a machine with a DRAM also
+        "rows" (row misses by layer) or "banks" (what each bank does from cycle `first` to cycle `last`, by default for
+        2,000 cycles). Raises UserError for an unknown kind, and for a kind that the program or machine does not have.
         """
-        from ..report.plots import layers_figure, roofline_figure
+        if kind not in _PLOTS:
+            raise UserError(f'no plot is called "{kind}"; choose one of {", ".join(_PLOTS)}')
+        if kind == "banks":
+            from ..report.dram_plots import banks_figure
 
+            return banks_figure(self.program, first, first + 2000 if last is None else last)
         if self.network is None:
             raise UserError("the program has no layers to plot; `timeline` draws its instructions one by one")
-        if kind not in ("layers", "roofline"):
-            raise UserError(f'no plot is called "{kind}"; choose "layers" or "roofline"')
+        if kind == "rows":
+            from ..report.dram_plots import rows_figure
+
+            return rows_figure(self.network)
+        from ..report.plots import layers_figure, roofline_figure
+
         return layers_figure(self.network) if kind == "layers" else roofline_figure(self.network, self.config)
 
     def timeline(self, path: str | Path) -> None:

@@ -22,6 +22,9 @@ class LayerAccount:
     the sum of `gemm_cycles` and of the values of `stalls` (cycles by cause; hw/README.md section 9 explains the
     causes).
 
+    `row_hits`: share of the bus words read or written between `begin` and `end` that found their row open; None without
+    a DRAM, and for a layer without bus words.
+
     `dram`: the layer's traffic by kind. `dram_bytes` is the total, and exactly the sum of `compulsory_bytes` and of the
     values of `excess`. Tensors between the nodes of the group never move to DRAM, so `compulsory_bytes` does not count
     them.
@@ -44,6 +47,7 @@ class LayerAccount:
     dram: Mapping[str, int]
     compulsory_bytes: int
     excess: Mapping[str, int]
+    row_hits: float | None = None
 
     @property
     def cycles(self) -> int:
@@ -93,6 +97,7 @@ class LayerAccount:
             "dram": dict(self.dram),
             "compulsory_bytes": self.compulsory_bytes,
             "excess": dict(self.excess),
+            **({} if self.row_hits is None else {"row_hits": round(self.row_hits, 6)}),
         }
 
 

@@ -1,4 +1,4 @@
-"""The counts of a DRAM in a run as a JSON object and as lines of text."""
+"""The counts of a DRAM in a run as a JSON object, as lines of text, and by layer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vdla.isa.dram_memory import without_oracle
+from vdla.sim.dram_log import word_runs
 
 if TYPE_CHECKING:
     from vdla.isa.config import Config
+    from vdla.isa.program import Program
     from vdla.sim import DramCounts
 
 
@@ -19,6 +24,22 @@ def dram_document(counts: DramCounts, config: Config) -> dict[str, Any]:
     """
     note = without_oracle(config)
     return {**asdict(counts), "hit_rate": counts.row_hit_rate, **({"note": note} if note else {})}
+
+
+def row_counts(
+    program: Program, boundaries: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Simulates a program and returns (words, opened), int64 (n,): for each interval between two neighbours of the
+    n + 1 cycles `boundaries`, bus words read or written, and rows opened for them. None if `word_runs` gives none.
+    """
+    runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
+    if runs is None:
+        return None
+    layer = np.clip(np.searchsorted(boundaries, runs.start, side="right") - 1, 0, len(boundaries) - 2)
+    words, opened = np.zeros((2, len(boundaries) - 1), np.int64)
+    np.add.at(words, layer, runs.stop - runs.start)
+    np.add.at(opened, layer, runs.opened)
+    return words, opened
 
 
 def dram_lines(rows: Mapping[str, Any], cycles: int) -> list[str]:

@@ -85,8 +85,11 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
         "other": f"{stalled:,}",
         "mostly": "",
         "DRAM KiB": _kib(total.dram_read_bytes + total.dram_write_bytes),
+        "row hits": "",
     }
     shown = [heading for heading in columns if heading not in hidden]
+    if all(layer.row_hits is None for layer in run.layers):
+        shown.remove("row hits")
     for heading in shown:
         left = heading in ("layer", "op", "bound", "mostly")
         table.add_column(heading, footer=columns[heading], justify="left" if left else "right", no_wrap=True)
@@ -103,6 +106,7 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
             "other": f"{sum(layer.stalls.values()):,}",
             "mostly": main_causes(layer.stalls, 1),
             "DRAM KiB": _kib(layer.dram_bytes),
+            "row hits": "" if layer.row_hits is None else f"{layer.row_hits:.1%}",
         }
         table.add_row(*[cells[heading] for heading in shown])
     return table

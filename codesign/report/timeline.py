@@ -14,6 +14,7 @@ from vdla.isa.fields import extract
 from vdla.isa.layout import Unit, formats, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
+from vdla.sim.dram_log import word_runs
 from vdla.sim.result import timeline as unit_timeline
 
 from .perfetto_trace import Counter, Slice, Track, write_trace
@@ -29,13 +30,16 @@ def timeline(program: Program, simulation: SimulationResult) -> bytes:
 
     The trace has a track for the layers and a track for each unit. The track of the fetch unit has a slice for every
     dispatch. The tracks of load, compute and store units have a slice for the busy time of every instruction, and a
-    slice for every stall, named by its cause. Two counters show the data bytes read and written in each cycle.
+    slice for every stall, named by its cause. Two counters show the data bytes read and written in each cycle. On a
+    machine with a DRAM, a track for each bank has the words that are read from its rows or written to them.
     """
     names = format_names(np.asarray(program.instructions)[: _executed(simulation)])
     tracks = [Track(name="layers", slices=list(_layers(program, simulation)))]
     tracks.append(Track(name="fetch", slices=list(_fetch(program, simulation, names))))
     for unit in Unit:
         tracks.append(Track(name=unit.name.lower(), slices=list(_slices(program, simulation, unit, names))))
+    if simulation.dram is not None:
+        tracks += _banks(program)
     process = f"vdla {program.config.name}: 1 ns = 1 cycle"
     return write_trace(process, tracks, _counters(program, simulation))
 
@@ -102,6 +106,45 @@ def _slices(program: Program, simulation: SimulationResult, unit: Unit, names: l
             yield Slice(start, stop, name if name == "drain" else names[index], details)
         else:
             yield Slice(start, stop, f"wait {name}", details)
+
+
+def _banks(program: Program) -> Iterator[Track]:
+    """A track for each bank of a DRAM that is used. A slice is a run of words in one direction: successive runs of a
+    row without an opening of the row in between are one slice. The slice tells whether the row was opened for it.
+    """
+    runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
+    if runs is None:
+        return
+    for bank in np.unique(runs.bank).tolist():
+        own = np.flatnonzero(runs.bank == bank)
+        row, write, opened = runs.row[own], runs.write[own], runs.opened[own]
+        alone = np.diff(own) > 1
+        begins = np.append(True, alone | (np.diff(row) != 0) | (write[1:] != write[:-1]) | (opened[1:] > 0))
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(own)) - 1
+        words = np.add.reduceat(runs.stop[own] - runs.start[own], first)
+        columns = (
+            runs.start[own][first],
+            runs.stop[own][last],
+            row[first],
+            write[first],
+            opened[first],
+            words,
+        )
+        yield Track(
+            name=f"bank {bank}",
+            slices=[
+                Slice(
+                    start,
+                    stop,
+                    f"{'write' if writes else 'read'} row {number}",
+                    {"words": count, "row": "opened" if rows else "was open"},
+                )
+                for start, stop, number, writes, rows, count in zip(
+                    *(column.tolist() for column in columns), strict=True
+                )
+            ],
+        )
 
 
 def _counters(program: Program, simulation: SimulationResult) -> list[Counter]:

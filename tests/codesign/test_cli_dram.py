@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import vdla as api
 from vdla.codesign import models
 from vdla.hw.harness.engine import simulate_rtl
 from vdla.isa import dram_memory
@@ -164,3 +165,34 @@ def test_a_part_without_an_oracle_is_marked(vdla, tmp_path: Path) -> None:
     refused = vdla("cosim", "--config", machine, "--programs", "1", "--jobs", "1")
     assert refused.code == 2
     assert "error: LPDDR5-8Gb: LiteDRAM has no model of LPDDR5 to run RTL with; simulate" in refused.err
+
+
+def test_a_run_tells_row_hits_of_each_layer_and_a_timeline_of_each_bank(vdla, tmp_path: Path) -> None:
+    model = tmp_path / "small_cnn.onnx"
+    model.write_bytes(models.build("small_cnn").SerializeToString())
+    machine = written(tmp_path, DDR3)
+    trace = tmp_path / "small.pftrace"
+    found = vdla("run", model, "--config", machine, "--json", "--timeline", trace).document()
+    hits = [layer["row_hits"] for layer in found["layers"]]
+    assert all(0 < share < 1 for share in hits)
+    # The whole run's rate is a mean of the layers' rates, by words.
+    assert min(hits) < found["rows"]["hit_rate"] < max(hits)
+    assert all(f"bank {number}".encode() in trace.read_bytes() for number in range(3))
+    assert "row hits" in vdla("run", model, "--config", machine).out
+    fixed = vdla("run", model, "--config", "tiny", "--json", "--timeline", trace).document()
+    assert all("row_hits" not in layer for layer in fixed["layers"])
+    assert b"bank 0" not in trace.read_bytes()
+
+
+def test_pictures_of_banks_and_rows() -> None:
+    report = api.simulate(api.compile(models.build("small_cnn"), config=DDR3))
+    banks = report.plot("banks", first=1000, last=3000).axes[0]
+    assert banks.get_xlim() == (1000, 3000) and len(banks.get_yticklabels()) > 2
+    rows = report.plot("rows").axes[0]
+    assert report.network is not None
+    assert [text.get_text() for text in rows.get_yticklabels()] == [
+        layer.name for layer in report.network.layers
+    ]
+    for kind in ("banks", "rows"):
+        with pytest.raises(api.UserError, match="tiny has no DRAM"):
+            api.simulate(api.compile(models.build("small_cnn"), config=TINY)).plot(kind)

@@ -53,7 +53,7 @@ def test_reports_and_networks(small: Path) -> None:
         vdla.UserError, match="the program has no layers to plot; `timeline` draws its instructions"
     ):
         raw.plot()
-    with pytest.raises(vdla.UserError, match='no plot is called "bars"; choose "layers" or "roofline"'):
+    with pytest.raises(vdla.UserError, match='no plot is called "bars"; choose one of layers, roof'):
         report.plot("bars")
     text = network.source("instructions")
     assert np.array_equal(

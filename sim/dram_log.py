@@ -1,0 +1,76 @@
+"""The runs of words of a program on a machine with a DRAM: which bank and row is read or written in which cycles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdla.isa.config import Config
+from vdla.isa.dram_memory import DRAM
+from vdla.isa.scratchpads import Contents, typed_scratchpads
+
+from .decode import decode
+from .dram_machine import WordLog
+from .dram_port import L_BANK, L_CYCLE, L_OPENED, L_ROW, L_SIZE, L_WORDS, L_WRITE
+from .execute import execute, trace_uops
+from .machine import run_timing
+from .simulate import DEFAULT_CYCLE_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WordRuns:
+    """Runs of bus words with column commands in consecutive cycles, in order of time: arrays of equal length.
+
+    `start` and `stop`: the cycles of the first column command and after the last one. `bank`, `row`: where the words
+    are. `write`: whether they are written. `opened`: number of rows that were opened for the run, 0 or 1, more if a
+    refresh closed the row again.
+    """
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    bank: NDArray[np.int64]
+    row: NDArray[np.int64]
+    write: NDArray[np.bool_]
+    opened: NDArray[np.int64]
+
+
+def word_runs(
+    config: Config,
+    instructions: NDArray[np.uint64],
+    memory: NDArray[np.uint8],
+    *,
+    scratchpads: Contents | None = None,
+) -> WordRuns | None:
+    """Simulates a program, which must run to its end (`simulate`), and returns its runs of words.
+
+    The arguments are those of `simulate`. None for a machine with a fixed memory, and for a DRAM that is simulated
+    cycle by cycle (`dram_words.has_closed_form`).
+    """
+    if config.memory.kind != DRAM:
+        return None
+    decoded = decode(config, instructions, len(memory))
+    if decoded.rewrites_uops:
+        trace = execute(config, decoded, memory, scratchpads)[2]
+    else:
+        trace = trace_uops(config, decoded, memory)
+    log, cycle = WordLog(np.zeros((0, L_SIZE), np.int64)), 0
+    # The first run counts the runs of words, the second one writes them down.
+    for _ in range(2):
+        log = WordLog(np.zeros((log.count, L_SIZE), np.int64))
+        uops = typed_scratchpads(config, scratchpads)["uop"].astype(np.uint64)
+        cycle = run_timing(
+            config, decoded, len(instructions), len(memory), DEFAULT_CYCLE_LIMIT, trace, uops, log
+        ).cycle
+    if not log.count:
+        return None
+    found = log.runs[log.runs[:, L_CYCLE] <= cycle]
+    return WordRuns(
+        start=found[:, L_CYCLE],
+        stop=found[:, L_CYCLE] + found[:, L_WORDS],
+        bank=found[:, L_BANK],
+        row=found[:, L_ROW],
+        write=found[:, L_WRITE] != 0,
+        opened=found[:, L_OPENED],
+    )
