@@ -1,7 +1,7 @@
 """Canonicalising simplifier of index arithmetic and of the conditions over it.
 
 Equal affine expressions become equal trees. // and % by positive constants split off divisible terms, and vanish where
-the loop ranges allow. Values of other types keep their arithmetic; only indices and conditions in them change.
+the loop ranges allow. Arithmetic on tensor elements stays as it is; only indices and conditions inside it change.
 """
 
 from __future__ import annotations

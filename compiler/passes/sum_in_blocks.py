@@ -36,10 +36,10 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
             for j in vectorize(4):         ->              for j in vectorize(4):
                 C[j] += A[k, j]                                C.block[j] += A[256 * k.block + k, j]
                                                        for j.join in vectorize(4): C[j.join] += C.block[j.join]
-    Terms are counted over all loops around a sum. A loop is cut if it only adds to sums (without `first`) and to
-    buffers allocated in it, and reads none of these sums. It must be serial or unrolled and have a constant extent;
-    loops inside it on which the target's indices depend must have constant extents, too. `within`: a predicate; only
-    loops inside a loop for which it is true are cut.
+    Terms are counted over all loops around a sum. A loop is cut if it only adds to sums that exist before it and to
+    buffers allocated in it, and reads none of these sums. The loop must be serial or unrolled and have a constant
+    extent; loops inside it on which the target's indices depend must have constant extents, too. `within`: a
+    predicate; if given, only loops inside a loop for which the predicate is true are cut.
     """
     names = _Names(names_in(program))
     body, _ = _visit(program.body, (), within is None, within, names)

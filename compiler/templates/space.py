@@ -118,8 +118,11 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def limits(self, estimates: CostEstimates) -> Mapping[str, np.ndarray]:
-        """For each limit, by name, whether each point (setting of the knobs) of `estimates` satisfies it, bool
-        [points]: the legality limits, the search limits, and the limit that the bound is at most `slack * floor`.
+        """For each limit, by name: bool [points], whether each point (setting of the knobs) of `estimates` satisfies
+        it.
+
+        The limits are the template's legality and search limits, and one more: a lower bound on the point's cost must
+        not exceed `self.slack` times `self.floor` (the least cost of any program for this shape).
         """
         return {
             **estimates.limits,

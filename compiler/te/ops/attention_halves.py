@@ -43,8 +43,9 @@ def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") 
 
 
 class _Kernel:
-    """The statements of `attention_halves`, stage by stage. In each stage (z, y) are the coordinates of a warp: its
-    split and its number in the split; x is the number of a lane in the warp.
+    """Builds the statements of `attention_halves`, stage by stage. Each stage has three loops: z is the number of a
+    split (warps that share the same keys), y is the number of a warp in its split, and x is the number of a lane in the
+    warp.
     """
 
     def __init__(self, sizes: Attention, tile: WarpTile) -> None:
@@ -244,8 +245,8 @@ class _Kernel:
 
 
 def _place(stored: Stored, row: Expr, column: Expr) -> tuple[Expr, Expr]:
-    """The indices of an element of a matrix in a shared buffer, whose rows and columns have the order of the array
-    `stored`.
+    """The indices of element (`row`, `column`) of a matrix in its buffer in shared memory. The buffer has the same
+    order of dimensions as the array in global memory, which `stored` describes: rows first, or columns first.
     """
     return (row, column) if stored.by_rows else (column, row)
 

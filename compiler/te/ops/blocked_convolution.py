@@ -25,9 +25,9 @@ from .sums import Epilogue, Loops, padded_input, summed
 class FloatSums:
     """A convolution with sums in float32; positions outside the input read as 0.
 
-    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] if `epilogue` adds a bias,
-    and R, of Y's shape, if `epilogue` adds an operand. Y is zero in the lanes of a last block that have no filter,
-    whatever the parameters contain there. `dtype`: type of X and the weights, a float of 16 or 32 bits.
+    Weights are [groups, filters, channels, KH, KW]. If `epilogue` adds a bias, B [channels of the output] is a
+    parameter; if it adds an operand, so is R, of Y's shape. The last block of Y may have more lanes than filters: Y is
+    zero in these lanes. `dtype`: type of X and the weights, a float of 16 or 32 bits.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)

@@ -35,7 +35,9 @@ class Depth:
 
     @property
     def size(self) -> int:
-        """Number of products of a sum, including the zeros of the last block."""
+        """Number of terms of a sum: one for each channel and tap, where the last block of channels is filled up with
+        zeros.
+        """
         return ceil_div(self.channels, self.block) * prod(self.taps) * self.block
 
     def place(self, k: Expr) -> tuple[Expr, Expr, Expr]:

@@ -133,7 +133,9 @@ def _taps(
 
 
 def _bounded(item: tuple[Expr, Expr | None], size: int) -> tuple[Expr, Expr | None]:
-    """The tap with its index clamped to 0 .. size - 1, so that the verifier can prove it; for NaN the index is 0."""
+    """A tap (index of an element along an axis, weight) with its index clamped to 0 .. size - 1; for NaN the index is
+    0. With the clamp, the verifier can prove that the index is inside the image.
+    """
     index, weight = item
     return minimum(maximum(index, 0), size - 1), weight
 

@@ -53,7 +53,7 @@ def fits(target: GpuTarget, sizes: Attention) -> bool:
 
 
 class RowTile(Protocol):
-    """A tile of an attention kernel, of either kind."""
+    """The interface that both kinds of attention tiles share: tiles for CUDA cores and tiles for tensor cores."""
 
     @property
     def block_rows(self) -> int:

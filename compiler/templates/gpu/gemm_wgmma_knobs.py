@@ -47,7 +47,7 @@ OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
 """Cycles between the last product of a slice and the first product of the next slice. In these cycles tensor cores are
-idle, unless they execute products of another block or of a slice before that are still in flight. An assumption.
+idle, except for products of another block or products of the previous slice that are not finished yet. An assumption.
 """
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""

@@ -242,8 +242,8 @@ def _average_parameters(config: Config, operator: Int8AveragePool, channels: int
 
 
 def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Rectangles (top, left, bottom, right) that cover `divisors` (OH, OW) and have equal divisors inside, each with
-    its divisor.
+    """Cuts the outputs of an average pool into rectangles of equal divisors. `divisors` [OH, OW]: for each output, the
+    number by which its window's sum is divided. Returns ((top, left, bottom, right), divisor) of each rectangle.
     """
 
     def runs(lines: np.ndarray) -> list[tuple[int, int]]:

@@ -117,7 +117,9 @@ class Tiles:
         return {**found, "n": found["y"] | found["x"] | (_ORDERS[self.order, 0] != LETTERS.index("o"))}
 
     def held(self, letter: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Number of blocks, rows, columns or images (`letter`) in a buffer whose fill is inside the loops `outside`."""
+        """Number of blocks, rows, columns or images (`letter`) that a buffer holds. `outside`: for each letter, whether
+        its loop over tiles is around the fill; the buffer then holds those of one tile, otherwise those of all tiles.
+        """
         if letter == "n":
             return np.where(outside["n"], 1, self.images)
         return np.where(outside[letter], self.sizes[letter], self.extents[letter])

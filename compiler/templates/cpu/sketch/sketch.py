@@ -172,10 +172,8 @@ def ordered(names: tuple[str, ...], chosen: tuple[str, ...], number: int) -> tup
 
 
 def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
-    """Candidate orders of the reduction loops, outermost first: each loop once as the innermost, once as the outermost;
-    and the loops over the taps of a window outside of all others.
-
-    Loops of one iteration come last.
+    """Candidate orders of the reduction loops, outermost first: the program's order, orders that move one loop to the
+    inside or to the outside, and `taps_first`. Loops of one iteration are always innermost.
     """
     short = tuple([t.name for t in summed.terms if t.size == 1])
     names = tuple([t.name for t in summed.terms if t.size > 1])
