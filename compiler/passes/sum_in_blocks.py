@@ -49,7 +49,7 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
 @dataclass(frozen=True, slots=True)
 class _Sum:
     """A Reduce (addition to a sum) inside a statement. `lanes`: the loops on which the indices of its target depend,
-    outermost first. `terms`: the number of terms that it adds to an element one after the other.
+    outermost first. `terms`: the number of terms that the statement adds to one element, one after the other.
     """
 
     reduce: Reduce
@@ -110,7 +110,7 @@ def _visit(
 
 def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[Stmt, list[_Sum]]:
     """Cuts a loop of at most `count` iterations around `sums` into blocks if it adds too many terms. Returns the new
-    loop, and the Reduces in it to whose sums enclosing loops may add further terms.
+    loop, and those of its Reduces whose targets get further terms in enclosing loops.
     """
     outside = [
         replace(s, lanes=(loop, *s.lanes))

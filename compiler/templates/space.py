@@ -26,9 +26,9 @@ MOST_LISTED = 1 << 16
 
 
 class EmptySpaceError(Exception):
-    """Raised if no legal point (setting of the knobs) of the space of `template` is found. `limit`: the limit that
-    excluded the last points tried. `found`: whether only a sample of the points was tried, so that legal
-    points may exist.
+    """Raised if a search finds no legal point (setting of the knobs) of the space of `template`. `limit`: the limit
+    that excluded the last points tried. `found`: true if the search tried only a sample of the points, so that there
+    may be legal points.
     """
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:

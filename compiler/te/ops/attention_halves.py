@@ -145,7 +145,9 @@ class _Kernel:
         ]
 
     def scores(self, z: Expr, y: Expr, _: Expr) -> Stmt:
-        """The products of a warp's rows of Q and the keys of its split."""
+        """The statements that compute the scores of a step for warp (`z`, `y`): the products of the warp's rows of Q
+        and the keys of its split.
+        """
         sizes, tile = self.sizes, self.tile
         b = self.register("scores.k", PAIR, DEPTH, COLUMNS, dtype=self.half)
         d, c, t, m, i, j, k = (Var(f"scores.{v}") for v in "dctmijk")
@@ -217,7 +219,9 @@ class _Kernel:
         return self.tiles(m, rows)
 
     def context(self, z: Expr, y: Expr, _: Expr) -> Stmt:
-        """Adds a step's rows of V, multiplied by its weights, to a warp's sums. Weights are rounded to 16 bits."""
+        """The statements that multiply a step's weights (rounded to 16 bits) by the step's rows of V, and add the
+        products to the sums of warp (`z`, `y`).
+        """
         sizes, tile = self.sizes, self.tile
         a = self.register("context.p", tile.tiles, ROWS, DEPTH, dtype=self.half)
         b = self.register("context.v", PAIR, DEPTH, COLUMNS, dtype=self.half)
@@ -252,7 +256,7 @@ def _place(stored: Stored, row: Expr, column: Expr) -> tuple[Expr, Expr]:
 
 
 def _matrix(statement: Stmt, i: Var, j: Var, columns: int = COLUMNS, rows: int = ROWS) -> Stmt:
-    """A statement for each element [i, j] of a matrix of a warp."""
+    """Loops around `statement` over the elements of a matrix of a warp: `i` over its `rows`, `j` over its `columns`."""
     return nest([(i, rows), (j, columns)], statement)
 
 

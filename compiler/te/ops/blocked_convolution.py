@@ -153,10 +153,10 @@ class Place:
 class Layout:
     """The layout of a convolution's tensors.
 
-    `data`, `weight`: shapes of X and W. `outer`: the loops around positions. `lanes`: lanes of an output. `channels`:
-    summed channels, as (blocks, channels of a block), or None. `factors`: returns the two factors of a product, from X
-    (or `padded`) and W. `channel`, `block`: return the indices of an output's channel in B, and of its block in P.
-    `bias`: shape of B. `filters`: number of filters of a group, without the padding of the last block.
+    `data`, `weight`, `bias`: shapes of X, W and B. `outer`: the loops around positions. `lanes`: lanes of an output
+    vector. `channels`: the channels summed over, as (blocks, channels of a block), or None. Functions: `factors`
+    returns the factors of a product, loads of X (or `padded`) and W; `channel` returns the indices of an output's
+    channel in B; `block` returns the index of its block in P. `filters`: filters of a group, without padding.
     """
 
     data: tuple[int, ...]

@@ -223,8 +223,8 @@ class Outputs:
 
     `parameters`: P int32[OB, 2, co] for OB blocks of filters. `out`: Y int8[images, OB, rows, columns, B, co] in output
     vectors. `operand`: R, shaped like Y, if `post` combines with an operand. `table`: T int8[256] if `post` has a
-    table. If a block of channels is `blocks.outputs` output vectors, the vectors of one position are adjacent columns
-    of Y. `placement` says how P, Y and R differ from this.
+    table. If a block of channels has several output vectors, the vectors of one position are adjacent columns of Y.
+    These are the shapes by default; `placement` may change P, Y and R.
     """
 
     blocks: Blocks

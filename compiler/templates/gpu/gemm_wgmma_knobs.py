@@ -34,8 +34,8 @@ MOST_GROUPS = 4
 a thread would have too few registers for its sums.
 """
 CORE_LINES = CORE + 1
-"""Distance of core matrices in lines: one more than a core matrix has, so that copies of 16 bytes have no bank
-conflicts.
+"""Distance from one core matrix to the next in shared memory, in lines of 16 bytes: one more than the lines of a core
+matrix, so that copies of 16 bytes have no bank conflicts.
 """
 OVERLAPPED = 2
 """Number of slices in shared memory that tensor cores may read at a time with bulk copies: products of one slice are

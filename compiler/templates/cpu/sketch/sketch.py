@@ -250,10 +250,10 @@ def middle(blocks: int, tiles: int) -> int:
 
 
 def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
-    """Reads whose buffer may be packed, or copied in panels (one for each tile). The buffer is a parameter that is read
-    once, with affine indices; a loop of `candidates` and a reduction loop index different dimensions of it.
+    """Reads of `summed` whose buffer may be packed, or copied in panels (one for each tile): parameters that the sum
+    reads once, with affine indices. A reduction loop and a loop that may be vectorized must index different dimensions.
 
-    If the program has several sums, only reads of constants by the main sum.
+    If the program has several sums, the result has only reads of constants by the main sum.
     """
     inner = {a.inner for a in candidates(summed)}
     terms = {t.name for t in summed.terms}
