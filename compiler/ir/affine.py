@@ -79,8 +79,8 @@ _keep_form = Operand.__dict__["kept_form"].__set__
 
 
 def _accumulate(expr: Expr, factor: int, terms: dict[Expr, int], atom: Callable[[Expr], LinearForm]) -> int:
-    """Adds `factor` * `expr` to the coefficients in `terms`, and returns the constant part. `atom` returns the form of
-    a variable or an opaque part.
+    """Adds the terms of `factor` * `expr` to `terms`, a map from atoms to coefficients; returns the constant part.
+    `atom` converts a variable or another non-linear part of the expression to a form.
     """
     if type(expr) is Const:
         return factor * int(expr.value)

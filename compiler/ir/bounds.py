@@ -108,10 +108,8 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of a quotient a // c in terms of outer loops' variables, if the ranges of the variables in a depend
-    on these outer loops; else none.
-
-    v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o: `pack` makes such quotients of the tail of a split.
+    """Upper bounds of a // c as linear forms of outer loops' variables; [] unless ranges in a depend on these.
+    The range v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o. `pack` makes such quotients after a `split`.
     """
     match atom:
         case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
@@ -194,7 +192,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
 
 
 def _join(ends: list[int | None], *, lesser: bool, up: bool) -> int | None:
-    """A bound (upper if `up`) on min(a, b) if `lesser`, else on max(a, b). `ends`: such bounds on a and b, or None."""
+    """A bound (upper if `up`) on min(a, b) if `lesser`, else on max(a, b). `ends`: bounds on a and on b, or None."""
     known = [e for e in ends if e is not None]
     if lesser == up:  # one known end is enough: min(a, b) <= a, max(a, b) >= a
         return None if not known else min(known) if up else max(known)

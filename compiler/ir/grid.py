@@ -228,8 +228,9 @@ def _visit(
 
 
 def _own_elements(statement: Stmt, buffer: Buffer, loop: For) -> bool:
-    """Whether a statement in `loop` over the lanes of a warp accesses, of matrices of sums in `buffer`, only elements
-    that the iteration's lane holds.
+    """Whether a statement uses only the accumulators of its own lane. `loop` is the loop over the lanes of a warp, and
+    `buffer` holds matrices of sums, whose elements are distributed over the lanes: an iteration may access only the
+    elements that its lane holds.
     """
     if (loop.kind, loop.extent, buffer.scope) != ("thread.x", Const(LANES), SUMS):
         return False

@@ -15,7 +15,9 @@ from .visit import expressions, free_vars, walk, walk_expr
 
 
 def is_independent(loop: For) -> bool:
-    """Whether each statement of a loop may run all iterations before the next statement starts."""
+    """Whether a loop may be evaluated one statement at a time: all iterations of its first statement, then all
+    iterations of the next statement, and so on. True only if the result is the same as iteration by iteration.
+    """
     leaves = [s for s in walk(loop) if isinstance(s, Assign | Reduce | Copy)]
     ragged = [s for s in walk(loop) if isinstance(s, For) and not isinstance(s.extent, Const)]
     if any(isinstance(s, Copy) for around in ragged for s in walk(around)):

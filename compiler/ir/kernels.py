@@ -268,10 +268,10 @@ def kernel_obstacle(program: Program) -> str | None:
     """The reason why a program is not in kernel form; None if it is.
 
     In kernel form, all statements that compute are in kernels. Loops over blocks are nested directly, and so are loops
-    over threads. Barriers, commits and waits are outside of phases (nests of loops over threads), where all threads of
-    a block run them. All other statements of a kernel are in phases, with two exceptions: asynchronous copies, which
-    a block may issue as a whole, and kernels whose blocks have a single thread. No thread uses another thread's part of
-    a buffer that is distributed over threads.
+    over threads. A phase is a nest of loops over threads. Barriers, commits and waits are not in phases; every thread
+    of the block executes them. All other statements of a kernel are in phases, with two exceptions: an asynchronous
+    copy may be outside, since the block can issue it as a whole; and in a kernel whose blocks have a single thread, any
+    statement may be outside. No thread uses another thread's part of a buffer that is distributed over threads.
     """
     return _host_obstacle(program.body)
 

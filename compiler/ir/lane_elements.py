@@ -34,8 +34,11 @@ def own_column(lane: Expr, part: Expr) -> Expr:
 
 
 def lane_register(indices: Sequence[Expr]) -> tuple[str, LinearForm] | None:
-    """(lane, register) for the element of a matrix of sums at the last two of `indices`: the name of the variable that
-    is the lane, and the number of the lane's register. None unless the indices are those of one lane's element.
+    """Finds where an element of a matrix of sums is stored, when lanes of a warp hold the matrix in registers. The last
+    two of `indices` are the element's row and column.
+
+    Returns (the name of the variable that is the lane, the number of the lane's register); None if the indices are not
+    those of an element of one lane.
     """
     row, column = (linear_form(at) for at in indices[-2:])
     upper, lower = (_digit(form, op) for form, op in ((row, "//"), (column, "%")))

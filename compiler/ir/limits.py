@@ -21,8 +21,8 @@ MOST_LOOPED_ELEMENTS = 2**16
 microseconds each.
 """
 MOST_POSITIONS = 2**20
-"""Largest number of elements along an axis that are listed one by one: for pads that repeat the tensor, and for rows
-and columns of a resized image.
+"""Largest size of an axis for which the index of each element is listed: axes of a resized image, and of a tensor
+whose pads are copies of its own elements (such as mirrored pads).
 """
 MOST_NUMBERS = 2**20
 """Largest number of elements of a Range whose result is computed before the model runs (for example the numbers of the

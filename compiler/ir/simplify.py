@@ -1,7 +1,7 @@
 """Canonicalising simplifier of index arithmetic and of the conditions over it.
 
 Equal affine expressions become equal trees. // and % by positive constants split off divisible terms, and vanish where
-the loop ranges allow. Values of other types keep their arithmetic; only indices and conditions in them change.
+the loop ranges allow. Arithmetic on tensor elements stays as it is; only indices and conditions inside it change.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> Line
 
 
 def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether op(a, b), the min or max, is always a, so that b can be dropped; with `strict`, not if a and b are always
-    equal (else both of two equal operands would be dropped).
+    """Whether op(a, b), the min or max, always equals a, so that b can be dropped. With `strict`, false if a and b are
+    always equal: a caller that tests both operands would drop both.
     """
     held = form_interval(a.plus(b, -1), ranges)
     # a <= b everywhere and b <= a everywhere only if they are equal everywhere.

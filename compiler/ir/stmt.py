@@ -125,9 +125,9 @@ class Reduce:
 class Copy:
     """destination = source, element by element; integers may be widened.
 
-    The dimensions of both regions whose extent is not 1 correspond in order. Source elements outside the source
-    buffer's shape read as `pad` (None: out of bounds is an error). An asynchronous copy belongs to the group closed by
-    the next Commit; its data may be read, and its source overwritten, only after the Wait that covers that group.
+    Both regions have the same extents once extents of 1 are left out. Source elements outside the source buffer's shape
+    read as `pad` (None: out of bounds is an error). An asynchronous copy belongs to the group closed by the next
+    Commit; its data may be read, and its source overwritten, only after the Wait that covers that group.
     """
 
     name: str

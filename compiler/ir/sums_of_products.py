@@ -26,11 +26,12 @@ space) that runs along it.
 
 
 def factors_of(memory: Memory, node: Reduce, iterations: Iterations) -> tuple[Factor, Factor] | None:
-    """Both factors of a sum of products in float64, each with the axes that it depends on.
+    """The two factors of the product that `node` sums up, as float64 arrays, each with the axes of `iterations` that it
+    depends on. `memory` holds the values of the buffers.
 
-    Factors are loads, casts of 16-bit floats to float32, or functions of a load (for example rounding). None for other
-    sums, for sums under guards, and if a factor has more than `MOST_FACTOR` elements. An axis on which neither factor
-    depends is assigned to the second factor.
+    A factor is a load, a 16-bit float cast to float32, or a function of a load (for example rounding). The result is
+    None for other sums, for sums under guards, and if a factor has more than `MOST_FACTOR` elements. An axis on which
+    neither factor depends is assigned to the second factor.
     """
     value = node.value
     if node.op != "add" or iterations.guards or not isinstance(value, Binary) or value.op != "*":

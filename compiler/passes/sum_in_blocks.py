@@ -36,10 +36,10 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
             for j in vectorize(4):         ->              for j in vectorize(4):
                 C[j] += A[k, j]                                C.block[j] += A[256 * k.block + k, j]
                                                        for j.join in vectorize(4): C[j.join] += C.block[j.join]
-    Terms are counted over all loops around a sum. A loop is cut if it only adds to sums (without `first`) and to
-    buffers allocated in it, and reads none of these sums. It must be serial or unrolled and have a constant extent;
-    loops inside it on which the target's indices depend must have constant extents, too. `within`: a predicate; only
-    loops inside a loop for which it is true are cut.
+    Terms are counted over all loops around a sum. A loop is cut if it only adds to sums that exist before it and to
+    buffers allocated in it, and reads none of these sums. The loop must be serial or unrolled and have a constant
+    extent; loops inside it on which the target's indices depend must have constant extents, too. `within`: a
+    predicate; if given, only loops inside a loop for which the predicate is true are cut.
     """
     names = _Names(names_in(program))
     body, _ = _visit(program.body, (), within is None, within, names)
@@ -49,7 +49,7 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
 @dataclass(frozen=True, slots=True)
 class _Sum:
     """A Reduce (addition to a sum) inside a statement. `lanes`: the loops on which the indices of its target depend,
-    outermost first. `terms`: the number of terms that it adds to an element one after the other.
+    outermost first. `terms`: the number of terms that the statement adds to one element, one after the other.
     """
 
     reduce: Reduce
@@ -110,7 +110,7 @@ def _visit(
 
 def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[Stmt, list[_Sum]]:
     """Cuts a loop of at most `count` iterations around `sums` into blocks if it adds too many terms. Returns the new
-    loop, and the Reduces in it to whose sums enclosing loops may add further terms.
+    loop, and those of its Reduces whose targets get further terms in enclosing loops.
     """
     outside = [
         replace(s, lanes=(loop, *s.lanes))

@@ -41,8 +41,8 @@ def annotate(program: Program, name: str, kind: LoopKind) -> Program:
     "serial", "unroll" and "virtual_thread" are always legal (they keep the order, or every dependence). The other kinds
     are legal if no two iterations touch the same element of a buffer that the body writes; this is not checked again
     for a loop that already has one of these kinds (so parallel loops can be fused first, then bound). Axes of a grid
-    must also obey `ir.grid.grid_obstacle`: no axis within itself, blocks around threads, constant bounds, buffers in
-    memories of a block or a thread allocated inside its loops.
+    must also obey `ir.grid.grid_obstacle`: no axis contains itself, no thread axis contains a block axis, extents have
+    constant bounds, and the memory of a block or thread is allocated inside the loops over blocks or threads.
     """
     path, old = locate_loop(program, name)
     if kind not in LOOP_KINDS:

@@ -172,12 +172,12 @@ class _Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """A producer: its loops, outermost first, its statement, and the box (rectangle of elements) that it writes.
+    """A producer: its `loops` (outermost first), statement `leaf`, and the box (rectangle of elements) that it writes.
 
-    `variables[d]`: the loop of the nest whose variable alone runs through dimension d, or None. `boxed[d]`: whether the
-    statement is a copy of several elements along dimension d, at an index that does not depend on loops of the nest. A
-    dimension with neither of them cannot shrink. `starts`, `extents`: first index and extent, in each dimension, of the
-    box that all iterations of the nest together write.
+    `variables[d]`: the loop whose variable is the index of dimension d, or None. `boxed[d]`: whether the statement
+    copies several elements along dimension d from the same index in every iteration. A dimension without a variable
+    that is not boxed cannot shrink. `starts`, `extents`: first index and extent, in each dimension, of the box that all
+    iterations of the nest together write.
     """
 
     loops: tuple[For, ...]

@@ -59,8 +59,8 @@ def compute_early(program: Program, name: str) -> Program:
 
 
 def _functions(node: Node, buffer: str) -> set[tuple[str, object] | None]:
-    """(name, type) of each function that is applied to a single element of a buffer; None is added for any
-    other read.
+    """How a tree reads a buffer: the set of (name, type) of all functions that are applied to single elements of the
+    buffer. The set also contains None if an element is read in any other way.
     """
     found: set[tuple[str, object] | None] = set()
     for top in (e for n in walk(node) for e in expressions(n)):

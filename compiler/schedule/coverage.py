@@ -115,11 +115,13 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Converts a bound on the loop variable `name` to a bound on a mixed-radix number whose lowest digit is this
-        variable: i < 10 - 4*o becomes 4*o + i < 10. `part` is the bound on the variable (10 - 4*o); the variables in
-        `part` are the other digits, and follow `name` in `order`.
+        """Converts a bound on the loop variable `name` to a bound on a mixed-radix number, of which this variable is
+        the lowest digit: the bound i < 10 - 4*o on i becomes the bound 4*o + i < 10 on the number 4*o + i.
 
-        Returns (name of the number's most significant digit, bound on the number); None if `part` has another form.
+        `part` is the upper bound on the variable (here 10 - 4*o); the loop variables in it are the other digits.
+        `steps` gives the weight of each digit, by loop variable; `order` lists the variables by ascending weight.
+        Returns (name of the number's most significant digit, upper bound on the number). Returns None if the variables
+        in `part` are not the next digits after `name` in `order`, or if their coefficients do not match `steps`.
         """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}

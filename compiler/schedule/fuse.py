@@ -21,9 +21,9 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
         for i in range(6):             for i_j in range(24):
             for j in range(4):   ->        body(i_j // 4, i_j % 4)
                 body(i, j)
-    Indices are simplified: 4*i + j becomes i_j. Legal if `inner` is the whole body of `outer`, both have constant
-    extents (the inner one above 0), and both are of one kind, which is also the new loop's kind: iterations and order
-    stay.
+    The new loop's name joins both names with "_". Indices are simplified: 4*i + j becomes i_j. Iterations and their
+    order stay. Legal if `inner` is the whole body of `outer`, both extents are constant (the inner one above 0), and
+    both loops have the same kind; the new loop has this kind, too.
     """
     path, a = locate_loop(program, outer)
     b = a.body

@@ -92,7 +92,7 @@ def local_buffer(program: Program, box: Region, ranges: Ranges, scope: str) -> B
 def check_inside(
     program: Program, box: Region, ranges: Ranges, loop: str | None, doing: str = "cache"
 ) -> None:
-    """Raises LegalityError, which names the rejected action `doing`, if region `box` may exceed its buffer."""
+    """Raises LegalityError if region `box` may exceed its buffer; the error names `loop` and the action `doing`."""
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high

@@ -151,8 +151,12 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """Returns two boxes (rectangles of elements) of buffer `name`: the one that an iteration of loop `at` writes, and
-    the one that the whole nest writes. Raises LegalityError unless all elements of both are provably written.
+    """Returns two boxes (rectangles of elements) of buffer `name`: the box that one iteration of loop `at` writes, and
+    the box that all of `nest` writes. `own`: the loops of the nest down to `at`; `mover`: the statement that the caller
+    wants to move, for messages.
+
+    Raises LegalityError if not every element of the first box is provably written in the iteration, or not every
+    element of the second box by the nest.
     """
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]

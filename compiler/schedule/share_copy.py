@@ -28,10 +28,14 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
                                                                  for S.step in unroll(2):
                                                                      S: copy S[e // 2, e % 2 * 4:e % 2 * 4 + 4] =
                                                                          A[i + e // 2, e % 2 * 4:e % 2 * 4 + 4]
-    with e = (S.step * 2 + S.y) * 16 + S.x: neighbouring threads copy neighbouring elements. If the number of threads
-    does not divide the number of pieces, a loop S.in of at most one iteration skips pieces beyond the end. `axes`: the
-    axes of the block's threads with their sizes, the fastest last. Axes of one thread get no loop, except for the last
-    axis of a block of one thread.
+    with e = (S.step * 2 + S.y) * 16 + S.x, the number of a piece: neighbouring threads copy neighbouring pieces. If the
+    number of threads does not divide the number of pieces, the last step has too few pieces: a loop S.in of one or no
+    iteration, around the copy, then makes the other threads idle.
+
+    `name`: the copy statement. `axes`: the axes of the block's threads with their sizes, the fastest last. An axis of
+    one thread gets no loop; but if the whole block has a single thread, the last axis does get one. `width`: elements
+    of a piece.
+
     Legal for a plain copy between two buffers if its extents are constants, and `width` divides the innermost extent
     that is not 1. Apply `pipeline` to a loop around the copy only afterwards.
     """

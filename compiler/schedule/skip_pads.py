@@ -29,10 +29,12 @@ def skip_pads(program: Program, loop: str) -> Program:
                 for j in range(2):                         for k.in in range(min(1, 4*k + 2*i - 6)):
                     C[i, j] += a[4*k + 2*i + j]                for j in range(2):
                          * W[k]                                    C[i, j] += a[4*k + 2*i + j] * W[k]
-    The body runs if some iteration of the loops inside may read the copy's source. Does nothing if all iterations may
-    read it. Legal for a serial or unrolled loop whose body is loops around one Reduce, which must add to an initialized
-    sum (see `decompose_reduction`). A product of a pad and an infinite factor would be NaN; a skipped product does not
-    make the sum NaN. Raises LegalityError if the new name is taken.
+    An iteration of the loop is skipped if it reads only pads of the copy, in all iterations of the loops inside. If no
+    iteration reads only pads, the program stays as it is. A product of a pad and an infinite factor would be NaN; a
+    skipped product does not make the sum NaN.
+
+    Legal for a serial or unrolled loop whose body is loops around one Reduce, which must add to an initialized sum (see
+    `decompose_reduction`). Raises LegalityError if the new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot skip pads in {loop}: "

@@ -72,7 +72,10 @@ def limits_within(inner_low: int, inner_high: int, low: int, high: int) -> dict[
 
 
 def combined(q: Expr, operand: Expr | None, c: Combination) -> Expr:
-    """Stage B of the store (add, multiply or rescale, then clamp) on the int8 `q` and, if `c` has one, on `operand`."""
+    """The store pipeline's second stage, described by `c`: adds `operand` to the int8 `q`, multiplies both, or rescales
+    `q` alone; then clamps. `operand` is None only for kind "rescale". Raises ValueError if another kind lacks its
+    operand.
+    """
     limits = (_int8(c.low), _int8(c.high))
     if c.kind == "rescale":
         arguments = (q, _int8(c.zero_point_self), _float(c.ratio_self), _int8(c.zero_point), *limits)

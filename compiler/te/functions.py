@@ -94,11 +94,10 @@ def combine_add(
 
 
 def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike) -> NDArray[np.int8]:
-    """Stage B of the store pipeline (the combination): the product of two int8 tensors, in the order of the model's
-    inputs.
+    """Second stage of the store pipeline: the product of two int8 tensors, in the order of the model's inputs.
 
-    `constants`: the zero points of both tensors, the ratio, the result's zero point, unsigned, low and high, as in
-    `te.post.Combination`.
+    `constants`, one scalar each, as in `te.post.Combination`: the zero points of both tensors, the ratio, the result's
+    zero point, `unsigned`, and the clamping limits `low` and `high`.
     """
     zero_first, zero_second, ratio, zero_point, unsigned, low, high = map(_one, constants)
     return arithmetic.combine_multiply(

@@ -30,7 +30,7 @@ class Post:
 
     @property
     def has_operand(self) -> bool:
-        """Whether the post-processing combines stage A's result with a second tensor in stage B."""
+        """Whether the post-processing combines its requantized result with an element of a second tensor."""
         return self.combination is not None and self.combination.has_operand
 
     def clamped(self, low: int, high: int) -> Post:

@@ -39,9 +39,11 @@ class Sweep:
 
     @staticmethod
     def of(config: Config, window: Window) -> Sweep | None:
-        """The sweeps (operations on several rows of the window at once) for a window. None if the configuration has no
-        sweeps, if they save no operations, or if the input rows of the window would fill more than half of the input
-        scratchpad, which forces tiles that are cut between rows.
+        """The sweep (operations that multiply several rows of the window at once) for a window.
+
+        None if the configuration has no sweeps, or if they save no operations. None also if the input rows of a window
+        would fill more than half of the input scratchpad, because tiles would then have to end between rows of a
+        window.
         """
         taps = TapGroups.of(window) if config.has("sweep") else None
         rows, swept = window.kernel[0], SWEEP_MODE.operations(config)

@@ -42,8 +42,8 @@ class TapGroups:
         return (self.count - 1) * self.step + TAPS
 
     def widened(self, window: Window) -> Window:
-        """The window with `columns` undilated columns, and with more right pads, so that the number of
-        outputs stays.
+        """The window with its kernel columns replaced by the `columns` adjacent columns that the groups cover. Right
+        pads are added, so that the number of outputs stays.
         """
         top, left, bottom, right = window.pads
         return replace(

@@ -26,9 +26,9 @@ MOST_LISTED = 1 << 16
 
 
 class EmptySpaceError(Exception):
-    """Raised if no legal point (setting of the knobs) of the space of `template` is found. `limit`: the limit that
-    excluded the last points tried. `found`: whether only a sample of the points was tried, so that legal
-    points may exist.
+    """Raised if a search finds no legal point (setting of the knobs) of the space of `template`. `limit`: the limit
+    that excluded the last points tried. `found`: true if the search tried only a sample of the points, so that there
+    may be legal points.
     """
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:
@@ -118,8 +118,11 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def limits(self, estimates: CostEstimates) -> Mapping[str, np.ndarray]:
-        """For each limit, by name, whether each point (setting of the knobs) of `estimates` satisfies it, bool
-        [points]: the legality limits, the search limits, and the limit that the bound is at most `slack * floor`.
+        """For each limit, by name: bool [points], whether each point (setting of the knobs) of `estimates` satisfies
+        it.
+
+        The limits are the template's legality and search limits, and one more: a lower bound on the point's cost must
+        not exceed `self.slack` times `self.floor` (the least cost of any program for this shape).
         """
         return {
             **estimates.limits,

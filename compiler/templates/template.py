@@ -37,7 +37,7 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
 
     `choice(target, workload)` exists only if the default is not the candidate of least cost. It returns the values of
     the default point or, if the space lacks this point, of the nearest point of the space; empty if the space has no
-    point. `schedule` without values then uses that default.
+    point. With empty `values`, `schedule` uses the point that `choice` returns.
     """
 
     name: str

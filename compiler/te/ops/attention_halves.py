@@ -43,8 +43,9 @@ def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") 
 
 
 class _Kernel:
-    """The statements of `attention_halves`, stage by stage. In each stage (z, y) are the coordinates of a warp: its
-    split and its number in the split; x is the number of a lane in the warp.
+    """Builds the statements of `attention_halves`, stage by stage. Each stage has three loops: z is the number of a
+    split (warps that share the same keys), y is the number of a warp in its split, and x is the number of a lane in the
+    warp.
     """
 
     def __init__(self, sizes: Attention, tile: WarpTile) -> None:
@@ -144,7 +145,9 @@ class _Kernel:
         ]
 
     def scores(self, z: Expr, y: Expr, _: Expr) -> Stmt:
-        """The products of a warp's rows of Q and the keys of its split."""
+        """The statements that compute the scores of a step for warp (`z`, `y`): the products of the warp's rows of Q
+        and the keys of its split.
+        """
         sizes, tile = self.sizes, self.tile
         b = self.register("scores.k", PAIR, DEPTH, COLUMNS, dtype=self.half)
         d, c, t, m, i, j, k = (Var(f"scores.{v}") for v in "dctmijk")
@@ -216,7 +219,9 @@ class _Kernel:
         return self.tiles(m, rows)
 
     def context(self, z: Expr, y: Expr, _: Expr) -> Stmt:
-        """Adds a step's rows of V, multiplied by its weights, to a warp's sums. Weights are rounded to 16 bits."""
+        """The statements that multiply a step's weights (rounded to 16 bits) by the step's rows of V, and add the
+        products to the sums of warp (`z`, `y`).
+        """
         sizes, tile = self.sizes, self.tile
         a = self.register("context.p", tile.tiles, ROWS, DEPTH, dtype=self.half)
         b = self.register("context.v", PAIR, DEPTH, COLUMNS, dtype=self.half)
@@ -244,14 +249,14 @@ class _Kernel:
 
 
 def _place(stored: Stored, row: Expr, column: Expr) -> tuple[Expr, Expr]:
-    """The indices of an element of a matrix in a shared buffer, whose rows and columns have the order of the array
-    `stored`.
+    """The indices of element (`row`, `column`) of a matrix in its buffer in shared memory. The buffer has the same
+    order of dimensions as the array in global memory, which `stored` describes: rows first, or columns first.
     """
     return (row, column) if stored.by_rows else (column, row)
 
 
 def _matrix(statement: Stmt, i: Var, j: Var, columns: int = COLUMNS, rows: int = ROWS) -> Stmt:
-    """A statement for each element [i, j] of a matrix of a warp."""
+    """Loops around `statement` over the elements of a matrix of a warp: `i` over its `rows`, `j` over its `columns`."""
     return nest([(i, rows), (j, columns)], statement)
 
 

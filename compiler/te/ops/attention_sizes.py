@@ -50,14 +50,18 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Attention for every index of a `batch` (whose last dimension counts heads): Q [rows, depth], K [keys, depth], V
-    [keys, columns], result [rows, columns].
+    """Sizes, types and scores of an attention. For each index of `batch` (whose last dimension counts heads), Q is
+    [rows, depth], K is [keys, depth], V is [keys, columns], and the result is [rows, columns].
 
-    `scores`: the expression of a score before softmax. In it, `te.scalars.ELEMENT` is an element of Q K^T, `ROW` and
-    `KEY` are the element's indices, and `argument(3)`, `argument(4)`, ... are elements of the operands. `operands`: the
-    operands' shapes and dtypes, which broadcast to [*batch, rows, keys]. `ahead`: for row i, keys from i + `ahead` + 1
-    on have weight 0, so that a block skips steps whose keys have weight 0 for all rows of the block (None: no block
-    skips steps). `dtype`: the type of Q, K and V; `result_dtype`: the type of the result.
+    `query`, `key`, `value`, `result`: how the arrays of Q, K, V and the result are stored. `scores`: the expression of
+    a score before softmax; in it, `te.scalars.ELEMENT` stands for the element of Q K^T, `ROW` and `KEY` for the
+    element's indices, and `argument(3)`, `argument(4)`, ... for elements of the first, second, ... further operand (a
+    mask, for example). `operands`: shapes and dtypes of these further operands, which broadcast to [*batch, rows,
+    keys].
+
+    `ahead`: the weight of keys after key i + `ahead` is 0 in row i, so a block skips all steps whose keys have weight 0
+    in all of its rows (None: weights of all keys may differ from 0). `dtype`: the type of Q, K and V; `result_dtype`:
+    the type of the result.
     """
 
     batch: Shape

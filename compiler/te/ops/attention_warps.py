@@ -47,7 +47,9 @@ class WarpTile:
         return self.splits * self.keys
 
     def phase(self, name: str, body: Callable[[Expr, Expr, Expr], Stmt], axes: str = "zyx") -> Stmt:
-        """A stage of all warps (axes "zy") or of all lanes ("zyx"), see `attention_blocks.phase`."""
+        """The loops of a stage (`attention_blocks.phase`) around `body`, which is a function of the loop variables.
+        Axes "zy" give a loop iteration to each warp, axes "zyx" to each lane of each warp. `name`: name of the stage.
+        """
         return phase(name, (self.splits, self.warps, WARP), body, axes)
 
     def row(self, warp: Expr, tile: Expr) -> Expr:

@@ -25,9 +25,9 @@ from .sums import Epilogue, Loops, padded_input, summed
 class FloatSums:
     """A convolution with sums in float32; positions outside the input read as 0.
 
-    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] if `epilogue` adds a bias,
-    and R, of Y's shape, if `epilogue` adds an operand. Y is zero in the lanes of a last block that have no filter,
-    whatever the parameters contain there. `dtype`: type of X and the weights, a float of 16 or 32 bits.
+    Weights are [groups, filters, channels, KH, KW]. If `epilogue` adds a bias, B [channels of the output] is a
+    parameter; if it adds an operand, so is R, of Y's shape. The last block of Y may have more lanes than filters: Y is
+    zero in these lanes. `dtype`: type of X and the weights, a float of 16 or 32 bits.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
@@ -153,10 +153,10 @@ class Place:
 class Layout:
     """The layout of a convolution's tensors.
 
-    `data`, `weight`: shapes of X and W. `outer`: the loops around positions. `lanes`: lanes of an output. `channels`:
-    summed channels, as (blocks, channels of a block), or None. `factors`: returns the two factors of a product, from X
-    (or `padded`) and W. `channel`, `block`: return the indices of an output's channel in B, and of its block in P.
-    `bias`: shape of B. `filters`: number of filters of a group, without the padding of the last block.
+    `data`, `weight`, `bias`: shapes of X, W and B. `outer`: the loops around positions. `lanes`: lanes of an output
+    vector. `channels`: the channels summed over, as (blocks, channels of a block), or None. Functions: `factors`
+    returns the factors of a product, loads of X (or `padded`) and W; `channel` returns the indices of an output's
+    channel in B; `block` returns the index of its block in P. `filters`: filters of a group, without padding.
     """
 
     data: tuple[int, ...]

@@ -70,13 +70,12 @@ class Placement:
     """Memory and layout of an operator's tensors (input X, output Y, second operand R, parameters P of the
     post-processing), and the computed part of the output; default: whole tensors in DRAM.
 
-    `area`: the only rows and columns of the output that are computed. `spread`: strides between the area's outputs in Y
-    (requires `area`). `resident`: X is in the chain memory (on-chip memory that keeps a layer's output for later
-    layers), with its pads. `margins`: Y is in the chain memory, with (top, left, bottom, right) pads around it, all 0
-    if there is an R, which has Y's layout. `apart`: distance in vectors from one position to the next in X, Y and R.
-    `planes`: R has a single position for each plane of Y. `turned`: P and R differ between columns but not between
-    filters; P is int32[columns, 2, co], and R has a single block of filters. Raises ValueError for margins around an
-    area.
+    `area`: if given, only these rows and columns of the output are computed. `spread`: strides between the area's
+    outputs in Y (requires `area`). `resident`: X is in the chain memory (on-chip, for tensors between layers), with its
+    pads. `margins`: if given, Y is in the chain memory, with these (top, left, bottom, right) pads around it; with an
+    R, all must be 0. `apart`: distance in vectors from one position to the next in X, Y and R. `planes`: R has a single
+    position for each plane of Y. `turned`: P and R differ between columns but not between filters; P is
+    int32[columns, 2, co], and R has a single block of filters. Raises ValueError if `area` and `margins` are given.
     """
 
     area: Area | None = None
@@ -224,8 +223,8 @@ class Outputs:
 
     `parameters`: P int32[OB, 2, co] for OB blocks of filters. `out`: Y int8[images, OB, rows, columns, B, co] in output
     vectors. `operand`: R, shaped like Y, if `post` combines with an operand. `table`: T int8[256] if `post` has a
-    table. If a block of channels is `blocks.outputs` output vectors, the vectors of one position are adjacent columns
-    of Y. `placement` says how P, Y and R differ from this.
+    table. If a block of channels has several output vectors, the vectors of one position are adjacent columns of Y.
+    These are the shapes by default; `placement` may change P, Y and R.
     """
 
     blocks: Blocks

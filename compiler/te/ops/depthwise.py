@@ -40,8 +40,8 @@ class Filters:
     sweep_rows: int = 0
 
     def rows_apart(self, rows: int) -> int:
-        """Number of kernel rows whose weights are stored, if all `rows` kernel rows have equal weights: 1, or `rows`
-        with a sweep (operations that multiply several kernel rows at once).
+        """Number of kernel rows whose weights W stores, for a kernel of `rows` equal rows. One row is enough without a
+        sweep; a sweep (operations that multiply several kernel rows at once) needs all `rows`.
         """
         return 1 if self.sweep is None else rows
 
@@ -64,9 +64,10 @@ def depthwise_conv2d(
 
     Parameters are those of `conv2d`, except for W, whose layout `filters` describes; `placement` is as in `conv2d`.
 
-    If co is r times ci, r rows of weights belong to one position of the window. If ci is r times co, a block of
-    channels is r vectors of co sums: the sums have a dimension for these vectors (loop q) after the blocks. Raises
-    ValueError if there is not one filter a channel, or if a window does not fit.
+    An input vector has ci = `blocks.block_in` lanes, an output vector co = `blocks.block_out`. If co = r * ci, the
+    weights of a window position take r rows of a weight tile. If ci = r * co, a block of channels has r output vectors:
+    the sums get a dimension of r (loop q) after the dimension of blocks. Raises ValueError if there is not one filter
+    for each channel, or if a window does not fit.
     """
     if not convolution.groups == convolution.channels == convolution.filters:
         raise ValueError("a depthwise convolution must have one filter per channel")

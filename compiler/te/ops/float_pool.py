@@ -95,11 +95,11 @@ def pooled(
     beside: Buffer | None = None,
     y_type: DType | None = None,
 ) -> Program:
-    """Y = `finish`(sum or maximum over a window of X, row of Y, column of Y). Sums and maxima are in `dtype`, Y in
-    `y_type` (None: the type of X).
+    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x). `op` chooses between sum and maximum,
+    which have the type `dtype`; Y has the type `y_type` (None: the type of X).
 
-    X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside`: a further parameter of the program.
-    Intermediates and loops are as in `float_pool`.
+    Parameter `x_in` is X [outer, height, width, lanes]; positions outside X count as `outside`. `beside`: a further
+    parameter of the program, which `finish` may read. Intermediates and loops are as in `float_pool`.
     """
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)

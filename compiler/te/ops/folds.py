@@ -125,13 +125,14 @@ def top_k(
     dtype: DType = DType.FLOAT32,
     name: str = "top_k",
 ) -> Program:
-    """Y, I = the `count` greatest (or `least`) elements along `axis`, sorted, and their indices; of equal elements the
-    one with the smaller index comes first.
+    """The `count` greatest elements along `axis` (with `least` the smallest), sorted, and their indices. Of equal
+    elements the one with the smaller index comes first.
 
-    Parameters: X [outer, size of the axis, inner] of `dtype`; Y [outer, count, inner] of `dtype`; I int64, shaped like
-    Y. Statements "begin" and "rank" count for each element of a row, in the int64 buffer `rank`, the elements that come
-    before it (size * size comparisons); "value" and "index" store each element at its rank. Raises ValueError for an
-    axis that the shape does not have, or a count greater than its size.
+    Parameters: X [outer, size of the axis, inner] of `dtype`; the elements Y [outer, count, inner] of `dtype`; their
+    indices I int64, shaped like Y. The rank of an element is the number of elements that come before it. Statements
+    "begin" and "rank" compute the ranks of a row in the int64 buffer `rank` (size * size comparisons); "value" and
+    "index" store the elements with ranks below `count` in Y and I, at their ranks. Raises ValueError if the shape does
+    not have this axis, or if `count` is greater than its size.
     """
     if not 0 <= axis < len(shape) or not 1 <= count <= shape[axis]:
         raise ValueError(f"shape {shape} has no {count} elements along axis {axis}")

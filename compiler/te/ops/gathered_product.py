@@ -22,11 +22,12 @@ Indices = tuple[Expr, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """The order of a sum over channels and taps: channel blocks of `block`, tap rows, tap columns, channels of a block.
+    """The order of the terms in a sum over `channels` and `taps`: by blocks of `block` channels, then tap rows, tap
+    columns, and the channels of a block.
 
-    A step is `block` products with one tap, whose input position is computed once for all of them. Channel blocks are
-    outermost for two reasons: all taps of a block read the same input from a cache; and steps beyond the last one, in
-    a loop whose extent is rounded up, read channels outside of X, which are zeros.
+    A step is `block` terms of one tap: their input position is computed once. Blocks are outermost for two reasons. All
+    taps of a block read the same input, from a cache. And if a loop over steps is rounded up, the additional steps read
+    channels outside of X, which are zeros.
     """
 
     channels: int
@@ -35,7 +36,9 @@ class Depth:
 
     @property
     def size(self) -> int:
-        """Number of products of a sum, including the zeros of the last block."""
+        """Number of terms of a sum: one for each channel and tap, where the last block of channels is filled up with
+        zeros.
+        """
         return ceil_div(self.channels, self.block) * prod(self.taps) * self.block
 
     def place(self, k: Expr) -> tuple[Expr, Expr, Expr]:

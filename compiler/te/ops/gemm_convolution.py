@@ -73,9 +73,12 @@ def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseProduct:
-    """One matrix product: all pairs of a phase of the group `rows` and a phase of the group `columns`.
+    """One matrix product of a transposed convolution, which computes several of its phases. A phase consists of all
+    outputs that use the same taps (weights) of the kernel.
 
-    `depth` is None if the phases have no taps: their sums are zero. Names of the product's loops end with `tag`.
+    The product computes the phases whose row phase is in `rows` and whose column phase is in `columns`. `depth`
+    describes the dimension summed over; None if these phases have no taps, so that their sums are zero. `tag`: suffix
+    of the names of the product's loops.
     """
 
     rows: PhaseGroup

@@ -65,12 +65,12 @@ def grid_sample(
 
 
 def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool) -> Expr:
-    """Converts a sample coordinate from -1 .. 1 to element units, and moves it inside the tensor for `outside` "border"
-    and "reflection".
+    """Converts a sample coordinate along an axis of `size` elements from -1 .. 1 to element units. If `outside` is
+    "border" or "reflection", also moves a coordinate outside the tensor to the border, or reflects it to the inside.
 
     A cubic sample beyond the border is not moved; each of its taps reads the border element instead, as in PyTorch and
-    ONNX Runtime. ONNX's reference implementation moves coordinates beyond the outer edge to the border first; on the
-    half element between center and edge all three agree.
+    ONNX Runtime. ONNX's reference implementation first moves coordinates beyond the border element's outer edge to the
+    center of that element; coordinates between its center and its outer edge stay in all three.
     """
     if align_corners:
         place = (coordinate + 1.0) * (0.5 * (size - 1))
@@ -133,7 +133,9 @@ def _taps(
 
 
 def _bounded(item: tuple[Expr, Expr | None], size: int) -> tuple[Expr, Expr | None]:
-    """The tap with its index clamped to 0 .. size - 1, so that the verifier can prove it; for NaN the index is 0."""
+    """A tap (index of an element along an axis, weight) with its index clamped to 0 .. size - 1; for NaN the index is
+    0. With the clamp, the verifier can prove that the index is inside the image.
+    """
     index, weight = item
     return minimum(maximum(index, 0), size - 1), weight
 

@@ -107,11 +107,14 @@ def int8_channels(
     block: int,
     name: str = "int8_channels",
 ) -> Program:
-    """Y[n, Ii[0, c], p] = Xi[n, Ii[1, c], p] for each part i and all c < `counts`[i]: joins channels of the parts.
+    """Joins channels of several inputs: Y[n, Ii[0, c], p] = Xi[n, Ii[1, c], p] for image n, position p, each input Xi,
+    and all c < `counts`[i]. `parts`: the layout of each input. `plane`: number of positions of an image. Y has
+    `channels` channels, in blocks of `block`.
 
-    Parameters: for each part i uint8 Xi [batch, blocks, plane, block] and the table int64 Ii [2, counts[i]] from
-    `channel_places`; then uint8 Y [batch, ceil(channels / block), plane, block], which is zero beyond the channels. For
-    each part, loops n.i, c.i, p.i contain the statement "move.i"; loops n, p, j contain the statement "fill".
+    Parameters: for each input i, uint8 Xi [batch, blocks, plane, block], and int64 Ii [2, counts[i]], a table of
+    `channel_places`; then uint8 Y [batch, ceil(channels / block), plane, block]. Loops n.i, c.i, p.i contain the
+    statement "move.i", which moves input i. Loops n, p, j contain the statement "fill", which writes zeros beyond the
+    channels.
     """
     blocks = ceil_div(channels, block)
     y = Buffer(name="Y", shape=(batch, blocks, plane, block), dtype=DType.UINT8)

@@ -29,10 +29,11 @@ def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -
 def int8_average_pool(
     shape: Storage, window: Window, *, pad_value: int, bias: int, post: Post, name: str = "int8_average_pool"
 ) -> Program:
-    """Y = requantize(bias + sum over the window, S[y, x]), with a scale S[y, x] for each output position.
+    """An average pool: Y[y, x] = requantize(bias + sum of X over the window, scale S[y, x]).
 
-    Parameters: X; S float32 [OH, OW]; Y. X, Y and the statements are as in `int8_max_pool`. Positions outside X read as
-    `pad_value`, a uint8 activation. `bias` is int32; `post` has the zero point and limits of the result.
+    Parameters: X uint8 of `shape`; S float32 [OH, OW], a scale for each output position; Y. Shapes of X and Y, and the
+    statements, are those of `int8_max_pool`. Positions outside X read as `pad_value`, a uint8 activation. `bias` is
+    int32; `post` has the zero point and limits of the result.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
     scales = Buffer(name="S", shape=window.outputs(*shape[1:3]), dtype=DType.FLOAT32)

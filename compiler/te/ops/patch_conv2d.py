@@ -27,15 +27,19 @@ def patch_conv2d(
     pool: Window | None = None,
     name: str = "patch_conv2d",
 ) -> Program:
-    """`conv2d` on an image X int8[N, H, W * C] of interleaved channels, by patches of a `layout` (None: whole windows).
+    """`conv2d` on an image X int8[N, H, W * C] with interleaved channels. It first gathers patches, which a window
+    consists of; `layout` says how windows are cut into patches (None: each window is one patch).
 
-    X, W and the intermediate `patches` are those of `Patches`; P, R and Y as in `conv2d`. If each window is a patch, W
-    is int8[OB, KB, co, ci]; its byte k = kh * KW * C + kw * C + c is in vector k // ci. Intermediates: `patches`
-    (statement "patch", loops patch.n, patch.b, patch.y, patch.x; image n is row n % B of batch block n // B) and `acc`
-    (statement "conv", reduction loops conv.kb, conv.k, and conv.t if an output reads several patches). If columns share
-    patches, loops conv.x and x run over patches, and loops conv.xi and xi over the columns of a patch; `acc` then has a
-    dimension for these columns. `pool` as for `conv2d`. Raises ValueError for dilations, a window that does not fit, or
-    a pool after columns that share patches.
+    X, W and the buffer `patches` are those of `Patches`; P, R, Y and `pool` are as in `conv2d`. If each window is a
+    patch, W is int8[OB, KB, co, ci]: OB blocks of co filters, each with KB vectors of ci lanes. The weight at kernel
+    row kh, kernel column kw and channel c has number k = kh * KW * C + kw * C + c, and is in vector k // ci.
+
+    Statement "patch" fills `patches`, in loops patch.n, patch.b, patch.y, patch.x; image n is row n % B of batch block
+    n // B. Statement "conv" computes the sums `acc`, in reduction loops conv.kb, conv.k, and conv.t if an output reads
+    several patches. If output columns share patches, loops conv.x and x run over patches, and loops conv.xi and xi over
+    the columns of a patch; `acc` then has a dimension for these columns.
+
+    Raises ValueError for dilations, for a window that does not fit, or for a pool if columns share patches.
     """
     patches = Patches.of(blocks, convolution, pad_value, layout)
     sharing = patches.layout.columns

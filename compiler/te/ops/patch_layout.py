@@ -34,7 +34,9 @@ class PatchLayout:
     def of(
         window: Window, channels: int, block: int, *, apart: int = 1, count: int = 1, columns: int = 1
     ) -> PatchLayout:
-        """The layout for a window over `channels` with the given fields; by default each window is a patch."""
+        """The layout of patches for a window over `channels`, in vectors of `block` bytes. `apart`, `count`, `columns`:
+        fields of `PatchLayout`; by default each window is a patch.
+        """
         (rows, wide), (down, right) = window.kernel, window.strides
         return PatchLayout(
             kernel_rows=rows,

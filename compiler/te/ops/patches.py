@@ -110,7 +110,7 @@ class Patches:
         )
 
     def images(self, n: Expr) -> ExprLike:
-        """Number of images in batch block number `n`."""
+        """Number of images in batch block number `n`; the last block may be smaller than the others."""
         batch, size = self.convolution.batch, self.blocks.batch
         return minimum(size, batch - n * size) if batch % size else size
 

@@ -144,7 +144,7 @@ class _Step:
         self.batch, self.hidden = self.h.shape
 
     def state(self, value: Expr, n: Var, j: Var) -> Assign:
-        """The statement that stores the state of this step in Y."""
+        """The statement that stores `value`, the new state of sample `n` and cell `j`, in Y at this time step."""
         return Assign.to(f"state.{self.d}", self.y[self.time, self.d, n, j], value)
 
     def activated(self, index: int, value: Scalar) -> Expr:

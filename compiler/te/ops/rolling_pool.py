@@ -38,13 +38,16 @@ def rings_of(
     most_filters: int,
     acc_depth: int,
 ) -> tuple[Ring, ...]:
-    """Candidate rings for a pool over convolution `outputs` (height, width), in `acc_depth` accumulators, by ascending
-    number of rows; none if the pool does not fit.
+    """Candidate accumulator rings for a max-pool fused with a convolution, by ascending number of rows; none if the
+    pool does not fit. `outputs`: (height, width) of the convolution's output; `acc_depth`: number of accumulator
+    vectors.
 
-    A ring holds rows of several of the `filter_blocks` blocks of filters: a multiple of `together`, at most
-    `most_filters`. It has at least one row more than a window, so that the array can compute while a window is read;
-    more rows let it compute further ahead. Windows must overlap by as many rows as the pool has top pads, so that every
-    step computes `stride` rows. Windows wrap at the end of the accumulators, so whole rows must fill `acc_depth`.
+    A ring row holds one row of several blocks of filters: a multiple of `together`, and at most `most_filters`, of all
+    `filter_blocks`. A ring has at least one row more than a window of the pool, so that the array can compute while a
+    window is read; more rows let the array compute further ahead.
+
+    Windows must overlap by as many rows as the pool has top pads, so that every step computes `stride` new rows. A
+    window may continue from the last ring row to the first, so the number of rows must divide `acc_depth`.
     """
     width = (pool.outputs(*outputs)[1] - 1) * pool.strides[1] + pool.kernel[1]
     if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0]:
@@ -67,17 +70,23 @@ def patch_conv2d_pool(
     post: Post,
     name: str = "patch_conv2d_pool",
 ) -> Program:
-    """Y = post(bias + maximum over the pool's windows of the sums that `patch_conv2d` computes from `patches`).
+    """A convolution of patches (gathered windows of the image), fused with the max-pool after it: Y = post(bias +
+    maximum over each window of the pool of the convolution's sums).
 
-    Parameters X, W, P as in `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co] as in `conv2d`. Intermediates:
-    `patches` as in `patch_conv2d`, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r is in ring row (r +
-    top) % ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least int32.
-    Loops: og (groups of ring.filters filter blocks), n, and ty (rows of Y). For each row of Y, loops conv.y (the
-    convolution rows that earlier rows of Y did not need), conv.o and conv.x fill the ring, and loops o and x compute Y.
-    If columns of outputs share patches, conv.x runs over patches, and conv.xi over the columns of a patch.
+    Parameters X, W, P are those of `patch_conv2d`. Y int8[NB, OB, PH, PW, B, co], and the operand R of the same shape
+    if `post` has one, are as in `conv2d`. There are two intermediates: `patches` as in `patch_conv2d`, and the ring of
+    accumulators `acc` int32[ring.rows, ring.pitch, B, co]. Let top and left be the pads of the pool. The sum at
+    convolution row r and column x, of filter block o within its group, is in ring row (r + top) % ring.rows at vector o
+    * ring.width + x + left. All other elements of the ring hold the least int32.
 
-    If `patches.ring` is not None, patches are in a ring of that many rows too: statement "ahead" gathers the first
-    `layout.reach` rows of patches before loop ty, and statement "patch" one further row in each iteration of conv.y.
+    The outer loops are og (groups of ring.filters filter blocks), n (images), and ty (rows of Y). For each row of Y,
+    loops conv.y, conv.o and conv.x first fill the ring; conv.y runs over the convolution rows that no earlier row of Y
+    has needed. Then loops o and x compute the row of Y. If several output columns share a patch, conv.x runs over
+    patches, and a loop conv.xi over the columns of a patch.
+
+    If `patches.ring` is not None, patches are in a ring too, of `patches.ring` rows. Statement "ahead" gathers the
+    first `layout.reach` rows of patches before loop ty; statement "patch" gathers one further row in each iteration of
+    conv.y.
     """
     blocks, convolution, patch_rows = patches.blocks, patches.convolution, patches.ring
     batch, filters = convolution.batch, convolution.filters

@@ -20,11 +20,12 @@ from .reduction import Kind, reduced_value, reduction_result
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:
-    """A program that computes a result for each element of X, with the rows of X distributed over blocks of threads.
+    """Base of programs that compute a result for each element of X; the rows of X are distributed over blocks of
+    threads.
 
-    `place` returns the indices in X for (outer index, row, position in the row). The rows are repeated for each of the
-    `outer` indices (None: X has no outer dimension). With `kept` each thread reads its elements once and keeps them in
-    registers.
+    X has as many rows for each outer index, a number below `outer` (None: X has no outer dimension). `place` returns
+    the indices in X of an element from (outer index, row, position in the row). With `kept` each thread reads its
+    elements only once, and keeps them in registers.
     """
 
     x: Buffer

@@ -92,7 +92,10 @@ def transforms(m: int) -> Transforms:
 
 
 def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
-    """float32[n * n, channels, filters], G g G^T of weights [filters, channels, 3, 3], rounded once from float64."""
+    """Weights transformed for Winograd's F(m, 3): float32 [n * n, channels, filters] from [filters, channels, 3, 3],
+    with n = m + 2. Each 3 x 3 kernel g becomes the n x n matrix G g G^T (G: `Transforms.weights`), rounded once from
+    float64.
+    """
     g = np.array([[float(value) for value in row] for row in transforms(m).weights])
     filters, channels = weights.shape[:2]
     n = len(g)

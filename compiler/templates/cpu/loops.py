@@ -124,8 +124,8 @@ threads.
 
 
 def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) -> None:
-    """Makes a loop parallel: the outermost of `loops` (names and iterations, nested in this order) that has enough
-    iterations.
+    """Makes one of `loops` parallel: the outermost one with at least 4 iterations (or chunks), else the one with most.
+    `loops`: names and iterations of nested loops, outermost first.
 
     `work`: elements of one iteration of the innermost loop. Iterations of fewer than `GRAIN` elements are grouped into
     chunks of `GRAIN`; a nest of fewer than two chunks stays serial.

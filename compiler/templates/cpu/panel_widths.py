@@ -20,7 +20,9 @@ from .sketches import sketches_of
 from .workload import CpuWorkload, SketchCpu
 
 SLOWER = 1.04
-"""Largest estimated slowdown that a product accepts in order to use existing panels."""
+"""Largest estimated slowdown (a factor) that a product accepts in order to use a panel width that other products
+already use.
+"""
 LEAST_SUMS = 8
 """Least number of vectors of sums in a tile: enough to hide a multiplication's latency (4 cycles) on two units. With
 fewer, products of a single row took 1.7 times as long, which the estimate does not model.

@@ -13,9 +13,9 @@ from ...codegen.cpu.machine import CpuTarget
 LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""
 ELEMENT_COST, VECTOR_COST, NEAR_VECTOR_COST = 0.5, 2.0, 0.5
-"""Time to load an element of a row (first-level cache), a vector of a column (second-level cache), and a vector of a
-column that is in the first-level cache, in units of the time of a multiplication. Loads overlap with multiplications,
-except for the share `LOAD_SHARE`.
+"""Times of three loads, in units of the time of a multiplication: an element of a row from the first-level cache; a
+vector of a column from the second-level cache; and a vector of a column from the first-level cache. Loads overlap with
+multiplications, except for the share `LOAD_SHARE`.
 """
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
@@ -64,10 +64,11 @@ def tile_cycles(
     vector_cost: float | np.ndarray = VECTOR_COST,
     split: int = 1,
 ) -> np.ndarray:
-    """Time of a matrix of sums cut into tiles, with smaller tiles at its ends, in units of a vector multiplication:
+    """Estimated time to compute a matrix of sums in tiles (smaller tiles at its ends), in vector multiplications:
     float64.
 
-    `sizes`, `tile`: rows, columns and blocks of filters. `split`: vectors of a block. `depth`: products of a sum.
+    `sizes`, `tile`: (rows, columns, blocks of filters) of matrix and tile. `depth`: terms of a sum. `split`: vectors of
+    a block. `vector_cost`: time to load one.
     """
     cost = np.zeros(np.broadcast_shapes(*(np.shape(t) for t in tile)))
     parts = [((t, size // t), (size % t, 1)) for size, t in zip(sizes, tile, strict=True)]

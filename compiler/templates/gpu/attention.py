@@ -42,8 +42,8 @@ def program_of(target: GpuTarget, sizes: Attention, tile: Tile) -> Program:
 
 
 def fits(target: GpuTarget, sizes: Attention) -> bool:
-    """Whether a block has enough shared memory for a tile that keeps a warp busy, heads are not larger than
-    `MOST_COLUMNS`, and the grid is within its limits.
+    """Whether this kernel can compute an attention: Q, K and V have at most `MOST_COLUMNS` columns; the grid is within
+    its limits; and a block has enough shared memory for a tile whose threads fill a warp (if the default tile does).
     """
     *rest, heads = sizes.batch or (1,)
     if max(sizes.depth, sizes.columns) > MOST_COLUMNS or max(heads, prod(rest)) > GRID_LIMITS["y"]:
@@ -53,7 +53,7 @@ def fits(target: GpuTarget, sizes: Attention) -> bool:
 
 
 class RowTile(Protocol):
-    """A tile of an attention kernel, of either kind."""
+    """The interface that both kinds of attention tiles share: tiles for CUDA cores and tiles for tensor cores."""
 
     @property
     def block_rows(self) -> int:

@@ -147,7 +147,9 @@ _SCOPES = (
     ("context.v", MATRIX_B),
     ("sum", MATRIX_C),
 )
-"""Buffers of a program of `te.ops.attention_halves` that are matrices of a warp, with their scopes."""
+"""For each buffer of `te.ops.attention_halves` that holds a factor or the sums of a warp's products: the scope (memory)
+in which an `mma` instruction needs this matrix.
+"""
 
 
 def _order(stored: Stored, *, transposed: bool = False) -> Order:

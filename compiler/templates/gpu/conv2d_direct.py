@@ -141,9 +141,12 @@ def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves the statement "post" into the loop `x0` over tiles, after the sums that it reads, and puts these sums in
-    registers. `counts`: for loops f, y and x, the extents of the two inner loops of `_tiles`. Returns the loops around
-    "post" that become threads, and the loops inside these.
+    """Moves the statement "post" into the loop `x0` over tiles, after the sums that "post" reads, and puts these sums
+    in registers.
+
+    `counts`: for each of the loops f, y and x, the extents of the two inner loops into which `_tiles` splits it.
+    Returns two lists of the loops around "post": the loops that become threads, and the loops of a single thread inside
+    them.
     """
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]

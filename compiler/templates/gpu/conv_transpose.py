@@ -80,8 +80,8 @@ def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
 
 
 def _default(target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
-    """The values of the tile that is the default for the product with the most work, as a point of the search space;
-    the defaults of other products may differ.
+    """The default point of the search space: the default tile of the matrix product with the most work. The default
+    tiles of the other products may differ from it.
     """
     problems = _problems(workload.expression).values()
     longest = max(problems, key=lambda p: p.batch * p.rows * p.columns * p.depth)

@@ -17,9 +17,11 @@ class Knobs:
     """The tiling of a direct convolution.
 
     A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns. Each thread computes
-    `filters` adjacent filters of `rows` x `columns` positions; its positions are as far apart as there are threads
-    along the axis, so that adjacent threads read adjacent elements. A step processes `channels` channels. `stages`
-    steps are in shared memory at once: with one stage a step waits for its copies, with more the copies run ahead.
+    `filters` adjacent filters at `rows` x `columns` positions. Adjacent threads compute adjacent positions; so from one
+    column of a thread to its next one the distance is `threads_x`, from row to row `threads_y`.
+
+    A step processes `channels` channels. The inputs of `stages` steps are in shared memory at once. With one stage a
+    step waits for its copies; with more stages, copies for later steps run meanwhile.
     """
 
     threads_z: int

@@ -28,7 +28,7 @@ Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 
 def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
     """Default knobs for any program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue
-    "post"). `constants`: parameters that are packed ahead.
+    "post"). `constants`: names of the parameters whose arrays are rearranged into tiles before the kernel runs.
     """
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)

@@ -335,8 +335,9 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""Knobs of the search space: size of a warp's tile, warps of a block, `mma` steps in the depth of a slice, and the
-other fields of `Knobs` under their own names.
+"""Knobs of the search space. Fields of `Knobs` have their own names, with three exceptions: the size of a block's tile
+is the size of a warp's tile times the block's numbers of warps, "warps_y" and "warps_x"; and "steps" is the depth of a
+slice in multiples of an `mma` instruction's depth.
 """
 
 

@@ -86,7 +86,9 @@ class Knobs:
         return self.rows // self.warp_rows, self.columns // self.warp_columns
 
     def shared_bytes(self, factors: Factors) -> int:
-        """Shared memory of a block in bytes: all stages, or the tile of results, which reuses their memory."""
+        """Bytes of shared memory of a block. The tile of results reuses the memory of the stages (tiles of the
+        operands), so the larger of the two counts.
+        """
         return int(_shared_bytes(self, factors))
 
     def obstacle(self, dtype: DType, *, matrix: tuple[bool, bool]) -> str | None:

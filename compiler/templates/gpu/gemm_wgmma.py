@@ -227,8 +227,8 @@ def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
 
 
 def _start(s: Schedule, inner: Sequence[str]) -> str:
-    """Splits the loops that set the sums to zero into the shape that instruction `zero` requires; returns the outermost
-    resulting loop.
+    """Splits the loops that set the sums to zero into tiles of CORE x CORE, as the instruction `zero` requires.
+    `inner`: the loops over a warpgroup's sums. Returns the outermost resulting loop.
     """
     i, *columns, _ = (f"{loop}.init" for loop in inner)
     j = s.fuse(*columns) if len(columns) == 2 else columns[0]

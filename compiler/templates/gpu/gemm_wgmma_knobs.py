@@ -34,8 +34,8 @@ MOST_GROUPS = 4
 a thread would have too few registers for its sums.
 """
 CORE_LINES = CORE + 1
-"""Distance of core matrices in lines: one more than a core matrix has, so that copies of 16 bytes have no bank
-conflicts.
+"""Distance from one core matrix to the next in shared memory, in lines of 16 bytes: one more than the lines of a core
+matrix, so that copies of 16 bytes have no bank conflicts.
 """
 OVERLAPPED = 2
 """Number of slices in shared memory that tensor cores may read at a time with bulk copies: products of one slice are
@@ -47,7 +47,7 @@ OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
 """Cycles between the last product of a slice and the first product of the next slice. In these cycles tensor cores are
-idle, unless they execute products of another block or of a slice before that are still in flight. An assumption.
+idle, except for products of another block or products of the previous slice that are not finished yet. An assumption.
 """
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""

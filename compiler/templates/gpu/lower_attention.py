@@ -17,8 +17,9 @@ from .lowered import Kernel, LoweredCudaNode, lower_expression
 def lower_attention(
     target: GpuTarget, graph: Graph, node: Node, tile: Tile | WarpTile | None = None
 ) -> LoweredCudaNode:
-    """The kernel of an attention that `attention.fits` or, for 16-bit floats, `attention_mma.fits`. `tile`: a tile of
-    that kernel (None: the default).
+    """The kernel of an attention: on tensor cores (`attention_mma`) for 16-bit floats, otherwise on CUDA cores
+    (`attention`). The module's function `fits` must have accepted the attention. `tile`: a tile of this module, or None
+    for the default.
     """
     sizes = sizes_of(graph, node)
     if sizes.dtype in HALVES:

@@ -110,7 +110,9 @@ def _effective(program: Program, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _loads(program: Program, e: Columns) -> np.ndarray:
-    """Number of load instructions in a thread's code for knobs `e` (canonical form, an array for each knob)."""
+    """Number of load instructions in the code of a thread, for each setting of the knobs. `e`: an array of settings for
+    each knob, as `_effective` returns them.
+    """
     taps = _size(program, "pool.kh") * _size(program, "pool.kw")
     return np.where(e["unroll"] == 1, taps, 1) * e["columns"]
 

@@ -228,7 +228,10 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
 
 
 def _add_partial_sums(s: Schedule, tag: str) -> None:
-    """Schedules a second kernel, in which each thread adds up the partial sums of one element and computes "post"."""
+    """Schedules a second kernel for a product whose depth is divided among blocks: each of its threads adds up the
+    partial sums of one element and computes the epilogue "post". `tag`: suffix of the names of the product's
+    statements.
+    """
     gemm, post, total = (f"{name}{tag}" for name in ("gemm", "post", "sum"))
     s.rfactor(gemm, f"gemm.k{tag}.0")
     *data, parts = loops_around(s, gemm)

@@ -19,7 +19,9 @@ from ..space import CostEstimates
 LATENCY_CYCLES = 800
 """Cycles from the issue of a memory load to the arrival of its data. An estimate."""
 BLOCK_CYCLES = 1000
-"""Cycles before a block's first load and after its last store, which other blocks hide in part. An estimate."""
+"""Sum of the cycles before a block's first load and after its last store; other blocks can use part of these cycles. An
+estimate.
+"""
 LARGEST_BLOCK = 1024
 """Largest number of threads of a block (CUDA C++ Programming Guide, "Technical Specifications per Compute
 Capability").

@@ -103,7 +103,7 @@ def by_name(kind: Callable[..., KnobsT]) -> Callable[[Any, Values], KnobsT]:
 
 
 def fields_of(axes: tuple[Axis, ...]) -> Callable[[Any, Any], dict[str, int]]:
-    """Makes the function `Tuned.values`, which converts knobs to the values of a point of the search space, for a
-    template whose `axes` are named like the fields of its knobs.
+    """Makes a function for the field `Tuned.values`: the function converts knobs to the values of a point of the search
+    space. Each of `axes` must have the name of a field of the knobs.
     """
     return lambda _, knobs: {axis.name: int(getattr(knobs, axis.name)) for axis in axes}

@@ -140,8 +140,11 @@ def choose(
 
 
 def exact_outputs(convolution: Convolution) -> list[int]:
-    """The sizes m of output tiles for which the tensors between the kernels fit `MOST_BYTES`, and `rounding` is within
-    a tolerance: the tolerance of models or, if larger, of the sums by which `conv2d` computes the same convolution.
+    """The sizes m of output tiles for which Winograd's method needs little memory and is accurate enough: the tensors
+    between its kernels fit `MOST_BYTES`, and its `rounding` is within a tolerance.
+
+    The tolerance is the larger of two: `MODEL_TOLERANCE`, and the tolerance of the float32 sums with which `conv2d`
+    computes the same convolution.
     """
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [

@@ -111,7 +111,7 @@ def weight_beats(config: Config, tiles: int) -> float:
 
 
 def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int) -> BufferFill:
-    """Fills of the weight scratchpad, each with weights of whole reductions; `block`: weight tiles per output block."""
+    """Fills of the weight scratchpad, each with all weights of some output blocks; `block`: weight tiles per block."""
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
     beats = weight_beats(config, tiles.extents["o"] * block) * tiles.repetitions("nyx", outside)

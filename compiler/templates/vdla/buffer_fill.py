@@ -42,11 +42,11 @@ class Side:
 
 
 def transfers(sides: Sequence[Side]) -> np.ndarray:
-    """Average number of load instructions that fill a buffer once; `sides`: the dimensions, outermost first.
+    """Average number of load instructions that fill a buffer once; `sides`: the buffer's dimensions, outermost first.
 
-    An instruction transfers rows and columns: columns are contiguous in DRAM and scratchpad, rows in the scratchpad
-    only. Neighbouring dimensions merge where every box covers the inner one from end to end, by the same rule as in
-    `passes.split_copies` and emission. So boxes smaller than their buffer are loaded row by row.
+    A load instruction transfers several rows of several columns: columns are contiguous in DRAM and in the scratchpad,
+    rows in the scratchpad only. Two neighbouring dimensions count as one if the loaded box covers the whole inner one
+    (as in `passes.split_copies` and emission). So a box that is smaller than its buffer is loaded row by row.
     """
     count: np.ndarray = np.asarray(1.0)
     full: np.ndarray = np.asarray(1.0)

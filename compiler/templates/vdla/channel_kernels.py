@@ -162,8 +162,9 @@ def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
 def _selection(
     image: _Image, run: _Run, sources: Sequence[tuple[int, int]], part: int, *, added: bool
 ) -> Kernel:
-    """The kernel that selects, from input `part`, the channels that the run's blocks take from this input, with 0 in
-    all other channels. `added`: adds them to the stored output.
+    """The kernel of a 1x1 convolution that copies channels of input number `part` to their places in the output blocks
+    of `run`, and writes 0 to all other channels of these blocks. `sources`: (input, channel) of each output channel.
+    `added`: adds to the stored output instead of replacing it.
     """
     config, lanes = image.config, Blocks.of(image.config).block
     source, target = image.node.inputs[part], image.node.output

@@ -77,9 +77,9 @@ def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Average and largest number of array operations for the product of a vector and a weight tile: above 1 on machines
-    that fold, whose array has fewer columns than a tile. Parts of a tile without weights take no operation, unless the
-    weights are activations.
+    """Average and largest number of array operations for the product of a vector and a weight tile. Both are above 1
+    only if the array has fewer columns than a tile, so that each operation multiplies a part of the tile. Parts without
+    weights take no operation, unless the weights are activations.
     """
     if workload.own_weights or config.tile_parts == 1:
         return float(config.tile_parts), config.tile_parts

@@ -108,7 +108,7 @@ def _form(
 
 
 def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) -> tuple[Workload, Constant]:
-    """Workload and packed weights of a convolution on blocks of channels: depthwise if it fits, else conv2d."""
+    """Workload and packed weights of a convolution on blocks of channels: depthwise if possible, else a conv2d."""
     blocks = Blocks.of(config)
     if operator.groups == workload.channels == workload.filters > 1 and has_depthwise(config):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
@@ -135,7 +135,7 @@ def convolution_workload(graph: Graph, node: Node, operator: Int8Convolution) ->
 
 
 def patch_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
-    """The patch_conv2d workload of a convolution on an interleaved image, without its pool."""
+    """The patch_conv2d workload of a convolution on an interleaved image; a max-pool fused with it is left out."""
     workload = convolution_workload(graph, node, operator)
     return replace(workload, template=PATCH_CONV2D.name)
 

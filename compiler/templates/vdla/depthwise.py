@@ -112,7 +112,9 @@ class _Array:
 
     @property
     def single(self) -> bool:
-        """Whether each column of the window is a separate operation, so that the window can be cut anywhere."""
+        """Whether each operation multiplies one column of the window; tiles may then begin and end at any column of the
+        window.
+        """
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:

@@ -87,8 +87,9 @@ def loads_ahead(config: Config, rows: Any) -> Any:
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """Number of a tile's `chunks` whose inputs an iteration of the pipelined loop loads first. The sums of the previous
-    tile are loaded back only after these chunks, because stored sums take time to arrive in DRAM.
+    """Number of chunks that an iteration of the pipelined loop loads at its beginning, of a tile's `chunks` input
+    chunks. The loads of the other chunks follow after the previous tile's sums have been loaded back from DRAM. The
+    sums come so late in the iteration because stores need time to arrive in DRAM.
     """
     return np.maximum(1, chunks * 3 // 4)
 

@@ -24,8 +24,8 @@ from .workload import LayerShape, Workload
 PATCH_LIMIT = 255
 """Largest value of the 8-bit fields of register PATCH: bytes of a patch row (run), step, pitch and left padding."""
 BUS_BYTES = 16
-"""Assumed bytes of weights loaded in a cycle. Not the machine's bus width, because kernels, and so layouts, must not
-depend on it.
+"""Assumed bytes of weights loaded in a cycle. A constant instead of the machine's bus width: kernels, and hence layouts
+of patches, must not depend on the bus width.
 """
 PAD_LIMIT = 15
 """Largest number of rows of a patch above or below the image (4-bit fields of LOAD)."""

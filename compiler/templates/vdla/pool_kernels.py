@@ -120,10 +120,10 @@ def table_kernels(config: Config, legalized: Legalized, node: Node, operator: Ta
 def average_pool_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8AveragePool
 ) -> list[Kernel]:
-    """One kernel for each part of the output whose windows have equal divisors.
+    """The kernels of an average pool: one for each rectangle of outputs whose windows have equal divisors.
 
-    The store unit sums windows that fit the accumulators; larger windows become products with ones, which the array
-    sums piece by piece.
+    If windows fit the accumulators, the store unit sums their elements. For larger windows, the array sums products of
+    the elements with ones, piece by piece.
     """
     graph = legalized.graph
     parts = _areas(operator.divisors)
@@ -149,12 +149,12 @@ def average_pool_kernels(
 
 
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
-    """Whether kernels that load only some vectors of each block take longer for an average pool than products with the
-    unit matrix. The case arises where a block of channels has several output vectors: each pool kernel computes one of
-    them.
+    """Whether pool kernels take longer for an average pool than products with unit matrices. False if a block of
+    channels is a single output vector.
 
-    The vectors that a pool kernel loads are not adjacent: each is a burst, with `outstanding_reads` bursts in flight.
-    The products read whole blocks, and a unit matrix for each position of the window.
+    If a block has several output vectors, each pool kernel computes only one of them, and the vectors that it loads are
+    not adjacent: each is a burst, with `outstanding_reads` bursts in flight. The products read whole blocks, and a unit
+    matrix for each position of the window.
     """
     blocks, memory = Blocks.of(config), config.memory
     if blocks.outputs == 1:
@@ -242,8 +242,8 @@ def _average_parameters(config: Config, operator: Int8AveragePool, channels: int
 
 
 def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Rectangles (top, left, bottom, right) that cover `divisors` (OH, OW) and have equal divisors inside, each with
-    its divisor.
+    """Cuts the outputs of an average pool into rectangles of equal divisors. `divisors` [OH, OW]: for each output, the
+    number by which its window's sum is divided. Returns ((top, left, bottom, right), divisor) of each rectangle.
     """
 
     def runs(lines: np.ndarray) -> list[tuple[int, int]]:

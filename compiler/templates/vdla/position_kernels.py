@@ -144,8 +144,9 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
 
 
 def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
-    """The row and column strides, in a plane of `plane` positions, with which `count` rows and columns are `steps`
-    apart; None if no choice of the plane's row length gives these steps.
+    """The row and column strides of `count` (rows, columns) positions in an image plane of `plane` positions, if the
+    distance from row to row is `steps.down` positions and from column to column `steps.along`. None if no row length of
+    the plane gives these distances.
     """
     (rows, columns), down = count, steps.down if count[0] > 1 else 0
     reach = (columns - 1) * steps.along + 1

@@ -36,10 +36,10 @@ class Details:
     """Properties of a node that are not in its workload, because they do not change the cycles.
 
     `post`: post-processing (None: the workload's property `post`). `pad_value`: int8 value of pads. `area`: the part of
-    the output that is computed (None: all). `apart`: distance in vectors from one position to the next (pools).
-    `planes`: the operand has one vector for each plane. `spread`: strides of an area in the output (None: contiguous).
-    `taken`: steps between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`:
-    for products of two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
+    the output that is computed (None: all). `apart`: of a pool, the distance in vectors from one position to the next.
+    `planes`: whether the operand has one vector for each plane. `spread`: strides of an area in the output (None:
+    contiguous). `taken`: strides of the rows and columns that are copied from the input (None: the workload's strides).
+    `tiles`, `zero_points`: arguments of `te.ops.conv2d` for products of two activations. `name`: the program's name.
     """
 
     post: Post | None = None

@@ -17,7 +17,7 @@ from .tiles import CHUNK, OUTERMOST, TILE_ORDERS, Tiles
 from .workload import LayerShape
 
 SLACK = 3.0
-"""A point is not searched if its lower bound exceeds the space's lower bound (`floor`) by this factor."""
+"""Points whose lower bound on cycles exceeds the space's `floor` by more than this factor are not searched."""
 MOST_COPIES = 4
 CAPACITIES = frozenset(
     {

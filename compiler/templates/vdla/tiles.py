@@ -38,11 +38,11 @@ def divide(extent: int, size: np.ndarray) -> np.ndarray:
 
 
 def _once_outermost_table(images: bool) -> np.ndarray:
-    """For each order of loops and each set of loops that run once (as bits): the order with these loops moved
-    outermost. An int table [order, set]; orders are indices of TILE_ORDERS.
+    """An int table [order, set] of loop orders: `order` after all loops in `set` are moved outermost. Orders are
+    indices of TILE_ORDERS. Bit k of a set stands for loop LETTERS[k]; the set is the loops that run only once.
 
-    With several `images`, the loop over images is between a first loop over output blocks and the loops over positions:
-    orders that begin with "o" then still begin with "o".
+    With several `images`, an order that begins with "o" (output blocks) keeps this loop outermost, because the loop
+    over images is directly inside.
     """
 
     def arranged(text: str, once: int) -> str:
@@ -117,7 +117,9 @@ class Tiles:
         return {**found, "n": found["y"] | found["x"] | (_ORDERS[self.order, 0] != LETTERS.index("o"))}
 
     def held(self, letter: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Number of blocks, rows, columns or images (`letter`) in a buffer whose fill is inside the loops `outside`."""
+        """Number of blocks, rows, columns or images (`letter`) that a buffer holds. `outside`: for each letter, whether
+        its loop over tiles is around the fill; the buffer then holds those of one tile, otherwise those of all tiles.
+        """
         if letter == "n":
             return np.where(outside["n"], 1, self.images)
         return np.where(outside[letter], self.sizes[letter], self.extents[letter])
@@ -201,7 +203,7 @@ def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
 
 
 def most_instructions(fills: float, stores: float) -> float:
-    """Number of instructions of the longest program that is worth a trial.
+    """Limit on the length of a program, in instructions: the search does not try longer programs.
 
     `fills`, `stores`: least numbers of scratchpad fills and of stores that any program of the layer needs.
     """

@@ -89,7 +89,7 @@ class Workload:
         return Post(combination=addition if self.operand else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as JSON values, `template` first; no UNRECORDED fields, no CHAINED fields at their defaults."""
+        """The workload as JSON values, `template` first; UNRECORDED fields and default CHAINED fields are omitted."""
         return {
             name: list(v) if isinstance(v, tuple) else v
             for name, v in asdict(self).items()
@@ -123,7 +123,7 @@ def windowed(
 
 
 def filled_up(config: Config, filters: int) -> int:
-    """Number of filters, rounded up to whole blocks if a block is several output vectors."""
+    """The number of filters; if a block has several output vectors, the number is rounded up to whole blocks."""
     blocks = Blocks.of(config)
     return filters if blocks.outputs == 1 else ceil_div(filters, blocks.block) * blocks.block
 

@@ -97,12 +97,12 @@ class Roles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """A register tile and its blocks, with their estimates.
+    """A candidate for the tiling of a convolution: a register tile and its blocks, with their estimates.
 
-    `tile`, `block`: by loop, elements of a tile, and tiles of a block (0: all). `part`: value of the knob "part".
-    `stored`: whether sums are in memory. `alone`: cycles on one thread. `cost`: `alone` plus, for parallel kernels, the
-    cycles of all threads together, a mean over several numbers of threads. `far`: whether a tile waits for memory
-    pages, or for weights from beyond the second-level cache.
+    For each loop, `tile` has the elements of a tile, and `block` the tiles of a block (0: all). `part`: value of the
+    knob "part". `stored`: whether sums are in memory instead of registers. `alone`: cycles on one thread. `cost`:
+    `alone` plus, for parallel kernels, the cycles of all threads together, a mean over several numbers of threads.
+    `far`: whether tiles wait for new memory pages, or for weights from beyond the second-level cache.
     """
 
     tile: Mapping[str, int]

@@ -115,8 +115,8 @@ class _Terms:
         return _Terms(parts=parts, unrolls=unrolls, part=part, unroll=unroll, steps=steps)
 
     def at(self, columns: Columns, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Indices of points (settings of the knobs) into the tables: arrays of order, part and unroll. `zero` (all 0)
-        stands for the values of absent knobs.
+        """For each point (setting of the knobs), its indices into the tables of terms: (order, part, unroll), an array
+        each. `zero`: an array of zeros, the values of a knob that `columns` lacks.
         """
         return (
             columns.get("terms", zero),

@@ -134,7 +134,7 @@ class NestFinder:
         )
 
     def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """Up to two loops to vectorize innermost: first one with contiguous stores, then one with contiguous loads."""
+        """At most two loops to vectorize: first a loop with contiguous stores, then a loop with contiguous loads."""
         constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
         if len([n for n in chain if not isinstance(n.extent, Const)]):
             return ()
@@ -213,8 +213,9 @@ def schedule_nests(program: Program, target: CpuTarget, *, parallel: bool) -> Sc
 
 
 def schedule_around(s: Schedule, around: Iterable[str], chains: Iterable[Sequence[tuple[str, int]]]) -> None:
-    """Schedules the loops `around`, each of which contains several nests. In each chain of directly nested loops, one
-    loop is shared among threads. Loops whose last iteration has a shorter inner loop are peeled.
+    """Schedules loops that contain several nests. `around`: names of these loops; if the last iteration of one has a
+    shorter inner loop, it is peeled. `chains`: (name, iterations) of directly nested loops; one loop of each chain is
+    shared among threads.
     """
     elements = max(prod(p.shape) for p in s.program.parameters)
     for chain in chains:

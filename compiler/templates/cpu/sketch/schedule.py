@@ -119,12 +119,12 @@ class _Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tiles:
-    """The loops of a tiled sum.
+    """Names of the loops of a tiled sum, and the settings `knobs` from which they were made.
 
-    `around`: the loops around the sum, outermost first. `ragged`: all loops over blocks and tiles. `of`: for each loop
-    of the consumer (the nest that reads the sum), the loops over tiles and blocks into which it was split. `shared`:
-    loops that threads may share, best first. `bordered`: loops in whose first and last iteration terms may be pads.
-    `repeated`: loops of more than one iteration.
+    `around`: the loops around the sum, outermost first. `ragged`: all loops over blocks and tiles. `of` maps a loop of
+    the consumer (the nest that reads the sum) to the loops into which it was split. `shared`: loops whose iterations
+    threads may share, best first. `bordered`: loops over tiles whose first and last tile may read pads. `repeated`:
+    loops of several iterations.
     """
 
     knobs: _Knobs

@@ -172,10 +172,8 @@ def ordered(names: tuple[str, ...], chosen: tuple[str, ...], number: int) -> tup
 
 
 def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
-    """Candidate orders of the reduction loops, outermost first: each loop once as the innermost, once as the outermost;
-    and the loops over the taps of a window outside of all others.
-
-    Loops of one iteration come last.
+    """Candidate orders of the reduction loops, outermost first: the program's order, orders that move one loop to the
+    inside or to the outside, and `taps_first`. Loops of one iteration are always innermost.
     """
     short = tuple([t.name for t in summed.terms if t.size == 1])
     names = tuple([t.name for t in summed.terms if t.size > 1])
@@ -252,10 +250,10 @@ def middle(blocks: int, tiles: int) -> int:
 
 
 def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
-    """Reads whose buffer may be packed, or copied in panels (one for each tile). The buffer is a parameter that is read
-    once, with affine indices; a loop of `candidates` and a reduction loop index different dimensions of it.
+    """Reads of `summed` whose buffer may be packed, or copied in panels (one for each tile): parameters that the sum
+    reads once, with affine indices. A reduction loop and a loop that may be vectorized must index different dimensions.
 
-    If the program has several sums, only reads of constants by the main sum.
+    If the program has several sums, the result has only reads of constants by the main sum.
     """
     inner = {a.inner for a in candidates(summed)}
     terms = {t.name for t in summed.terms}

@@ -68,12 +68,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """The Reduce statement `name` into `buffer`; its consumer (the nest that reads the sum) has the loops `axles`
+    """The Reduce statement `name` into `buffer`. Its consumer (the nest that reads the sum) has the loops `axles`
     (outermost first, one for each dimension of the sum) and `others`.
 
-    `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
-    `producers`: statements that may be computed in the loops of the sum, each with the name of the allocation that it
-    writes. The sum reads this allocation, and no other statement writes it.
+    `terms`: reduction loops of the sum. `beside`: the sum's loops that are neither reduction loops nor axles. `reads`:
+    its loads. `producers`: statements that may be computed in the loops of the sum, each with the name of the
+    allocation that it writes. The sum reads this allocation, and no other statement writes it.
     """
 
     name: str

@@ -107,8 +107,8 @@ def skip_dead_taps(
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """Names of the loops that splits and partial sums made from the reduction loop `term`, if they are the innermost
-    reduction loop around a sum of products.
+    """Loops that splits and partial sums made from the reduction loop `term`: names of the loops among these that are
+    the innermost loop around a sum of products.
     """
     found: list[str] = []
     for loop in loops(s.program):
