@@ -29,8 +29,9 @@ from .templates.vdla.lower import UnfitNodeError, choose_points
 from .templates.vdla.template import Kernel
 
 STAND_INS = ((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 4, 1), (3, 2, 6, 2), (4, 1, 4, 1), (6, 8, 9, 4), (1, 1, 6, 1))
-"""Fixed memories in place of a DRAM: multiple of its read latency, outstanding reads, multiple of its write latency,
-outstanding writes. Each is the best of all for some layer of the networks of `benchmarks/dram_placement.py`.
+"""Memories of fixed latency for which knobs are chosen, as candidates for a machine with a DRAM. Each is given as (read
+latency divided by that of the DRAM, outstanding reads, write latency divided by that of the DRAM, outstanding writes).
+Each memory gives the best knobs of all for some layer of the networks of `benchmarks/dram_placement.py`.
 """
 MOST_INSTRUCTIONS = 400_000
 """Largest number of instructions in all programs that are simulated for one network. ResNet-18 has 11,000."""
@@ -57,7 +58,9 @@ class _Option(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A simulated program: the option of each node, all cycles, and the cycles of each node."""
+    """A simulated program: the option chosen for each node, the cycles of the whole program, and the cycles spent in
+    each node.
+    """
 
     options: tuple[_Option, ...]
     cycles: int
@@ -97,7 +100,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Other knobs of nodes: those that `node_points` measures, and the best ones on machines with a fixed memory."""
+    """Yields alternative knobs for nodes: first the knobs that `node_points` finds by measurement, then, for each
+    memory in STAND_INS, the best knobs on a machine with that memory instead of the DRAM.
+    """
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
     memory = config.memory
     for read, reads, write, writes in STAND_INS:
@@ -161,7 +166,9 @@ class _Trials:
         return [option for _, option in sorted(self.measured[node].values(), key=lambda item: item[0])]
 
     def mixed(self) -> tuple[_Option, ...]:
-        """The fastest option of each node. Nodes overlap, so that all together may be slower."""
+        """The fastest option of each node, measured node by node. All of these together need not be fastest, because
+        neighbouring nodes run at overlapping times.
+        """
         return tuple([self.ranked(node)[0] for node in range(len(self.names))])
 
     def improved(self, best: _Run, rank: int, parity: int) -> _Run:

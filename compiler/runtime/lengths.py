@@ -55,10 +55,10 @@ _Place = tuple[slice, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fit:
-    """Precomputed padding and cropping for one length, made at its first use.
+    """Padding and cropping of arrays for one length, computed at the first run with this length.
 
-    The precomputation keeps the Python code around a run short: a run of a short length takes a tenth of a millisecond,
-    and this code a tenth of that, with cold caches.
+    Later runs then execute little Python code. This matters for short lengths, which run in a tenth of a millisecond:
+    even with this precomputation, the Python code takes a tenth of the run while caches are cold.
 
     `expected`: (name, shape, type) of each input. `padded`: (input, padded shape, value of pads, slices of real
     tokens). `cropped`: (output, slices of real tokens).

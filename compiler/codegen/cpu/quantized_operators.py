@@ -68,10 +68,10 @@ class QuantizedOperator(Quantized):
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """whole * factor + addend with one rounding, for processors without an FMA instruction: in float64, an exact
-        product and a sum rounded to odd.
+        """whole * factor + addend with one rounding to float32, for processors without an FMA instruction. In float64
+        the product is exact, and the sum is rounded to odd, so that its conversion to float32 rounds correctly.
 
-        The method is that of `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
+        The method is the same as in `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
         """
         lanes, block = whole.lanes, self.block
         double, long = ("double", "i64") if lanes == 1 else (f"<{lanes} x double>", f"<{lanes} x i64>")

@@ -46,10 +46,11 @@ def strided_load(
 
 
 def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
-    """Stores all lanes to every `stride`th element by one store of the whole range, masked to their elements.
+    """Stores the lanes of `value` to every `stride`th element from `pointer` on. Emits one store over the whole range,
+    whose mask leaves out the elements between.
 
-    On processors with masked stores this is many times faster than a scatter. On other processors it is no slower if
-    the stride is a power of two, because LLVM then splits the range into whole registers.
+    On processors with masked stores one such store is many times faster than a scatter. On other processors it is no
+    slower if the stride is a power of two, because LLVM then splits the range into whole registers.
     """
     lanes, dtype = value.lanes, value.dtype
     span = lanes * stride

@@ -81,7 +81,9 @@ class Span:
 
     @property
     def key(self) -> object:
-        """A key for comparing spans: it is equal for spans with equal runs and equal copies in flight."""
+        """A key for comparing spans. Spans have equal keys if their tasks touch the same elements in the same order
+        (equal runs), and the same copies are in flight.
+        """
         return tuple(self.runs), tuple([(f.run, f.start, f.end) for f in self.flights])
 
 

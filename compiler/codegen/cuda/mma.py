@@ -81,9 +81,9 @@ def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> Intri
 
 
 def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """Loads a fragment of B, [depth, 8], from shared memory, like `load_a`. `source` is [depth, 8], or in order
-    "columns" [8, depth]. With `matrix` two fragments side by side are loaded: [2, depth, 8] from [depth, 16] or [16,
-    depth].
+    """Declares a load of a fragment of B, [depth, 8], from shared memory, like `load_a`. The source matrix is [depth,
+    8], or [8, depth] in order "columns". With `matrix` the instruction loads two neighbouring fragments at once, [2,
+    depth, 8], from a source of [depth, 16] or [16, depth].
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS))

@@ -1,13 +1,15 @@
 """Fragments: matrices distributed over the registers of a warp's lanes (`mma.sync`) or of a warpgroup's lanes
 (`wgmma`).
 
-In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix;
-earlier dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access the buffer,
-except for sums of a warp, of which each lane may access its own elements (`ir.lane_elements`). The placement of its
-elements in the lanes' registers matters for emission only. This file defines the placement, after the figures of
-"Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate
-Instructions"); the figures agree if elements are counted in registers of 32 bits. The sums of a warpgroup are those of
-its four warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
+In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix.
+Earlier dimensions number the matrices of a warp, or the warps (`ir.grid`). Only hardware operations access the buffer;
+an exception is a warp's sums, where each lane may access its own elements (`ir.lane_elements`).
+
+This file defines in which lane and register each element is; only emission needs this placement. The placement follows
+the figures of "Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix
+Multiply-Accumulate Instructions"). These figures agree with each other if elements are counted in registers of 32 bits.
+The sums of a warpgroup are those of its four warps, each with 16 rows (same document, "Register Fragments and Shared
+Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations

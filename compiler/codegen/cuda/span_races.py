@@ -186,8 +186,9 @@ class SpanChecker:
         )
 
     def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
-        """Raises RaceError if accesses to two shared buffers that occupy the same bytes (their lifetimes are disjoint)
-        have no barrier between them.
+        """Raises RaceError if two shared buffers whose lifetimes are disjoint may occupy the same bytes, and no barrier
+        separates the accesses to one buffer from the accesses to the other. `events`: the accesses of this span, by
+        buffer.
         """
         if self.count == 1:
             return

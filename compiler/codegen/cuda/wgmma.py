@@ -187,9 +187,12 @@ def _sums(columns: int, total: DType) -> Buffer:
 def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """The buffer of a wgmma factor that is stored as core matrices, and the indices of one element. `data` (along the
-    `size` rows of A or columns of B) and `depth` are the element's coordinates, each split into (multiple of 8,
-    remainder). `along_depth`: lines of core matrices run along the depth.
+    """Returns the shared-memory buffer `name` of one factor (A or B) of a wgmma product, stored as core matrices (8
+    lines of 16 bytes), and the buffer indices of one element of the factor.
+
+    `size`: number of rows of A, or of columns of B. `data`: the element's row of A or column of B. `depth`: the
+    element's coordinate along the dimension that is summed. Both coordinates are given as (multiple of 8, remainder).
+    `along_depth`: whether the lines of core matrices run along the depth.
     """
     deep = (HALF_DEPTH, depth)
     lines, length = ((size, data), deep) if along_depth else (deep, (size, data))

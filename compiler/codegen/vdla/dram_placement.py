@@ -1,12 +1,14 @@
-"""Programs for machines with a DRAM (hw/dram.md): weights in the order of their loads, stores apart from loads.
+"""Orders memory accesses for machines with a DRAM (hw/dram.md): stores weights in the order in which they are loaded,
+and separates stores from loads in time.
 
-Rows: a load that reads several runs of bytes opens a row for almost each of them. Constant weights are rearranged so
-that a load is one run, and each load begins where the one before it ended.
+Rows: a load that reads several runs of bytes opens a row for almost each of them. Constant weights are therefore
+rearranged so that a load reads one run, and each load begins where the preceding load ended.
 
-Directions: the controller changes from reads to writes and back in more than twenty cycles, and its AXI bridge
-alternates between both directions after each burst while both have bursts. In a layer whose stores are kept apart from
-loads, the stores of a tile wait for the loads of the next tile, and later loads wait for these stores: the bus changes
-direction twice in a tile instead of twice in a burst. Tokens between load and store unit enforce this order.
+Directions: the controller needs more than twenty cycles to change from reads to writes and back. Its AXI bridge changes
+the direction after each burst as long as both reads and writes wait. If the stores of a layer are separated from its
+loads, the stores of a tile wait for the loads of the next tile, and later loads wait for these stores. The bus then
+changes its direction twice in a tile instead of twice in a burst. Tokens between the load unit and the store unit
+enforce this order.
 """
 
 from __future__ import annotations
@@ -184,7 +186,9 @@ def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Ba
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Boxes:
-    """Boxes of elements that loads read, with pads around them: columns of the loads' fields."""
+    """The boxes of DRAM elements that many loads read, and the pads that each load adds around its box. Each attribute
+    is a column: it has one number for each load, the value of a field of the load (`_BOX` names these fields).
+    """
 
     sram: Rows
     dram: Rows
@@ -262,8 +266,11 @@ _BOX = ("sram_base", "dram_base", "y_size", "x_size", "x_stride", "y_pad_0", "y_
 
 
 def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDArray[np.int64]:
-    """The new number of each of `count` instructions, after each run of instructions of the store unit changed places
-    with the run of the load unit behind it, in the same layer, unless both access the same memory.
+    """Moves loads before stores. Returns the new number of each of `count` instructions.
+
+    A run is a sequence of consecutive instructions of one unit in one layer. In `layers`, each run of the store unit
+    changes places with a run of the load unit that directly follows it in the same layer. Two runs keep their order if
+    they access the same memory and one of them writes it.
     """
     units, groups = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for batch in batches:

@@ -63,10 +63,10 @@ class _Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The extents of many copies, as columns (one row for each copy). `to`: extent of each dimension in the scratchpad.
-    `origin`: (extent in DRAM, pads before, pads after) of each dimension.
+    """The sizes of the boxes that many copies move, as columns (one row for each copy). `to`: size of each dimension in
+    the scratchpad. `origin`: for each dimension, (size of the data in DRAM, pads before the data, pads after the data).
 
-    Boxes of equal extents need the same transfers, wherever they begin.
+    Boxes of equal sizes need the same load instructions, wherever they begin.
     """
 
     to: tuple[Column, ...]

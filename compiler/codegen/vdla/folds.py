@@ -236,10 +236,11 @@ class PartsOfTiles:
 
 
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
-    """Index expressions, one for each leading dimension of a kernel's weights, of the tile that the copy `load` stores
-    in `region` of a scratchpad.
+    """Finds the weight tile that the copy `load` stores in `region` of a scratchpad. Returns one index expression for
+    each leading dimension of the kernel's weights.
 
-    None if the tile depends on loops that are not in `around`, for example on loops that load the weights in pieces.
+    Returns None if the tile depends on loops that are not in `around`, for example on loops that load the weights in
+    pieces.
     """
     found: list[Expr] = []
     leading = len(load.source.starts) - 2

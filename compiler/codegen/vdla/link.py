@@ -240,7 +240,7 @@ def _alike(
 
 
 def buffer_bytes(buffer: Buffer) -> int:
-    """Bytes of a parameter in the image."""
+    """The number of bytes that a parameter takes in the memory image."""
     return prod(buffer.shape) * buffer.dtype.bits // 8
 
 

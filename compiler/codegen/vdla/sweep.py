@@ -41,10 +41,12 @@ PAD = -1
 
 
 class PartedRows:
-    """Addresses of depthwise weights, as numbers of rows, for sweeps (TAPS operations that also multiply input rows
-    read before). An operation multiplies one group of rows. Its address is the number of the group's first row, plus
-    the number of the part of the input vector at which `data` starts (a vector of more than block_out lanes has several
-    parts).
+    """Addresses of depthwise weights for sweeps (TAPS operations that also multiply input rows read before), counted in
+    rows of weights. Each operation multiplies one group of rows, and its address is the sum of two numbers: the number
+    of the group's first row, and the number of the part of an input vector that the operation reads.
+
+    A vector has several parts if it has more than block_out lanes. `data`: the input region, whose last index gives the
+    first lane.
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:

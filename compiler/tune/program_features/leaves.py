@@ -35,7 +35,8 @@ from .touched import Dimension, places, run_length, touched_elements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """Number of operations in one execution of a statement, on values, not on indices; both sides of a Select count.
+    """Numbers of arithmetic operations in one execution of a statement. Computations of indices are not counted. Both
+    alternatives of a Select are counted.
 
     `other`: comparisons, min, max, selections, quotients and conversions; `calls`: function calls.
     """

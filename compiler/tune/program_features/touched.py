@@ -76,7 +76,7 @@ class Dimension:
 
     @staticmethod
     def of(index: Expr, size: int) -> Dimension:
-        """The dimension of a region that starts at `index` and has `size` elements in it."""
+        """Describes one dimension of an access that touches `size` elements, the first at `index`."""
         if isinstance(index, Var):
             return Dimension({index.name: 1}, (), size)
         if isinstance(index, Const):

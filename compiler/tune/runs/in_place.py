@@ -166,8 +166,8 @@ def refine(
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
-    """Known trials of the batch of `node` that begins at trial `begin`, by index in the batch. The batch ends at the
-    first trial of another node.
+    """The earlier trials that belong to the batch of `node` that begins at trial number `begin`, by their index within
+    the batch. `known`: all earlier trials, by number. The batch ends at the first trial of another node.
     """
     found = {}
     for index in range(BATCH):

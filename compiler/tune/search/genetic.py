@@ -60,8 +60,8 @@ class GeneticSearch:
         return np.concatenate([*found, random_new(space, generator, missing, taken)])
 
     def _parents(self, history: History, born: int) -> np.ndarray:
-        """The last complete generation and the elites before it, the best first. `born`: number of trials in all
-        complete generations.
+        """The points from which the next generation is bred, best first: the last complete generation, and the best
+        points (elites) of all earlier generations. `born`: number of trials in all complete generations.
         """
         ranks = np.argsort(history.costs[:born], kind="stable")
         last = ranks[ranks >= born - self.population]

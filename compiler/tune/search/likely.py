@@ -84,10 +84,10 @@ def _seeds(space: Space) -> np.ndarray:
 
 
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Estimated costs of points (inf: illegal), and the numbers that identify their programs.
+    """Estimated costs of points (infinite for illegal points), and the numbers that identify their programs.
 
-    Points that a search may not try (`Space.allowed`) get a penalty of `FORBIDDEN_PENALTY`, but stay in the beam,
-    because better points may be reached through them.
+    A penalty of `FORBIDDEN_PENALTY` is added for points that a search may not try (`Space.allowed`). The search for low
+    estimates still visits them, because it may reach better points through them.
     """
     estimates = space.cost(space.columns(points))
     fits = np.logical_and.reduce(list(estimates.limits.values()))
