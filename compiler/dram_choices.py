@@ -75,8 +75,9 @@ nodes whose stores are kept apart from loads. The program has an instruction gro
 def choose(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> DramChoices:
-    """The choices with the fewest cycles of the whole network. `kernels`: the kernels of all nodes. Tuning records are
-    ignored. Raises UnfitNodeError.
+    """Chooses the knobs of all nodes, and the nodes whose stores are kept apart from loads, so that the simulated
+    network takes the fewest cycles of all programs that are tried. `kernels`: the kernels of all nodes. Tuning records
+    are ignored. Raises UnfitNodeError.
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
     others = [{**plain, **points} for points in _alternatives(config, kernels, virtual_threads, program_of)]
@@ -187,7 +188,7 @@ class _Trials:
 
 
 _Key = tuple[tuple[tuple[tuple[str, int], ...], ...], bool]
-"""An option as a dictionary's key."""
+"""An option in a hashable form, to look up results of earlier simulations."""
 
 
 def _key(option: _Option) -> _Key:

@@ -102,7 +102,9 @@ class RecordBook:
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, of everything that lookups can return: part of the key of compiled networks."""
+        """SHA-256, in hexadecimal, of all data in this book that can change the result of a lookup. The digest is part
+        of the key under which a compiled network is cached.
+        """
         digest = hashlib.sha256()
         for key, found in sorted(self.records.items()):
             digest.update(repr((key, [sorted(record.knobs.items()) for record in found])).encode())

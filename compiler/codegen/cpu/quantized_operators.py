@@ -32,7 +32,9 @@ class QuantizedOperator(Quantized):
         return self.scaled(difference, self.arguments[2], self.whole(3), self.whole(4), self.whole(5))
 
     def combine_add(self) -> Value:
-        """Emits the function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
+        """Emits the function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high): a and b, each
+        times its ratio, and the offset are added, rounded and clamped. `unsigned`: int8 values stand for uint8 values.
+        """
         a, b, ratio_a, ratio_b, offset = self.arguments[:5]
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = self.fused_multiply_add(self.less(b, -shift), ratio_b, offset)
@@ -41,7 +43,8 @@ class QuantizedOperator(Quantized):
 
     def combine_multiply(self) -> Value:
         """Emits the function combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
-        high).
+        high): the product of a and b, each minus its zero point, is multiplied by the ratio; the sum with the zero
+        point is rounded and clamped.
         """
         a, b = self.less(self.arguments[0], self.whole(2)), self.less(self.arguments[1], self.whole(3))
         shift = UNSIGNED_OFFSET if self.whole(6) else 0

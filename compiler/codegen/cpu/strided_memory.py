@@ -17,8 +17,9 @@ def strided_load(
     lanes: int,
     mask: Value | None,
 ) -> str:
-    """Loads lanes from every `stride`th element, by loads of whole vectors and shuffles, many times faster than by a
-    gather. The vector loads overlap, so that none reaches beyond the last lane's element.
+    """Loads every `stride`th element from `pointer` on, one for each lane. Emits loads of whole vectors and shuffles
+    that select elements, which are many times faster than a gather. The vector loads overlap, so that none reads beyond
+    the element of the last lane.
     """
     wide = memory_type(dtype, lanes)
     reach = (lanes - 1) * stride + 1

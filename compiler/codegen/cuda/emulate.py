@@ -64,8 +64,9 @@ _ZERO, _ONE = Const(0), Const(1)
 def emulate(program: Program) -> Program:
     """Converts a GPU program with barriers, as `prepare` returns it, into a program for `codegen.cpu.kernel.build`.
 
-    Threads run in the order `barrier_intervals.mixed_order`. If the verifier cannot prove the result's indices legal in
-    this order (guards of ragged tiles), threads run in the order `barrier_intervals.reversed_order`, which is affine.
+    Threads run in the order `barrier_intervals.mixed_order`. In this order, the verifier may be unable to prove the
+    result's indices legal, because of the guards of ragged tiles. Then threads run in the order
+    `barrier_intervals.reversed_order`, which is affine.
     """
     program = inline_intrinsics(program)
     result = _in_order(program, mixed_order)

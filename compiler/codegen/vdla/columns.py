@@ -236,7 +236,7 @@ class Access:
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first scratchpad element of the buffer copy (double buffering) that it uses."""
+        """The first scratchpad element of the buffer copy (double buffering) that each iteration uses."""
         if self.slots is None or self._copy is None:
             return self._begin
         first = self.slots[environment[KERNEL], self._copy(environment)]

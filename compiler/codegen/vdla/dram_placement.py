@@ -60,7 +60,7 @@ class DramImage(Image):
 
 def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection[str]) -> DramImage:
     """An empty memory image for a program of `layers` on a machine with a DRAM; each segment begins at a row. `apart`:
-    names of the layers whose stores are kept apart from loads.
+    names of the layers whose stores are separated in time from loads (`keep_apart`).
     """
     numbers = controller_of(config)
     row = numbers.word_bytes << numbers.column_bits
@@ -71,10 +71,10 @@ def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection
 
 def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple[int, NDArray[np.int64]]]:
     """Rearranges constant weights so that each load reads one contiguous run of bytes, and the loads of a layer follow
-    one another in memory; the loads in `emission` get their new addresses.
+    one another in memory. Sets the new addresses of the loads in `emission`.
 
-    Returns, for each segment with a new order, its byte address and for each of its weight tiles the number of the tile
-    that was there before. A segment keeps its order if two different loads have a tile in common.
+    Returns (byte address, order) for each segment whose weights are rearranged: tile k of the segment is the tile that
+    had the number order[k] before. A segment keeps its order if two different loads have a tile in common.
     """
     tile, found = emission.config.wgt_bytes, []
     loads = [(number, batch) for number, batch in enumerate(emission.batches) if batch.name == "LOAD.WGT"]
@@ -123,11 +123,12 @@ def _tiles(box: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
-    """Keeps stores and loads of the layers numbered `layers` apart: moves the stores of a tile behind the loads that
-    follow them, and lets all loads and stores access one more piece of DRAM, so that tokens order them.
+    """Separates the stores of the layers numbered `layers` from the loads of these layers. Moves the stores of a tile
+    behind the loads that follow them. Also lets these loads and stores access a fictitious piece of DRAM, so that
+    tokens order them.
 
-    A store sends its first burst long after its begin. So the last `tail` input vectors in front of a store are a load
-    of their own, for which the store does not wait.
+    A store takes some time before it sends its first burst. So the last `tail` input vectors in front of a store become
+    a separate load, for which the store does not wait.
     """
     low, high = emission.activations
     piece = -(-(high - low) // emission.granule) + 1
@@ -206,7 +207,9 @@ class _Boxes:
         return _Boxes(*(full(batch.fields.get(name, 0), len(batch.numbers)) for name in _BOX))
 
     def parts(self, tail: int) -> Rows:
-        """For each load, the number of loads into which it is cut: 1, 2 or 3."""
+        """For each load, the number of parts (1, 2 or 3) into which it is cut. `tail`: number of vectors to be cut off
+        at the end.
+        """
         by_rows = self.columns <= tail
         last = -(-tail // np.maximum(self.columns, 1))
         one_row = (self.rows == 1) & (self.above == 0)
@@ -218,7 +221,12 @@ class _Boxes:
         )
 
     def cut(self, tail: int, counts: Rows) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
-        """Yields (number of the part, the loads that have it, fields of the part) for loads in `counts` parts each."""
+        """Cuts loads into parts. `tail`: number of vectors to be cut off at the end. `counts`: number of parts of each
+        load.
+
+        Yields (number of the part, indices of the loads, fields of this part of these loads), for one part and all
+        loads that are cut in the same way at a time.
+        """
         width, by_rows, none = self.left + self.columns + self.right, self.columns <= tail, 0 * self.rows
         last = np.where(by_rows, -(-tail // np.maximum(self.columns, 1)), 1)
         before = self.rows - last
@@ -290,8 +298,9 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
 
 
 def _conflicts(batches: Sequence[Batch], run: NDArray[np.int64], runs: int) -> NDArray[np.bool_]:
-    """For each of `runs` runs of instructions but the last: whether it and the next one access the same memory and one
-    of them writes it; compares the ranges from the first to the last byte. `run`: the run of each instruction.
+    """For each run of instructions except the last: whether the run and the next run access the same memory and one of
+    them writes it. Compares the ranges from the lowest to the highest accessed address. `run`: the number of the run to
+    which each instruction belongs. `runs`: the number of all runs.
     """
     low, high = np.full(runs, 1 << 62), np.full(runs, -1)
     ends: dict[tuple[str, bool], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}

@@ -68,8 +68,8 @@ class Emission:
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Reserves instruction `number` of the program, which belongs to layer `group`, to load the next page (part) of
-        micro-ops; `finish` fills it in.
+        """Reserves instruction `number` of the program, in layer `group`, as the load of the next page (part) of
+        micro-ops; `finish` fills in the instruction's fields.
         """
         self._pages.append((number, group))
 
@@ -275,8 +275,8 @@ class LayerEmitter:
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """Number of positions (in program order) that a statement takes; each loop counts with its largest extent.
-        `ranges`: values of the variables of enclosing loops.
+        """Number of positions in program order that the executions of a statement take; each loop counts with its
+        largest extent. `ranges`: values of the variables of enclosing loops.
         """
         match statement:
             case Seq(statements=statements):

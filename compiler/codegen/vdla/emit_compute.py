@@ -117,9 +117,9 @@ def _emit_sums(
     inner: Iterations,
     mode: ArrayMode,
 ) -> None:
-    """Emits at most two instructions for each iteration of the repeated loops (loops that instructions neither count
-    nor unroll): one overwrites sums, and the other adds to sums. `inner`: iterations of the repeated loops. `names`,
-    `extents`: the chain's loops.
+    """Emits at most two instructions for each iteration in `inner`: one overwrites sums, and the other adds to sums.
+    The iterations are those of the loops `Plan.repeated`, which no instruction counts or unrolls. `names`, `extents`:
+    the variables and the extents of the chain's loops.
     """
     config = emitter.config
     row = mode.tile_weights(config)

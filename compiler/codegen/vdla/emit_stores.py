@@ -256,8 +256,8 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:
-    """Rows and columns of a pooling window over accumulators: the last two extents of the accumulator operand before
-    the extents of an element; (1, 1) without a window.
+    """The numbers of rows and columns of a pooling window; (1, 1) without a window. They are the two extents of the
+    accumulator operand that precede the extents of an element.
     """
     if len(accumulator.extents) < 2:
         return 1, 1

@@ -134,7 +134,7 @@ class MicroOpMemory:
     """Collects the micro-op sequences of a network into pages of at most `depth` micro-ops."""
 
     def __init__(self, depth: int, dtype: np.dtype[np.unsignedinteger]) -> None:
-        """`dtype`: `vdla.isa.layout.uop_dtype` of the machine."""
+        """`depth`: micro-ops of a full page. `dtype`: type of micro-op words, `vdla.isa.layout.uop_dtype`."""
         self.depth = depth
         self._dtype = dtype
         self.pages: list[list[np.ndarray]] = [[]]
@@ -178,7 +178,7 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether each load of `name`, in program order, changes the table: one bool each. Records the new contents."""
+        """For each load `name`, in program order, whether it changes the table: bool array. Records the contents."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (
             fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")

@@ -170,8 +170,8 @@ class WgslDialect(Dialect):
     # Kernels and sources
 
     def kernel_text(self, parts: KernelParts) -> str:
-        """The text of a kernel. In group 0 the kernel's arrays have the first bindings, and the kernel's numbers the
-        next ones.
+        """The text of a kernel. All bindings are in group 0: first the arrays of the kernel, then its integer
+        parameters.
         """
         lines = [
             f"@group(0) @binding({n}) var<storage, read_write> {array.name}: array<{self._held(array)}>;"
@@ -259,8 +259,8 @@ def _at(storage: Storage, at: str, dtype: DType) -> str:
 
 
 def _first(name: str) -> str:
-    """The name of the constant that holds the word of a binding (bound buffer) at which array `name` begins. No name of
-    a program ends with "_at_".
+    """The name of a constant: the number of the word at which the array `name` begins in its binding (bound buffer). No
+    name of a program ends with "_at_", so the name of the constant is unique.
     """
     return f"{name}_at_"
 

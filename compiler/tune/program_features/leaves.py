@@ -1,8 +1,8 @@
 """Exact counts for every statement of a scheduled program: iterations, arithmetic, touched elements.
 
-The counts come from one walk over the program. Loops whose extents depend on other loops (the tails of splits) are
-enumerated, each group of dependent loops separately, and counts are sums over their iterations; all other loops are
-factors.
+The counts come from one walk over the program. Loops whose extents depend on other loops (such as the shorter last tile
+of a split loop) are enumerated in groups of dependent loops, and counts are summed over their iterations. All other
+loops multiply the counts by their extents.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
 
 
 def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
-    """The counts of a program's encoded instructions, uint64 (n, words); bytes and beats as in the simulator's
-    `SimulationResult.traffic`.
+    """Counts the transfers, array operations and tokens of a program. `instructions`: its encoded instructions, uint64
+    (n, words). Bytes and bus beats are counted as in the simulator's `SimulationResult.traffic`.
     """
     formats = layout.formats(config)
     opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)

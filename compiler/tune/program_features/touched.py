@@ -97,7 +97,9 @@ class Dimension:
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
     def values(self, inner: Mapping[str, int]) -> int:
-        """Number of elements that the index reaches while loops of the lengths `inner` run."""
+        """Number of elements along this dimension that the access touches in all iterations of the loops `inner`
+        (variable: number of iterations).
+        """
         moves = [(abs(c), inner[v]) for v, c in self.steps.items() if v in inner]
         moves += [(abs(c), _values(part, inner)) for part, c in self.parts]
         return _reached(moves, self.size)

@@ -19,11 +19,11 @@ MOST_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSearch:
-    """A strategy that proceeds in generations of `population` trials; parents are the last generation and the `elites`
-    best trials before it.
+    """A strategy that proceeds in generations of `population` trials. The parents of a new generation are the trials of
+    the last generation and the `elites` best trials of earlier generations.
 
-    Parents are drawn with probabilities that fall linearly with their rank; a child crosses two parents and, with
-    probability `mutation`, moves on one axis. The number of trials determines the generation.
+    Parents are drawn with probabilities that fall linearly with their rank. A child is the crossover of two parents;
+    with probability `mutation`, its value on one axis then changes. The number of trials determines the generation.
     """
 
     population: int = 32
