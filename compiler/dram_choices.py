@@ -167,8 +167,8 @@ class _Trials:
         return [option for _, option in sorted(self.measured[node].values(), key=lambda item: item[0])]
 
     def mixed(self) -> tuple[_Option, ...]:
-        """The fastest option of each node, measured node by node. All of these together need not be fastest, because
-        neighbouring nodes run at overlapping times.
+        """For each node, the option with which the node took the fewest cycles. The program with all these options need
+        not be the fastest, because neighbouring nodes run at overlapping times.
         """
         return tuple([self.ranked(node)[0] for node in range(len(self.names))])
 

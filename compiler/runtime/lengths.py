@@ -72,12 +72,12 @@ class _Fit:
 
 
 class LengthsExecutable(Readable):
-    """An executable for a range of lengths, made of rungs (executables for single lengths) in ascending order of
-    length. `pads`: for each input the value behind the real tokens.
+    """An executable for a range of lengths. It consists of rungs, executables for single lengths, in ascending order of
+    length. `pads`: for each input, the value that fills the input behind its real tokens.
 
     `target`: the target's text for messages and files. `axes`: by input and output, the axes whose size is the length
-    plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both are 0
-    for a loaded executable.
+    plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both
+    numbers are 0 for a loaded executable.
     """
 
     def __init__(

@@ -19,8 +19,8 @@ _NEVER_USED = (
     "clwb clzero cldemote enqcmd ermsb fsgsbase invpcid movdir64b movdiri mwaitx pconfig pku prefetchi ptwrite rdpru "
     "rtm serialize sgx shstk tsxldtrk uintr waitpkg wbnoinvd"
 )
-"""Features of x86-64 that no kernel uses. Most are for operating systems, and many virtual machines hide them. `ermsb`
-only says that one instruction is fast; it is left out because processors of different vendors differ in it.
+"""Features of x86-64 that no kernel uses. Most are for operating systems, and many virtual machines hide them. `ermsb`,
+which processors of some vendors lack, only says that one instruction is fast.
 """
 
 

@@ -130,12 +130,13 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
-    """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 rows each.
+    """Returns (row, column) of the 16 bytes whose address a lane gives to `ldmatrix.x4`; a column consists of 16 bytes.
+    The instruction loads four matrices of 8 rows each. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
+    register q.
 
-    Returns (row, column), where a column has 16 bytes. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
-    register q. If `columns_first` is False, matrices 0 and 2 are side by side above matrices 1 and 3 (a fragment of A
-    in order "rows"). If it is True, matrices 0 and 1 are side by side above matrices 2 and 3 (two fragments of B: 0 and
-    1 are the transpose of the first fragment, 2 and 3 of the second).
+    If `columns_first` is False, the matrices form a fragment of A in order "rows": matrices 0 and 2 are the upper 8
+    rows, matrices 1 and 3 the lower 8 rows. If it is True, matrices 0 and 1 are the upper rows, 2 and 3 the lower rows.
+    They form two fragments of B: matrices 0 and 1 are the transpose of the first fragment, 2 and 3 of the second.
     """
     if columns_first:
         return lane % 8 + (lane // 16) * 8, (lane // 8) % 2

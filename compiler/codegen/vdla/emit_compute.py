@@ -280,7 +280,7 @@ def _factors(
     name: str,
     environment: Environment,
 ) -> tuple[int, int, int] | None:
-    """For each operand, its address step in loop `name` (`names` are at 0); None if a step is negative or varies."""
+    """Each operand's address step in loop `name`, with the other `names` at 0; None if one is negative or varies."""
     zero = {**environment, **dict.fromkeys(names, 0)}
     one, two = {**zero, name: 1}, {**zero, name: 2}
     steps: list[int] = []

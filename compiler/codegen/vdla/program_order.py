@@ -202,7 +202,7 @@ class Drafts:
 
 
 class EmissionCache:
-    """LRU cache of at most `most` draft instructions. Key: kernel, operand addresses, configuration fields in use."""
+    """LRU cache of at most `most` draft instructions, by kernel, operand addresses and configuration fields."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most

@@ -7,8 +7,9 @@ WGSL has no pointer arithmetic, so kernels index arrays that are declared outsid
   atomic operations, so that threads may write to other bytes of the word at the same time.
 - int64 is two words in device memory, of which kernels compute with the low one: values beyond 32 bits wrap.
 
-An array may begin inside its binding, at the word `{name}_at_` (a constant of the pipeline): bindings begin at
-multiples of up to 256 bytes only, arrays of networks at multiples of 64.
+An array need not begin where its binding (the range of a buffer that a kernel sees) begins, because some devices allow
+bindings only at multiples of 256 bytes, while arrays of networks begin at multiples of 64. The constant `{name}_at_` of
+the pipeline is the number of the word at which the array begins in its binding.
 """
 
 from __future__ import annotations

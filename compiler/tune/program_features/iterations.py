@@ -1,5 +1,5 @@
-"""Exact execution counts of statements in a program; loops whose variables determine extents of other loops are
-enumerated.
+"""Counts exactly how often each statement of a program is executed. Loops whose variables determine extents of other
+loops are enumerated, because their counts are not plain products.
 """
 
 from __future__ import annotations

@@ -84,8 +84,9 @@ class AccessFeatures:
 class Leaf:
     """A statement without nested statements, with the loops around it, outermost first.
 
-    `executions`: over the whole program. `copied`: elements that a Copy moves in all executions, pads included. `run`:
-    contiguous elements on the DRAM side in one execution of a Copy. Both are 0 for other statements.
+    `executions`: how often the statement is executed in the whole program. `copied`: number of elements that a Copy
+    moves in all executions, pads included. `run`: number of contiguous elements that one execution of a Copy accesses
+    in DRAM. For statements other than Copy, `copied` and `run` are 0.
     """
 
     statement: NamedStmt

@@ -1,8 +1,8 @@
-"""A short list without a trained model: the points of a space that its template expects to be fastest, best first.
+"""Lists the points of a space that its template expects to be fastest, best first, without a trained model.
 
-A template's default is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally many
-copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the template's
-estimate alone, without lowering and without random numbers.
+A template's default is the best of few candidates, whose tiles have balanced sizes and whose buffers all have the same
+number of copies. A beam search begins at the best candidates and extends through the whole space, one axis at a time.
+It uses only the template's estimate, without lowering and without random numbers.
 """
 
 from __future__ import annotations
