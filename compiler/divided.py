@@ -42,10 +42,11 @@ _REPEAT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Seconds of one region on both sides: on the accelerator, simulated cycles plus conversions at the region's
-    boundary; on the CPU, measured.
+    """The seconds that one region takes on the accelerator (simulated, and the conversions at the region's boundary)
+    and on the CPU (measured).
 
-    `cpu_seconds` is None if the CPU cannot run the region, for the reason `remark`; then the accelerator runs it.
+    `cpu_seconds` is None if the CPU cannot run the region, for the reason `remark`; then the accelerator runs the
+    region.
     """
 
     nodes: tuple[str, ...]
@@ -123,7 +124,7 @@ class Work:
         return partition, tuple(comparisons.values())
 
     def _compare(self, partition: Partition, region: Region, threads: int) -> Comparison:
-        """Measures one region on both sides, on sample inputs."""
+        """Times one region on the accelerator and on `threads` threads of the CPU, with random inputs."""
         generator = np.random.default_rng(0)
         types = [(name, partition.survey.types[name]) for name in region.inputs]
         feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}

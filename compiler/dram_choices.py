@@ -57,7 +57,9 @@ class _Option(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A simulated program: the option of each node, all cycles, and the cycles of each node."""
+    """A simulated program: the option chosen for each node, the cycles of the whole program, and the cycles spent in
+    each node.
+    """
 
     options: tuple[_Option, ...]
     cycles: int
@@ -72,8 +74,9 @@ nodes whose stores are kept apart from loads. The program has an instruction gro
 def choose(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> DramChoices:
-    """The choices with the fewest cycles of the whole network. `kernels`: the kernels of all nodes. Tuning records are
-    ignored. Raises UnfitNodeError.
+    """Chooses the knobs of all nodes, and the nodes whose stores are kept apart from loads, so that the simulated
+    network takes the fewest cycles of all programs that are tried. `kernels`: the kernels of all nodes. Tuning records
+    are ignored. Raises UnfitNodeError.
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
     others = [{**plain, **points} for points in _alternatives(config, kernels, virtual_threads, program_of)]
@@ -97,7 +100,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Other knobs of nodes: those that `node_points` measures, and the best ones on machines with a fixed memory."""
+    """Yields alternative knobs for nodes: first the knobs that `node_points` finds by measurement, then, for each
+    memory in STAND_INS, the best knobs on a machine with that memory instead of the DRAM.
+    """
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
     memory = config.memory
     for read, reads, write, writes in STAND_INS:
@@ -161,7 +166,9 @@ class _Trials:
         return [option for _, option in sorted(self.measured[node].values(), key=lambda item: item[0])]
 
     def mixed(self) -> tuple[_Option, ...]:
-        """The fastest option of each node. Nodes overlap, so that all together may be slower."""
+        """For each node, the option with which the node took the fewest cycles. The program with all these options need
+        not be the fastest, because neighbouring nodes run at overlapping times.
+        """
         return tuple([self.ranked(node)[0] for node in range(len(self.names))])
 
     def improved(self, best: _Run, rank: int, parity: int) -> _Run:
@@ -180,7 +187,7 @@ class _Trials:
 
 
 _Key = tuple[tuple[tuple[tuple[str, int], ...], ...], bool]
-"""An option as a dictionary's key."""
+"""An option in a hashable form, to look up results of earlier simulations."""
 
 
 def _key(option: _Option) -> _Key:

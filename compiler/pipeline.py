@@ -237,11 +237,11 @@ def network_workloads(
 def import_graph(
     rules: GraphRules, model: Source, *, batch: int = 1, fusion: bool = True, dump: Dump | None = None
 ) -> Graph:
-    """The graph of a model's kernels, with layouts: read, imported, fused, made legal. `dump` gets the graph after
-    every pass.
+    """Reads and imports a model, fuses nodes, and makes the graph legal for a target. Returns the graph of the model's
+    kernels, with layouts. `dump` gets the graph after every pass. Raises ModelError.
 
-    Models that are quantized throughout are computed in integers on targets with a `channel_block`. All other models
-    are computed in floats, with both roundings of each pair of QuantizeLinear and DequantizeLinear. Raises ModelError.
+    Targets with a `channel_block` compute fully quantized models in integers. All other models are computed in floats;
+    there, QuantizeLinear and DequantizeLinear both round as in the model.
     """
     read, refusal = read_model(model), None
     if rules.channel_block is not None and is_quantized(read):

@@ -151,8 +151,8 @@ class CudaDevice(CudaCompiler):
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The target that `text` names, with the properties of the open device. Raises UserError if code for this
-        target does not run on the device.
+        """The target that the field `text` (name and options) describes, with the properties of the open device. Raises
+        UserError if code for this target does not run on the device.
         """
         target = device_target(self.text, self.gpu.properties)
         check_device(self.gpu, target)

@@ -58,12 +58,12 @@ class RecordBook:
         return None
 
     def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
-        """Index of the workload whose legal record is best, among several workloads for the same node (each with its
-        space of knobs).
+        """Chooses among several workloads for one node, the default workload first, each with its space of knobs.
+        Returns the index of the workload whose best legal record is fastest.
 
-        The first workload is the default. Records of this machine are compared if the first workload has one, else
-        records of its family (machines with the same "family" in their description). None if the first workload has no
-        record.
+        Compares records of this machine if the default workload has one. Otherwise compares records of the machine's
+        family (machines with the same "family" in their description). Returns None if the default workload has no
+        record in the family either.
         """
         for machine in range(2):
             best = [first_legal(self._known(workload, target)[machine], space) for workload, space in choices]
@@ -75,8 +75,8 @@ class RecordBook:
     def _known(
         self, workload: Description, target: Description
     ) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-        """Two tuples of tuning records of a workload, each best first: those of this machine, and those of its family
-        (machines with the same "family" in their description).
+        """Returns (records of this machine, records of its family) for a workload, each best first. A family consists
+        of all machines with the same "family" in their description.
         """
         task = Task(workload=workload, target=target)
         alike = () if task.alike is None else self.families.get(task.alike, ())
@@ -102,7 +102,9 @@ class RecordBook:
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, of everything that lookups can return: part of the key of compiled networks."""
+        """SHA-256, in hexadecimal, of all data in this book that can change the result of a lookup. The digest is part
+        of the key under which a compiled network is cached.
+        """
         digest = hashlib.sha256()
         for key, found in sorted(self.records.items()):
             digest.update(repr((key, [sorted(record.knobs.items()) for record in found])).encode())

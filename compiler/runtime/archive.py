@@ -159,11 +159,11 @@ def read_archive(
 
 
 def describe_saved(path: Path) -> dict[str, Any]:
-    """The description in a network's archive, for any processor. No other member is read, so the caller must know that
-    the archive is complete.
+    """Reads the description in a network's archive; works on any processor. Does not read or check the other members,
+    so the caller must know that the archive is complete.
 
-    Raises ArchiveError, which names `path`, for an archive of another format, and for a missing file: another process
-    may remove entries of the cache.
+    Raises ArchiveError, which names `path`, if the archive has another format or the file is missing. A file in the
+    cache may be missing because another process has removed it.
     """
     try:
         with tarfile.open(path, mode="r:") as archive:

@@ -212,8 +212,8 @@ class CudaDevice(Closing):
             raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
 
     def _encoded(self, argument: TensorAt) -> Any:
-        """The tensor map `argument`, encoded by cuda-core; elements are copied as integers of their size, unless copies
-        round to tf32.
+        """The tensor map `argument`, encoded by cuda-core. The map's element type is tf32 if copies round to tf32, else
+        an unsigned integer of the element's size.
         """
         tensor = argument.tensor
         size = math.prod(tensor.shape) * tensor.element_bytes

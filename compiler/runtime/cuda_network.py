@@ -59,10 +59,11 @@ def check_device(device: Device, target: GpuTarget) -> None:
 
 
 class CudaNetwork(GraphNetwork):
-    """A compiled network on `device`, which the caller owns. `close` or garbage collection frees its memory and graph.
+    """A compiled network on `device`, which the caller owns. `close` or garbage collection frees the device memory and
+    the GPU graph of the network.
 
     Only one run executes at a time, since a network has one arena. Raises DeviceError if the code is not for this
-    device, or if the network does not fit into its memory; then nothing stays allocated.
+    device, or if the network does not fit into the device's memory; then nothing stays allocated.
     """
 
     def __init__(self, code: CudaNetworkCode, device: Device) -> None:

@@ -246,8 +246,8 @@ def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result
 
 
 def _as_input_types(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
-    """`feeds` converted to the types of the network's inputs: integers of the accelerator become float32, token ids
-    stay integers.
+    """Converts the arrays `feeds` to the types of the network's inputs: the accelerator's int8 values become float32,
+    token ids stay integers.
     """
     return {port.name: np.asarray(feeds[port.name], port.dtype) for port in network.inputs}
 

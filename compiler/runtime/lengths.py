@@ -55,10 +55,10 @@ _Place = tuple[slice, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fit:
-    """Precomputed padding and cropping for one length, made at its first use.
+    """Padding and cropping of arrays for one length, computed at the first run with this length.
 
-    The precomputation keeps the Python code around a run short: a run of a short length takes a tenth of a millisecond,
-    and this code a tenth of that, with cold caches.
+    Later runs then execute little Python code. This matters for short lengths, which run in a tenth of a millisecond:
+    even with this precomputation, the Python code takes a tenth of the run while caches are cold.
 
     `expected`: (name, shape, type) of each input. `padded`: (input, padded shape, value of pads, slices of real
     tokens). `cropped`: (output, slices of real tokens).
@@ -72,12 +72,12 @@ class _Fit:
 
 
 class LengthsExecutable(Readable):
-    """An executable for a range of lengths, made of rungs (executables for single lengths) in ascending order of
-    length. `pads`: for each input the value behind the real tokens.
+    """An executable for a range of lengths. It consists of rungs, executables for single lengths, in ascending order of
+    length. `pads`: for each input, the value that fills the input behind its real tokens.
 
     `target`: the target's text for messages and files. `axes`: by input and output, the axes whose size is the length
-    plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both are 0
-    for a loaded executable.
+    plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both
+    numbers are 0 for a loaded executable.
     """
 
     def __init__(

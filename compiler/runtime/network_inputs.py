@@ -23,7 +23,7 @@ from .readable import CompiledKernels
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
-    """One port for each input of the model; an input that is quantized in two ways is two tensors of the graph."""
+    """One port for each input of the model; graph inputs of equal names are one input that is quantized in two ways."""
     ports = {entry.name: replace(_port(entry), rows=entry.rows) for entry in graph.inputs}
     return tuple(ports.values())
 
@@ -69,8 +69,8 @@ class GraphNetwork(CompiledKernels):
 def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
-    """Raises KernelArgumentError unless each input has an array of its shape and type. Arrays for `quantized` inputs
-    must not contain NaN; ids must be in the range of the rows that the model looks up (`Port.rows`).
+    """Raises KernelArgumentError if an input has no array, or one of another shape or type. Also raises it for NaN in
+    an input in `quantized`, and for row numbers outside of the table in which the model looks them up (`Port.rows`).
 
     `name` is the network or kernel in messages. Raises InputError if `arrays` is not a mapping of arrays.
     """

@@ -58,7 +58,9 @@ def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | 
 
 
 def _act(action: Callable[[], object], writes: int) -> NoReturn:
-    """Runs `action` in the forked copy, reports its error to the pipe, and exits; LLVM's standard error is dropped."""
+    """Runs `action` in the child process. Writes the text of an exception to the pipe `writes`, and exits; discards
+    LLVM's messages on standard error.
+    """
     try:
         faulthandler.disable()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -324,8 +324,9 @@ class WgslDevice(Closing):
         bindings: tuple[tuple[str, str], ...],
         first: Mapping[str, int],
     ) -> tuple[Any, Any]:
-        """Returns a kernel's pipeline, and the layout of its arguments. `first`: for each array, the number of words
-        that precede it in the part of a buffer that is bound (`_range`).
+        """Returns the compute pipeline of the kernel `function`, and the layout of its bindings. `bindings`: (kind,
+        name) of each. `first`: for each array, the number of words between the beginning of its binding and its first
+        element (`_range`).
         """
         constants = {name: words for name, words in first.items() if words}
         key = function, tuple(sorted(constants.items()))
@@ -344,8 +345,8 @@ class WgslDevice(Closing):
         return module.pipelines[key]
 
     def _submit(self, calls: tuple[_Call, ...], stamps: Any = None, result: Any = None) -> None:
-        """Adds launches to the queue. `stamps`: a query set of two times, before and after the launches, which are then
-        copied to the buffer `result` (None: no times).
+        """Adds launches to the queue. `stamps`: a query set in which the device records the times before and after the
+        launches; both times are then copied to the buffer `result` (None: no times are recorded).
         """
         encoder = self._device.create_command_encoder()
         timed = {

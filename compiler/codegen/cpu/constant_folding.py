@@ -36,8 +36,8 @@ _WRAPPING: Mapping[str, Callable[[Any, Any], int]] = {
 
 
 def unfoldable(variables: Mapping[str, Any]) -> None:
-    """Always returns None: the folding function for an expression that loads, calls, converts, or computes
-    in floats.
+    """Always returns None. This is the folding function of every expression that loads, calls, converts or computes in
+    floats.
     """
 
 

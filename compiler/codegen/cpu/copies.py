@@ -123,7 +123,7 @@ class _Expansion:
         )
 
     def fill(self, d: int, at: _Place) -> Stmt:
-        """Loops over dimension `d` and all inner dimensions that store the pad value; these elements have no source."""
+        """Loops over dimension `d` and all inner dimensions that store the pad value, for elements without a source."""
         if d == len(self.extents):
             assert self.copy.pad is not None
             value = cast(self.copy.pad, self.copy.destination.buffer.dtype)

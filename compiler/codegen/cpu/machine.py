@@ -19,8 +19,8 @@ _NEVER_USED = (
     "clwb clzero cldemote enqcmd ermsb fsgsbase invpcid movdir64b movdiri mwaitx pconfig pku prefetchi ptwrite rdpru "
     "rtm serialize sgx shstk tsxldtrk uintr waitpkg wbnoinvd"
 )
-"""Features of x86-64 that no kernel uses: features for operating systems, which many virtual machines hide, and
-`ermsb`, which only says that one instruction is fast and differs between vendors.
+"""Features of x86-64 that no kernel uses. Most are for operating systems, and many virtual machines hide them. `ermsb`,
+which processors of some vendors lack, only says that one instruction is fast.
 """
 
 

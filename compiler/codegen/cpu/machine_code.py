@@ -24,8 +24,8 @@ from .module import Module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCode:
-    """A compiled module: the address of its function, its assembly on demand, and the LLVM objects that keep both
-    alive.
+    """A compiled module: the address of its function, and the LLVM objects that hold the machine code in memory and can
+    print its assembly.
     """
 
     address: int

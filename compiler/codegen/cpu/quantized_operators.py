@@ -32,7 +32,9 @@ class QuantizedOperator(Quantized):
         return self.scaled(difference, self.arguments[2], self.whole(3), self.whole(4), self.whole(5))
 
     def combine_add(self) -> Value:
-        """Emits the function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
+        """Emits the function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high): a and b, each
+        times its ratio, and the offset are added, rounded and clamped. `unsigned`: int8 values stand for uint8 values.
+        """
         a, b, ratio_a, ratio_b, offset = self.arguments[:5]
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = self.fused_multiply_add(self.less(b, -shift), ratio_b, offset)
@@ -41,7 +43,8 @@ class QuantizedOperator(Quantized):
 
     def combine_multiply(self) -> Value:
         """Emits the function combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
-        high).
+        high): the product of a and b, each minus its zero point, is multiplied by the ratio; the sum with the zero
+        point is rounded and clamped.
         """
         a, b = self.less(self.arguments[0], self.whole(2)), self.less(self.arguments[1], self.whole(3))
         shift = UNSIGNED_OFFSET if self.whole(6) else 0
@@ -68,10 +71,10 @@ class QuantizedOperator(Quantized):
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """whole * factor + addend with one rounding, for processors without an FMA instruction: in float64, an exact
-        product and a sum rounded to odd.
+        """whole * factor + addend with one rounding to float32, for processors without an FMA instruction. In float64
+        the product is exact, and the sum is rounded to odd, so that its conversion to float32 rounds correctly.
 
-        The method is that of `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
+        The method is the same as in `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
         """
         lanes, block = whole.lanes, self.block
         double, long = ("double", "i64") if lanes == 1 else (f"<{lanes} x double>", f"<{lanes} x i64>")

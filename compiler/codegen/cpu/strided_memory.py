@@ -17,8 +17,9 @@ def strided_load(
     lanes: int,
     mask: Value | None,
 ) -> str:
-    """Loads lanes from every `stride`th element, by loads of whole vectors and shuffles, many times faster than by a
-    gather. The vector loads overlap, so that none reaches beyond the last lane's element.
+    """Loads every `stride`th element from `pointer` on, one for each lane. Emits loads of whole vectors and shuffles
+    that select elements, which are many times faster than a gather. The vector loads overlap, so that none reads beyond
+    the element of the last lane.
     """
     wide = memory_type(dtype, lanes)
     reach = (lanes - 1) * stride + 1
@@ -46,10 +47,11 @@ def strided_load(
 
 
 def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
-    """Stores all lanes to every `stride`th element by one store of the whole range, masked to their elements.
+    """Stores the lanes of `value` to every `stride`th element from `pointer` on. Emits one store over the whole range,
+    whose mask leaves out the elements between.
 
-    On processors with masked stores this is many times faster than a scatter. On other processors it is no slower if
-    the stride is a power of two, because LLVM then splits the range into whole registers.
+    On processors with masked stores one such store is many times faster than a scatter. On other processors it is no
+    slower if the stride is a power of two, because LLVM then splits the range into whole registers.
     """
     lanes, dtype = value.lanes, value.dtype
     span = lanes * stride

@@ -81,7 +81,9 @@ class Span:
 
     @property
     def key(self) -> object:
-        """A key for comparing spans: it is equal for spans with equal runs and equal copies in flight."""
+        """A key for comparing spans. Spans have equal keys if their tasks touch the same elements in the same order
+        (equal runs), and the same copies are in flight.
+        """
         return tuple(self.runs), tuple([(f.run, f.start, f.end) for f in self.flights])
 
 
@@ -124,9 +126,9 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
-    """The part of `expr` that depends on the variables in `names`, as a list of expressions of these variables only.
-    Equal values of the list's expressions and of all other variables give equal values of `expr`. For 4 * i + 2 * j + t
-    and the names i and j: [4 * i + 2 * j].
+    """Splits off the part of `expr` that depends on the variables in `names`. Returns expressions of these variables
+    only, whose values, together with the values of all other variables, determine the value of `expr`. Example: for 4 *
+    i + 2 * j + t and the names i and j, the result is [4 * i + 2 * j].
     """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []

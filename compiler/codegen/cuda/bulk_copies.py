@@ -223,7 +223,9 @@ def groups_needed(kernel: Kernel) -> int:
 
 
 class _Groups:
-    """Counts groups of bulk copies while a block's commits, waits and barriers are visited in order."""
+    """Visits a block's statements in order, and counts groups of bulk copies: groups that are committed, awaited, and
+    free for reuse. `needed`: the largest number of groups whose mbarriers are in use at the same time.
+    """
 
     def __init__(self) -> None:
         self.needed = 1

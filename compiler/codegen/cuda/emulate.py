@@ -2,17 +2,17 @@
 computes wrong numbers, so tests notice it.
 
 Loops over blocks become parallel loops. The work between two barriers runs thread by thread, out of order: if a barrier
-is missing, a thread finds elements that others have not written yet, or have already overwritten. Memory of blocks and
-threads is filled with NaN (integers: a pattern) at its allocation. The destination of an asynchronous copy is NaN from
-its issue on; the copied data is in a shadow buffer, with the number of its group and thread, until a wait moves it to
-the destination.
+is missing, a thread finds elements that other threads have not written yet, or have already overwritten. At its
+allocation, memory of blocks and threads is filled with NaN (integers: a pattern). When an asynchronous copy is issued,
+its destination becomes NaN, and the copied data goes to a shadow buffer, with the number of the copy's group and
+thread. The wait for the copy moves the data to the destination.
 
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
 A shuffle reads registers of all threads along x, so it waits for these threads and for no others (`lane_exchanges`):
-the work before and after the shuffle is in separate loops over thread.x, inside the loops over the other threads. An
-operation of a warp on sums that its lanes also access one by one is treated like a shuffle.
+the work before and after the shuffle is in separate loops over thread.x, inside the loops over the other threads. Some
+sums of a warp are also accessed by single lanes; then a warp's operation on these sums is treated like a shuffle.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ _ZERO, _ONE = Const(0), Const(1)
 def emulate(program: Program) -> Program:
     """Converts a GPU program with barriers, as `prepare` returns it, into a program for `codegen.cpu.kernel.build`.
 
-    Threads run in the order `barrier_intervals.mixed_order`. If the verifier cannot prove the result's indices legal in
-    this order (guards of ragged tiles), threads run in the order `barrier_intervals.reversed_order`, which is affine.
+    Threads run in the order `barrier_intervals.mixed_order`. In this order, the verifier may be unable to prove the
+    result's indices legal, because of the guards of ragged tiles. Then threads run in the order
+    `barrier_intervals.reversed_order`, which is affine.
     """
     program = inline_intrinsics(program)
     result = _in_order(program, mixed_order)

@@ -228,7 +228,9 @@ class ExpressionEmitter:
         return "" if scalar else self.offset_text(self.offset(buffer, indices))
 
     def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-        """Index of the register that holds an element of a warp's sums. Raises LoweringError if another lane has it."""
+        """The index, within a lane's registers, of an element of the sums that a warp holds. Raises LoweringError if
+        the element is in a register of another lane.
+        """
         found = lane_register(indices)
         if found is None:
             at = ", ".join(format_expr(index) for index in indices)

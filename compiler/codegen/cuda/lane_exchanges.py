@@ -25,8 +25,9 @@ def held_by_lanes(alloc: Alloc) -> bool:
 
 
 def exchanges(node: Stmt, held: AbstractSet[str]) -> bool:
-    """Whether a statement at block level contains an exchange between lanes: a shuffle, or an operation of a warp on
-    sums. Intrinsics must be inlined before. `held`: names of the buffers for which `held_by_lanes` is true.
+    """Whether lanes exchange data in a statement that contains whole loops over threads: by a shuffle, or by an
+    operation of a warp on its sums. The caller must have inlined intrinsics. `held`: names of the buffers for which
+    `held_by_lanes` is true.
     """
     if isinstance(node, For) and is_thread_loop(node):
         phase = phase_at(node)

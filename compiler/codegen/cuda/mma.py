@@ -69,21 +69,21 @@ def zero(total: DType) -> IntrinsicDeclaration:
 
 
 def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """Loads a fragment of A, [16, depth], from shared memory. `source` is [16, depth], or in order "columns" [depth,
-    16].
+    """Declares a load of a fragment of A, [16, depth], from shared memory. The source matrix is [16, depth], or [depth,
+    16] in order "columns".
 
-    `matrix`: `ldmatrix` loads the fragment; rows of `source` must then begin at multiples of 16 bytes, and order
-    "columns" (`.trans`) requires 16-bit types. Otherwise each lane loads its own elements. float32 is rounded to tf32
-    on the way. Raises ValueError for fragments that `ldmatrix` cannot load.
+    `matrix`: whether `ldmatrix` loads the fragment. Rows of the source must then begin at multiples of 16 bytes, and
+    order "columns" (`.trans`) requires 16-bit types. Otherwise each lane loads its own elements. float32 is rounded to
+    tf32 on the way. Raises ValueError for fragments that `ldmatrix` cannot load.
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth))
 
 
 def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """Loads a fragment of B, [depth, 8], from shared memory, like `load_a`. `source` is [depth, 8], or in order
-    "columns" [8, depth]. With `matrix` two fragments side by side are loaded: [2, depth, 8] from [depth, 16] or [16,
-    depth].
+    """Declares a load of a fragment of B, [depth, 8], from shared memory, like `load_a`. The source matrix is [depth,
+    8], or [8, depth] in order "columns". With `matrix` the instruction loads two neighbouring fragments at once, [2,
+    depth, 8], from a source of [depth, 16] or [16, depth].
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS))

@@ -1,13 +1,15 @@
 """Fragments: matrices distributed over the registers of a warp's lanes (`mma.sync`) or of a warpgroup's lanes
 (`wgmma`).
 
-In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix;
-earlier dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access the buffer,
-except for sums of a warp, of which each lane may access its own elements (`ir.lane_elements`). The placement of its
-elements in the lanes' registers matters for emission only. This file defines the placement, after the figures of
-"Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate
-Instructions"); the figures agree if elements are counted in registers of 32 bits. The sums of a warpgroup are those of
-its four warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
+In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix.
+Earlier dimensions number the matrices of a warp, or the warps (`ir.grid`). Only hardware operations access the buffer;
+an exception is a warp's sums, where each lane may access its own elements (`ir.lane_elements`).
+
+This file defines in which lane and register each element is; only emission needs this placement. The placement follows
+the figures of "Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix
+Multiply-Accumulate Instructions"). These figures agree with each other if elements are counted in registers of 32 bits.
+The sums of a warpgroup are those of its four warps, each with 16 rows (same document, "Register Fragments and Shared
+Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations
@@ -128,12 +130,13 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
-    """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 rows each.
+    """Returns (row, column) of the 16 bytes whose address a lane gives to `ldmatrix.x4`; a column consists of 16 bytes.
+    The instruction loads four matrices of 8 rows each. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
+    register q.
 
-    Returns (row, column), where a column has 16 bytes. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
-    register q. If `columns_first` is False, matrices 0 and 2 are side by side above matrices 1 and 3 (a fragment of A
-    in order "rows"). If it is True, matrices 0 and 1 are side by side above matrices 2 and 3 (two fragments of B: 0 and
-    1 are the transpose of the first fragment, 2 and 3 of the second).
+    If `columns_first` is False, the matrices form a fragment of A in order "rows": matrices 0 and 2 are the upper 8
+    rows, matrices 1 and 3 the lower 8 rows. If it is True, matrices 0 and 1 are the upper rows, 2 and 3 the lower rows.
+    They form two fragments of B: matrices 0 and 1 are the transpose of the first fragment, 2 and 3 of the second.
     """
     if columns_first:
         return lane % 8 + (lane // 16) * 8, (lane // 8) % 2

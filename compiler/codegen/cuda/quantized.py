@@ -56,15 +56,18 @@ class _Emitter:
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def combine_add(self) -> Text:
-        """The text of combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
+        """The text of combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high): a and b, each times its
+        ratio, and the offset are added, rounded and clamped. `unsigned`: int8 values stand for uint8 values.
+        """
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = call(self.dialect.fused, self.real(self.less(1, -shift)), self.text(3), self.text(4))
         total = call(self.dialect.fused, self.real(self.less(0, -shift)), self.text(2), inner)
         return self.saturate(total, -shift, self.whole(6), self.whole(7))
 
     def combine_multiply(self) -> Text:
-        """The text of combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
-        high).
+        """The text of combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low, high):
+        the product of a and b, each minus its zero point, is multiplied by the ratio; the sum with the zero point is
+        rounded and clamped.
         """
         shift = UNSIGNED_OFFSET if self.whole(6) else 0
         product = self.product(self.less(0, self.whole(2)), self.less(1, self.whole(3)))

@@ -1,10 +1,11 @@
 """check_races: proves that threads and blocks of kernels have no data race, or finds a race.
 
-The check is independent of the analysis that inserts barriers. It traces a block's execution, split at barriers into
-spans (`asynchronous.spans`), and for each span lists and compares the elements that the threads touch. Iterations of a
-loop that touch the same elements, such as iterations that use the same copy of a double buffer, are compared once. If
-several blocks touch the same elements of the buffers through which threads exchange data, one of them is traced. Affine
-forms of the indices, or lists of elements, prove that different blocks share no element of global memory.
+The check is independent of the analysis that inserts barriers. It traces the execution of a block, and splits it at
+barriers into spans (`asynchronous.spans`). For each span it lists the elements that each thread touches, and compares
+the lists. Iterations of a loop that touch the same elements, such as iterations that use the same copy of a double
+buffer, are compared once. Blocks that touch the same elements of the buffers through which threads exchange data need
+only one trace. A second check proves that different blocks share no element of global memory: it uses affine forms of
+the indices, or lists of elements.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Largest number of kinds of blocks that are checked for one kernel: blocks of a kind touch the same elements of the
-buffers through which threads exchange data. It also limits the number of iterations of the host's loops.
+"""Largest number of kinds of blocks that are checked for one kernel. Two blocks are of one kind if they touch the same
+elements of the buffers through which their threads exchange data. MOST_BLOCKS is also the largest number of iterations
+of the host's loops.
 """
 MOST_ITERATIONS = 1 << 22
 """Largest number of blocks of a kernel, over all iterations of the host's loops, that are searched for different kinds.

@@ -77,7 +77,7 @@ class Shadows:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers to allocate for a block; empty if it has no asynchronous copies."""
+        """The shadow buffers and counters to allocate for a block; () if the block has no asynchronous copies."""
         return (*self.shadows.values(), *self.stamps.values(), self.committed) if self.late else ()
 
     def clear(self) -> list[Stmt]:

@@ -3,9 +3,9 @@
 A shuffle of a whole warp (`shuffle_neighbours`) combines the registers of `LANES_OF_ROW` neighbouring lanes at a time;
 these lanes hold one row of the warp's sums.
 
-Any other shuffle combines the registers of all threads of a block along x. There are 2, 4, ... or 32 of them (`LANES`),
-so that they are in one warp. Other threads of the warp may be inactive (CUDA C++ Programming Guide, "Warp Shuffle
-Functions": the mask names the threads that take part).
+Any other shuffle combines the registers of all threads of a block along x. The number of these threads is 2, 4, 8, 16
+or 32 (`LANES`), so that they are in one warp. Other threads of the warp may be inactive (CUDA C++ Programming Guide,
+"Warp Shuffle Functions": the mask names the threads that take part).
 """
 
 from __future__ import annotations

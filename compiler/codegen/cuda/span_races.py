@@ -1,5 +1,5 @@
-"""Detection of races within spans. A span is the execution of a block between two barriers; the accesses of the block's
-threads in it are listed and compared.
+"""Detects races within spans. A span is the execution of a block between two barriers. The check lists the elements
+that each thread of the block accesses in a span, and compares the accesses of different threads.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def element_text(access: Access, flat: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One memory access in a span (a block's execution between two barriers). `run`: the execution of a piece of code
-    that makes the access; `step`: index of the run in the span (-1: before the span). `flight`: the asynchronous copy
-    that makes the access at any time until its wait, or None.
+    """One memory access in a span (a block's execution between two barriers). `run`: the execution of the code that
+    makes the access. `step`: position of this execution in the span (-1: before the span). `flight`: the asynchronous
+    copy that makes the access, at any time until the wait for the copy; None for other accesses.
     """
 
     step: int
@@ -186,8 +186,9 @@ class SpanChecker:
         )
 
     def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
-        """Raises RaceError if accesses to two shared buffers that occupy the same bytes (their lifetimes are disjoint)
-        have no barrier between them.
+        """Raises RaceError if two shared buffers whose lifetimes are disjoint may occupy the same bytes, and no barrier
+        separates the accesses to one buffer from the accesses to the other. `events`: the accesses of this span, by
+        buffer.
         """
         if self.count == 1:
             return

@@ -2,9 +2,9 @@
 
 Products are exact: float32 holds the product of two mantissas of 11 or 8 bits, and a fused multiply-add does not round
 the product of two float32. The bounds hold for every order of a sum. Ordinary lanes round sums to nearest. NVIDIA does
-not document rounding inside tensor cores; measurements show that they align and truncate (Fasi, Higham, Mikaitis,
-Pranesh: "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021), an error of less than a unit in
-the last place for each step.
+not document how tensor cores round. Measurements show that they align and truncate the terms (Fasi, Higham, Mikaitis,
+Pranesh: "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021). In each step the error of this is
+less than a unit in the last place.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def tolerance(
 ) -> float:
     """Bound on max |computed - exact| / max |exact| for a product of matrices of independent random numbers.
 
-    `rounded`: the exact result is computed from rounded inputs; else each product also has the roundings of two inputs.
-    Roundings to nearest add up like a random walk, to 4 sqrt(n) u for n products with unit roundoff u (Higham and Mary,
-    "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, Theorem 2.4; the constant
-    4 means less than one failure in a thousand sums). Roundings toward zero all have one sign and add up to n u / 2 for
-    the n steps of a tensor core.
+    `rounded`: whether the exact result is computed from the rounded inputs. If not, the rounding errors of both inputs
+    are added to the bound. Roundings to nearest add up like a random walk, to 4 sqrt(n) u for n products with unit
+    roundoff u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41,
+    2019, Theorem 2.4; the constant 4 means less than one failure in a thousand sums). Roundings toward zero all have
+    one sign and add up to n u / 2 for the n steps of a tensor core.
     """
     accuracy = ACCURACIES[precision]
     total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]

@@ -130,7 +130,9 @@ class _Vectors:
         return Buffer(name=name, shape=(self.count,), dtype=buffer.dtype, scope="register")
 
     def load(self) -> None:
-        """Loads all vectors, and declares the vectors to store."""
+        """Emits the loads of all vectors that the loop reads, and the declarations of the vectors that the
+        loop writes.
+        """
         for load, own in self.loads.values():
             vector, name = self.declare(load.buffer, own)
             pointer = self.first(load.buffer, load.indices)

@@ -53,12 +53,16 @@ def wgmma(
 ) -> IntrinsicDeclaration:
     """wgmma.mma_async.m64nNk{8, 16, 32}: c [64, `columns`] += a [64, depth] times b [depth, `columns`].
 
-    Factors are of `dtype` and `right` (None: the same), of depth `depth_of`; sums are of `sum_type`. Orders say whether
-    neighbours in a line are neighbours in a row of the factor or in a column. Core matrices: a [8, 2, 8, 8] (in order
-    "columns" [2, 8, 8, 8]), b [columns / 8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). Swizzled: a [64, depth]
-    (in order "columns" [1, 16, 64]), b [columns, depth] (in order "rows" [columns / n, 16, n], with n from
-    `row_elements`). The operation always adds: clear the sums first (`zero`). Raises ValueError for types, orders and
-    widths without such an operation.
+    `dtype` and `right` are the types of a and b (`right` None: both `dtype`); the depth is `depth_of`, the type of the
+    sums `sum_type`. `order_a`, `order_b`: whether adjacent elements in memory are neighbours in a row of the factor
+    ("rows") or in a column ("columns").
+
+    Without `swizzled`, factors are core matrices: a is [8, 2, 8, 8] (in order "columns" [2, 8, 8, 8]), b is [columns /
+    8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). With `swizzled`, a is [64, depth] (in order "columns" [1, 16,
+    64]), b is [columns, depth] (in order "rows" [columns / n, 16, n], with n from `row_elements`).
+
+    The operation always adds: clear the sums first (`zero`). Raises ValueError for types, orders and widths without
+    such an operation.
     """
     right = right or dtype
     if (dtype, right) not in FACTORS:
@@ -187,9 +191,12 @@ def _sums(columns: int, total: DType) -> Buffer:
 def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """The buffer of a wgmma factor that is stored as core matrices, and the indices of one element. `data` (along the
-    `size` rows of A or columns of B) and `depth` are the element's coordinates, each split into (multiple of 8,
-    remainder). `along_depth`: lines of core matrices run along the depth.
+    """Returns the shared-memory buffer `name` of one factor (A or B) of a wgmma product, stored as core matrices (8
+    lines of 16 bytes), and the buffer indices of one element of the factor.
+
+    `size`: number of rows of A, or of columns of B. `data`: the element's row of A or column of B. `depth`: the
+    element's coordinate along the dimension that is summed. Both coordinates are given as (multiple of 8, remainder).
+    `along_depth`: whether the lines of core matrices run along the depth.
     """
     deep = (HALF_DEPTH, depth)
     lines, length = ((size, data), deep) if along_depth else (deep, (size, data))
@@ -201,7 +208,9 @@ def _factor(
 def _swizzled_factors(
     left: DType, right: DType, columns: int, order_a: Order, order_b: Order
 ) -> tuple[list[tuple[Var, int]], tuple[Expr, Expr], Load, Load]:
-    """The loops of a product of swizzled factors, the indices of its sum, and the elements that are multiplied."""
+    """Describes the product of two swizzled factors. Returns its loops as (variable, extent), the row and column of the
+    sum, and the loads of the multiplied elements of A and B.
+    """
     k = Var("k")
     row, rows, x = _swizzled_factor("a", left, GROUP_ROWS, "i", k, along_depth=order_a == "rows")
     column, across, y = _swizzled_factor("b", right, columns, "j", k, along_depth=order_b == "columns")
@@ -211,9 +220,11 @@ def _swizzled_factors(
 def _swizzled_factor(
     name: str, dtype: DType, size: int, data: str, k: Var, *, along_depth: bool
 ) -> tuple[Expr, list[tuple[Var, int]], Load]:
-    """Returns for a wgmma factor in swizzled rows: the element's index among its `size` rows (of A) or columns (of B),
-    the loops over this index (named after `data`), and the load of the element at depth `k`. `along_depth`: swizzled
-    rows run along the depth.
+    """Describes one wgmma factor that is stored in swizzled rows in the buffer `name`. Returns (index, loops, load):
+    the index of an element among the `size` rows of A or columns of B, the loops (variable, extent) whose variables
+    form this index, and the load of the element with this index at depth `k`.
+
+    `data`: the loop variables are named after it. `along_depth`: whether swizzled rows run along the depth.
     """
     if along_depth:
         i = Var(data)

@@ -1,5 +1,5 @@
-"""Devices of any maker whose own platform compiles kernels, by OpenCL or WGSL: limits of a work-group, and the options
-that set them.
+"""GPUs and other devices of any maker whose own platform compiles kernels from OpenCL C or WGSL: the limits of their
+work-groups, and the target options that set these limits.
 
 A work-group is a block of threads, and its memory is shared memory. Kernels depend on no other properties, so code runs
 on every device with these limits or larger ones.

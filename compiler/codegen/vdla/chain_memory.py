@@ -28,11 +28,11 @@ def chain_span(config: Config, address: Column, size: Column) -> Span:
 
 
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
-    """Runs of consecutive pad vectors around a tensor [images, blocks, rows, columns, batch, block_out] at `place` in
-    the chain memory (on-chip memory between layers).
+    """Yields the places of the pads around a tensor [images, blocks, rows, columns, batch, block_out], which is at
+    `place` in the chain memory (on-chip memory between layers). The unit is an output vector.
 
-    Each run is (first vector, number of rows, vectors in a row, distance of the rows), all in output vectors. Pads at
-    the end of a plane and at the beginning of the next plane form a single row.
+    Each item is a rectangle of pad vectors: (first vector, number of rows, vectors in a row, distance from one row to
+    the next). The pads at the end of a plane and the pads at the beginning of the next plane form a single row.
     """
     vectors = Blocks.of(config).outputs
     top, left, bottom, right = place.margins

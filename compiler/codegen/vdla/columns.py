@@ -138,10 +138,10 @@ def evaluator(expr: Expr) -> Evaluator:
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterations:
-    """Many loop iterations, a row for each: the values of the loop variables by name, and the iteration's `position`.
+    """Many loop iterations, one in each row: the values of the loop variables by name, and the iteration's `position`.
 
-    Positions number all iterations of all statements of a layer in program order, with gaps: sorting by position puts
-    the instructions of different statements in order, whenever they were emitted.
+    Positions increase (some numbers are unused) in program order over all statements of a layer. Sorting by position
+    brings the instructions of different statements into program order.
     """
 
     values: Mapping[str, Column]
@@ -236,7 +236,7 @@ class Access:
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first scratchpad element of the buffer copy (double buffering) that it uses."""
+        """The first scratchpad element of the buffer copy (double buffering) that each iteration uses."""
         if self.slots is None or self._copy is None:
             return self._begin
         first = self.slots[environment[KERNEL], self._copy(environment)]

@@ -1,12 +1,14 @@
-"""Programs for machines with a DRAM (hw/dram.md): weights in the order of their loads, stores apart from loads.
+"""Orders memory accesses for machines with a DRAM (hw/dram.md): stores weights in the order in which they are loaded,
+and separates stores from loads in time.
 
-Rows: a load that reads several runs of bytes opens a row for almost each of them. Constant weights are rearranged so
-that a load is one run, and each load begins where the one before it ended.
+Rows: a load that reads several runs of bytes opens a row for almost each of them. Constant weights are therefore
+rearranged so that a load reads one run, and each load begins where the preceding load ended.
 
-Directions: the controller changes from reads to writes and back in more than twenty cycles, and its AXI bridge
-alternates between both directions after each burst while both have bursts. In a layer whose stores are kept apart from
-loads, the stores of a tile wait for the loads of the next tile, and later loads wait for these stores: the bus changes
-direction twice in a tile instead of twice in a burst. Tokens between load and store unit enforce this order.
+Directions: the controller needs more than twenty cycles to change from reads to writes and back. Its AXI bridge changes
+the direction after each burst as long as both reads and writes wait. If the stores of a layer are separated from its
+loads, the stores of a tile wait for the loads of the next tile, and later loads wait for these stores. The bus then
+changes its direction twice in a tile instead of twice in a burst. Tokens between the load unit and the store unit
+enforce this order.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class DramImage(Image):
 
 def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection[str]) -> DramImage:
     """An empty memory image for a program of `layers` on a machine with a DRAM; each segment begins at a row. `apart`:
-    names of the layers whose stores are kept apart from loads.
+    names of the layers whose stores are separated in time from loads (`keep_apart`).
     """
     numbers = controller_of(config)
     row = numbers.word_bytes << numbers.column_bits
@@ -69,10 +71,10 @@ def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection
 
 def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple[int, NDArray[np.int64]]]:
     """Rearranges constant weights so that each load reads one contiguous run of bytes, and the loads of a layer follow
-    one another in memory; the loads in `emission` get their new addresses.
+    one another in memory. Sets the new addresses of the loads in `emission`.
 
-    Returns, for each segment with a new order, its byte address and for each of its weight tiles the number of the tile
-    that was there before. A segment keeps its order if two different loads have a tile in common.
+    Returns (byte address, order) for each segment whose weights are rearranged: tile k of the segment is the tile that
+    had the number order[k] before. A segment keeps its order if two different loads have a tile in common.
     """
     tile, found = emission.config.wgt_bytes, []
     loads = [(number, batch) for number, batch in enumerate(emission.batches) if batch.name == "LOAD.WGT"]
@@ -121,11 +123,12 @@ def _tiles(box: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
-    """Keeps stores and loads of the layers numbered `layers` apart: moves the stores of a tile behind the loads that
-    follow them, and lets all loads and stores access one more piece of DRAM, so that tokens order them.
+    """Separates the stores of the layers numbered `layers` from the loads of these layers. Moves the stores of a tile
+    behind the loads that follow them. Also lets these loads and stores access a fictitious piece of DRAM, so that
+    tokens order them.
 
-    A store sends its first burst long after its begin. So the last `tail` input vectors in front of a store are a load
-    of their own, for which the store does not wait.
+    A store takes some time before it sends its first burst. So the last `tail` input vectors in front of a store become
+    a separate load, for which the store does not wait.
     """
     low, high = emission.activations
     piece = -(-(high - low) // emission.granule) + 1
@@ -184,7 +187,9 @@ def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Ba
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Boxes:
-    """Boxes of elements that loads read, with pads around them: columns of the loads' fields."""
+    """The boxes of DRAM elements that many loads read, and the pads that each load adds around its box. Each attribute
+    is a column: it has one number for each load, the value of a field of the load (`_BOX` names these fields).
+    """
 
     sram: Rows
     dram: Rows
@@ -202,7 +207,9 @@ class _Boxes:
         return _Boxes(*(full(batch.fields.get(name, 0), len(batch.numbers)) for name in _BOX))
 
     def parts(self, tail: int) -> Rows:
-        """For each load, the number of loads into which it is cut: 1, 2 or 3."""
+        """For each load, the number of parts (1, 2 or 3) into which it is cut. `tail`: number of vectors to be cut off
+        at the end.
+        """
         by_rows = self.columns <= tail
         last = -(-tail // np.maximum(self.columns, 1))
         one_row = (self.rows == 1) & (self.above == 0)
@@ -214,7 +221,12 @@ class _Boxes:
         )
 
     def cut(self, tail: int, counts: Rows) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
-        """Yields (number of the part, the loads that have it, fields of the part) for loads in `counts` parts each."""
+        """Cuts loads into parts. `tail`: number of vectors to be cut off at the end. `counts`: number of parts of each
+        load.
+
+        Yields (number of the part, indices of the loads, fields of this part of these loads), for one part and all
+        loads that are cut in the same way at a time.
+        """
         width, by_rows, none = self.left + self.columns + self.right, self.columns <= tail, 0 * self.rows
         last = np.where(by_rows, -(-tail // np.maximum(self.columns, 1)), 1)
         before = self.rows - last
@@ -262,8 +274,11 @@ _BOX = ("sram_base", "dram_base", "y_size", "x_size", "x_stride", "y_pad_0", "y_
 
 
 def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDArray[np.int64]:
-    """The new number of each of `count` instructions, after each run of instructions of the store unit changed places
-    with the run of the load unit behind it, in the same layer, unless both access the same memory.
+    """Moves loads before stores. Returns the new number of each of `count` instructions.
+
+    A run is a sequence of consecutive instructions of one unit in one layer. In `layers`, each run of the store unit
+    changes places with a run of the load unit that directly follows it in the same layer. Two runs keep their order if
+    they access the same memory and one of them writes it.
     """
     units, groups = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for batch in batches:
@@ -283,8 +298,9 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
 
 
 def _conflicts(batches: Sequence[Batch], run: NDArray[np.int64], runs: int) -> NDArray[np.bool_]:
-    """For each of `runs` runs of instructions but the last: whether it and the next one access the same memory and one
-    of them writes it; compares the ranges from the first to the last byte. `run`: the run of each instruction.
+    """For each run of instructions except the last: whether the run and the next run access the same memory and one of
+    them writes it. Compares the ranges from the lowest to the highest accessed address. `run`: the number of the run to
+    which each instruction belongs. `runs`: the number of all runs.
     """
     low, high = np.full(runs, 1 << 62), np.full(runs, -1)
     ends: dict[tuple[str, bool], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}

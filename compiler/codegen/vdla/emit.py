@@ -63,13 +63,13 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Reserves the next instruction, which loads the first page of micro-ops; `group`: number of its layer."""
+        """Reserves the next instruction, a load of the first page of micro-ops; it belongs to layer number `group`."""
         self.load_page(group, self.count)
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Reserves instruction `number` of the program, which belongs to layer `group`, to load the next page (part) of
-        micro-ops; `finish` fills it in.
+        """Reserves instruction `number` of the program, in layer `group`, as the load of the next page (part) of
+        micro-ops; `finish` fills in the instruction's fields.
         """
         self._pages.append((number, group))
 
@@ -87,7 +87,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The span of DRAM, `size` bytes at `address`, for dependence analysis; none for 0 bytes and for constants."""
+        """The range of activation bytes in an access to `size` bytes of DRAM at `address`; () if there are none."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -99,11 +99,9 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A nest of loops that becomes loop counts of instructions: (variable, extent) of each loop, outermost first, and
-    the statement `leaf` inside.
-
-    `positions`: all iterations of a layer are numbered in program order; for each loop, the difference between the
-    numbers of two neighbouring iterations.
+    """A nest of loops (variable and extent of each, outermost first) that becomes loop counts of instructions, and the
+    statement `leaf` inside. `positions`: for each loop, the difference in position between two neighbouring iterations.
+    A position is the number of an iteration in program order, among all iterations of the layer.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]
@@ -180,8 +178,8 @@ class LayerEmitter:
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
     def _cache_key(self) -> Hashable:
-        """The part of the emission cache's key besides program and machine. It consists of scratchpad slots, DRAM
-        addresses, the unit in which DRAM accesses are compared, used parts of weight tiles, and pads.
+        """The key of this layer in the emission cache, apart from program and machine. It consists of scratchpad slots,
+        DRAM addresses, the unit in which DRAM accesses are compared, used parts of weight tiles, and pads.
         """
         return (
             tuple(sorted(self.slots.items())),
@@ -247,8 +245,9 @@ class LayerEmitter:
     def access(
         self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
     ) -> Access:
-        """The addresses of an operand `region` in this layer's scratchpad slots, DRAM or chain memory (on-chip memory
-        between layers). The last `element_dimensions` dimensions are one element. `least`: `Access.least`.
+        """The addresses of the operand `region`, in a scratchpad, DRAM or chain memory (on-chip memory between layers).
+        An element consists of the last `element_dimensions` dimensions. `least`: least sizes for the strides (see
+        `Access`).
         """
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes
@@ -276,8 +275,8 @@ class LayerEmitter:
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """Number of positions (in program order) that a statement takes; each loop counts with its largest extent.
-        `ranges`: values of the variables of enclosing loops.
+        """Number of positions in program order that the executions of a statement take; each loop counts with its
+        largest extent. `ranges`: values of the variables of enclosing loops.
         """
         match statement:
             case Seq(statements=statements):

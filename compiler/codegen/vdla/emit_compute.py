@@ -69,8 +69,8 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the matrix intrinsic `leaf` inside the loops of `chain`, for all iterations `around` of the loops outside.
-    Each iteration of the repeated loops (which instructions neither count nor unroll) gets at most two instructions.
+    """Emits instructions for the matrix intrinsic `leaf`, which is inside the loops of `chain`, for all iterations
+    `around` of the loops outside `chain`. One iteration of the loops `Plan.repeated` becomes at most two instructions.
     """
     first = {name: item(value, 0) for name, value in around.values.items()}
     plan = _plan(emitter, chain, leaf, first, around)
@@ -117,9 +117,9 @@ def _emit_sums(
     inner: Iterations,
     mode: ArrayMode,
 ) -> None:
-    """Emits at most two instructions for each iteration of the repeated loops (loops that instructions neither count
-    nor unroll): one overwrites sums, and the other adds to sums. `inner`: iterations of the repeated loops. `names`,
-    `extents`: the chain's loops.
+    """Emits at most two instructions for each iteration in `inner`: one overwrites sums, and the other adds to sums.
+    The iterations are those of the loops `Plan.repeated`, which no instruction counts or unrolls. `names`, `extents`:
+    the variables and the extents of the chain's loops.
     """
     config = emitter.config
     row = mode.tile_weights(config)
@@ -280,7 +280,7 @@ def _factors(
     name: str,
     environment: Environment,
 ) -> tuple[int, int, int] | None:
-    """For each of three operands, the step of its address along loop `name`; None if a step is negative or varies."""
+    """Each operand's address step in loop `name`, with the other `names` at 0; None if one is negative or varies."""
     zero = {**environment, **dict.fromkeys(names, 0)}
     one, two = {**zero, name: 1}, {**zero, name: 2}
     steps: list[int] = []

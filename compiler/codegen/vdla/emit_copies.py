@@ -43,8 +43,8 @@ class _Axis:
 class _Transfer(NamedTuple):
     """One load instruction for a part of a box (the rectangular region that a copy moves), in elements.
 
-    `target`, `origin`: addresses in scratchpad and DRAM relative to the box's start. The other fields: rows, columns,
-    distance of the rows in DRAM, and pads.
+    `target`, `origin`: addresses in scratchpad and DRAM relative to the box's start. `y_size`, `x_size`: rows and
+    columns in DRAM. `x_stride`: distance of the rows in DRAM. All other fields are numbers of pads.
     """
 
     target: int
@@ -63,10 +63,10 @@ class _Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The extents of many copies, as columns (one row for each copy). `to`: extent of each dimension in the scratchpad.
-    `origin`: (extent in DRAM, pads before, pads after) of each dimension.
+    """The sizes of the boxes that many copies move, as columns (one row for each copy). `to`: size of each dimension in
+    the scratchpad. `origin`: for each dimension, (size of the data in DRAM, pads before the data, pads after the data).
 
-    Boxes of equal extents need the same transfers, wherever they begin.
+    Boxes of equal sizes need the same load instructions, wherever they begin.
     """
 
     to: tuple[Column, ...]
@@ -215,7 +215,7 @@ def _transfers(axes: list[_Axis]) -> list[_Transfer]:
 
 
 def pads(rows: int, width: int, target: int = 0, origin: int = 0) -> list[_Transfer]:
-    """Loads of pads alone into `rows` rows of `width` elements from `target` on; DRAM at `origin` is not read."""
+    """Loads that only write pads, to `rows` rows of `width` elements from `target` on; `origin` is not read."""
     transfers: list[_Transfer] = []
     while rows > 0:
         count = min(rows, 2 * _MAX_PAD)
@@ -246,7 +246,7 @@ def _load(y: _Axis, x: _Axis, target: int = 0, origin: int = 0) -> list[_Transfe
 
 
 def _load_with_wide_pads(y: _Axis, x: _Axis) -> list[_Transfer]:
-    """Loads rows `y` whose columns `x` have more pads than one load can have: row by row, pads by separate loads."""
+    """Loads the rows `y` one by one. Separate loads write the pads of the columns `x` that exceed one load's limit."""
     left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
     before, after = x.before - left, x.after - right
     row = _Axis(left + x.data + right, 1, 1, left, right)

@@ -47,7 +47,9 @@ def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterati
 
 
 def emit_patch(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits one LOAD.PATCH for each row of output positions; it loads all patches of the innermost loop."""
+    """Emits LOAD.PATCH instructions, one for each row of output positions. One instruction loads the patches of all
+    iterations of the innermost loop.
+    """
     to = emitter.access(leaf.operands[0])
     batch_row = evaluator(leaf.operands[0].starts[-2])
     origin = emitter.access(leaf.operands[1], element_dimensions=0)

@@ -35,8 +35,8 @@ class _Dimension:
     steps: tuple[int, ...]
 
     def around(self, inner: _Dimension) -> _Dimension | None:
-        """This dimension and `inner` merged into one; None unless one step of this dimension equals `inner.extent`
-        steps of `inner` for every operand.
+        """The dimension that merges this dimension with `inner`. None if one step of this dimension differs from
+        `inner.extent` steps of `inner` for any operand.
         """
         if any(mine != inner.extent * other for mine, other in zip(self.steps, inner.steps, strict=True)):
             return None
@@ -215,7 +215,7 @@ def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> N
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
-    """Post-processing operands: output, accumulators (1, or 1 per window row), parameters, second operand or None."""
+    """The addresses that STORE.POST uses: output, accumulators, parameters, second operand or None."""
     by_formal = {
         formal.name: emitter.access(operand)
         for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)
@@ -256,8 +256,8 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:
-    """Rows and columns of a pooling window over accumulators: the last two extents of the accumulator operand before
-    the extents of an element; (1, 1) without a window.
+    """The numbers of rows and columns of a pooling window; (1, 1) without a window. They are the two extents of the
+    accumulator operand that precede the extents of an element.
     """
     if len(accumulator.extents) < 2:
         return 1, 1

@@ -62,10 +62,11 @@ def _emit(
     counted: int,
     around: Iterations,
 ) -> None:
-    """Emits `operations` on the operands `accesses`; they overwrite the first operand. Instructions count the `counted`
-    innermost loops of `chain`, and are repeated for the other loops.
+    """Emits the ALU instructions `operations`. `accesses`: the addresses of the intrinsic's operands; results overwrite
+    the first operand. An instruction counts the `counted` innermost loops of `chain` itself, and is repeated for each
+    iteration of the other loops.
 
-    One micro-op has the addresses of both operands, relative to the lower of the two, which is in register BASE.
+    One micro-op holds the addresses of both ALU operands, relative to register BASE, which holds the lower address.
     """
     inner = chain.iterations(around, frozenset(chain.names[len(chain.names) - counted :]))
     loops = chain.loops[len(chain.loops) - counted :]

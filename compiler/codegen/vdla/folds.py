@@ -2,9 +2,9 @@
 contain weights, not only padding.
 
 Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps;
-each step covers some of the tile's inputs for some of its lanes (isa/README.md). Register FOLD selects the shape of
-these parts. For each kernel the shape is chosen that leaves the fewest parts with weights. Operations on the other,
-empty parts are left out.
+each step covers some of the tile's inputs for some of its lanes (isa/README.md), a part of the tile. Register FOLD
+selects the shape of the parts. Each kernel gets the shape for which the fewest parts contain weights. Operations on
+parts without weights are left out.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[n
 
 @lru_cache(maxsize=64)
 def _folded(form: Form, shape: int) -> Form:
-    """The packing function `form`, followed by folding its tiles to `shape`. Equal arguments give the same object,
-    since `Constant.same` compares identities.
+    """A packing function that calls `form` and rearranges the resulting tiles for `shape` (`fold_tiles`). Equal
+    arguments give the same function object, because `Constant.same` compares packing functions by identity.
     """
 
     def pack(config: Config, *arrays: np.ndarray) -> np.ndarray:
@@ -236,10 +236,11 @@ class PartsOfTiles:
 
 
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
-    """Index expressions, one for each leading dimension of a kernel's weights, of the tile that the copy `load` stores
-    in `region` of a scratchpad.
+    """Finds the weight tile that the copy `load` stores in `region` of a scratchpad. Returns one index expression for
+    each leading dimension of the kernel's weights.
 
-    None if the tile depends on loops that are not in `around`, for example on loops that load the weights in pieces.
+    Returns None if the tile depends on loops that are not in `around`, for example on loops that load the weights in
+    pieces.
     """
     found: list[Expr] = []
     leading = len(load.source.starts) - 2

@@ -19,8 +19,8 @@ from ...te.post import PoolOperator, Post
 
 
 def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
-    """GEMM: acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]. Where FIRST is true, the sum
-    begins anew (= instead of +=). B, ci and co are batch, block_in and block_out.
+    """GEMM: acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]. In the first step of a sum
+    (predicate FIRST of the loop IR), the product overwrites acc. B, ci and co are batch, block_in and block_out.
 
     `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points` are
     subtracted from inp and wgt; use `gemm_attributes` with them.
@@ -56,12 +56,12 @@ def post(
     *,
     chained: bool = False,
 ) -> IntrinsicDeclaration:
-    """The intrinsic of STORE.POST for one output vector: out int8[B, co] from acc, par int32[2, co] (bias, bits of the
-    scale) and, with a combination, operand int8[B, co]. B and co are batch and block_out.
+    """The intrinsic of STORE.POST, which computes an output vector out int8[B, co] from acc and par int32[2, co] (bias,
+    bits of the scale). B and co are batch and block_out. A combination also reads the second operand int8[B, co].
 
-    acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
-    or sum). `chained`: out is in the chain memory (on-chip memory between layers). With a look-up table, the table
-    int8[256] is an additional operand.
+    acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, which `pool` (maximum or
+    sum) reduces. `chained`: out is in the chain memory (on-chip memory between layers). A look-up table is one more
+    operand, int8[256].
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)
@@ -83,7 +83,7 @@ def post(
 
 
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
-    """The attributes of a post-processing's intrinsic, for emission; float32 values as their bits.
+    """The attributes of a STORE.POST intrinsic, for emission; float32 values are given as their bits.
 
     Raises ValueError if requantization and the combination with an operand need different zero points: the hardware has
     one register for both.

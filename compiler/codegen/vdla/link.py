@@ -162,8 +162,8 @@ def link(
 
     `chained`: locations of the tensors that are in the chain memory (on-chip memory that keeps a layer's output for the
     next layer) instead of DRAM. `inside`: for each tensor stored within another tensor, (name of the other tensor, byte
-    offset). `emission_cache`: cache of emitted instructions, read and extended. `image`: an empty image (None: a plain
-    one).
+    offset). `emission_cache`: cache of emitted instructions, read and extended. `image`: an empty image to which
+    segments are added (None: a new `Image`).
     """
     image = image or Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
@@ -240,7 +240,7 @@ def _alike(
 
 
 def buffer_bytes(buffer: Buffer) -> int:
-    """Bytes of a parameter in the image."""
+    """The number of bytes that a parameter takes in the memory image."""
     return prod(buffer.shape) * buffer.dtype.bits // 8
 
 
@@ -253,7 +253,7 @@ def _groups(emission: Emission) -> np.ndarray:
 
 
 def encode(config: Config, emission: Emission) -> np.ndarray:
-    """Words, uint64 (n, words), of a complete program's n instructions, with their dependence flags."""
+    """The encoded instructions of a complete program, with dependence flags: uint64 (instructions, words)."""
     batches, count = emission.batches, emission.count
     low, high = emission.activations
     sizes = {**array_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}

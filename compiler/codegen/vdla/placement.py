@@ -65,9 +65,9 @@ class Scratchpads:
     def place(self, buffers: list[Buffer], last_copy: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """Places one layer's buffers: returns, by buffer name, the first scratchpad element of each copy of the buffer.
 
-        A buffer's leading dimension counts its copies; `last_copy` is the one that the layer uses last. If possible,
-        copies in the accumulators start in different banks: the store unit reads one while the array fills another.
-        Raises PlacementError if the buffers do not fit.
+        The size of a buffer's first dimension is its number of copies. `last_copy`: by buffer name, the copy that the
+        layer uses last. If possible, copies in the accumulators start in different banks, so that the store unit reads
+        one copy while the array fills another. Raises PlacementError if the buffers do not fit.
         """
         by_scope: dict[str, list[Buffer]] = {}
         for buffer in buffers:
@@ -134,7 +134,7 @@ class MicroOpMemory:
     """Collects the micro-op sequences of a network into pages of at most `depth` micro-ops."""
 
     def __init__(self, depth: int, dtype: np.dtype[np.unsignedinteger]) -> None:
-        """`dtype`: `vdla.isa.layout.uop_dtype` of the machine."""
+        """`depth`: micro-ops of a full page. `dtype`: type of micro-op words, `vdla.isa.layout.uop_dtype`."""
         self.depth = depth
         self._dtype = dtype
         self.pages: list[list[np.ndarray]] = [[]]
@@ -168,7 +168,7 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """Contents of the store unit's tables (parameters, look-up) at this point of the program, as DRAM entry numbers."""
+    """The contents of the store unit's tables (parameters, look-up) after the program so far, as DRAM entry numbers."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
@@ -178,7 +178,7 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether each load of `name`, in program order, changes the table: one bool each. Records the new contents."""
+        """For each load `name`, in program order, whether it changes the table: bool array. Records the contents."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (
             fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
@@ -192,7 +192,7 @@ class StoreTables:
 
 
 class ChainPads:
-    """Tensors whose pads are in the chain memory (on-chip memory between layers) at this point of the program."""
+    """The tensors whose pads the program so far has written to the chain memory (on-chip memory between layers)."""
 
     def __init__(self) -> None:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
@@ -215,7 +215,7 @@ class ChainPads:
 
 
 class RegisterFile:
-    """The values that the units' registers will have at this point of the program (zero at launch)."""
+    """The values that the units' registers have after the program so far; registers are zero at launch."""
 
     def __init__(self) -> None:
         self._values: dict[str, int] = {}

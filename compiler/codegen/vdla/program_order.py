@@ -147,8 +147,8 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """Places a layer's micro-op sequences into pages (loaded as a whole). Returns the positions in program order at
-    which new pages begin, and for each position the index in its page of its instruction's first micro-op.
+    """Places a layer's micro-op sequences into pages (a page is loaded as a whole). Returns the positions in program
+    order at which new pages begin, and for each instruction the index of its first micro-op within its page.
     """
     users = [
         (mine, draft.sequence)
@@ -190,7 +190,7 @@ def _place_micro_ops(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drafts:
-    """A kernel's instructions before they have numbers, and its micro-op sequences (uint32)."""
+    """The instructions of a kernel, before they get numbers in the program, and its micro-op sequences (uint32)."""
 
     drafts: Sequence[Draft]
     sequences: Sequence[NDArray[np.uint32]]
@@ -202,7 +202,7 @@ class Drafts:
 
 
 class EmissionCache:
-    """LRU cache of at most `most` draft instructions. Key: kernel, operand addresses, configuration fields in use."""
+    """LRU cache of at most `most` draft instructions, by kernel, operand addresses and configuration fields."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most
@@ -222,7 +222,7 @@ class EmissionCache:
         return found
 
     def keep(self, key: Hashable, drafts: Drafts) -> None:
-        """Adds drafts under a key not cached yet, then evicts the oldest drafts until at most `most` rows remain."""
+        """Adds `drafts` under a new key. Evicts the least recently used entries if the cache then exceeds its limit."""
         self._kept[key] = drafts
         self._rows += drafts.rows
         while self._rows > self._most:

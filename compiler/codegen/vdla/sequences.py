@@ -18,9 +18,10 @@ LANGUAGE = "vdla"
 
 @dataclass(frozen=True, slots=True)
 class VectorOperation:
-    """One ALU instruction on accumulator vectors: the first operand of an intrinsic = operation(first operand, right).
+    """One ALU instruction on accumulator vectors: target = operation(target, right), where the target is the first
+    operand of the intrinsic.
 
-    `right` is the `immediate` or, if there is none, the operand with index `source`.
+    `right` is the integer `immediate` or, if that is None, the operand with index `source`.
     """
 
     opcode: int

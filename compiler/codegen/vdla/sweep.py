@@ -41,10 +41,12 @@ PAD = -1
 
 
 class PartedRows:
-    """Addresses of depthwise weights, as numbers of rows, for sweeps (TAPS operations that also multiply input rows
-    read before). An operation multiplies one group of rows. Its address is the number of the group's first row, plus
-    the number of the part of the input vector at which `data` starts (a vector of more than block_out lanes has several
-    parts).
+    """Addresses of depthwise weights for sweeps (TAPS operations that also multiply input rows read before), counted in
+    rows of weights. Each operation multiplies one group of rows, and its address is the sum of two numbers: the number
+    of the group's first row, and the number of the part of an input vector that the operation reads.
+
+    A vector has several parts if it has more than block_out lanes. `data`: the input region, whose last index gives the
+    first lane.
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -53,7 +55,7 @@ class PartedRows:
         self._lane, self._lanes_of = evaluator(lane), free_vars(lane)
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first weight tile of the buffer copy (double buffering) that it uses."""
+        """The first weight tile of the buffer copy (double buffering) that each iteration uses."""
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
@@ -68,10 +70,10 @@ class PartedRows:
 
 
 def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -> frozenset[str]:
-    """The loops among `names` that move the region `data` down its rows, without the loops in `reducing`, over which
-    sums run.
+    """The loops among `names` that move the region `data` down its rows. `reducing`: the loops over which sums run; the
+    result contains none of them.
 
-    The rows are counted by the first dimension of `data` along which a loop in `reducing` moves.
+    The dimension of the rows is the first dimension of `data` along which a loop in `reducing` moves the region.
     """
     for start in data.starts:
         variables = free_vars(start)
@@ -125,16 +127,19 @@ def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
     """Converts TAPS micro-ops, each of which multiplies one row of a window, into sweeps with the same results. In a
-    sweep one operation multiplies the input row that it reads and the rows that the operations before it read. Returns
-    the new micro-ops, and for each of them whether it starts a sum.
+    sweep, one operation multiplies the input row that it reads, and also the rows that the array still holds from
+    preceding operations. Returns the new micro-ops, and for each of them whether it starts a sum.
 
     `indices`: the given micro-ops as three arrays (accumulator, input row, group of rows of weights); the result has
-    the same form. `starting`: whether each given micro-op starts a sum; if one does, all new micro-ops with its group
-    of weights do. The operation that computes a sum reads the window's last input row, while the array holds the
-    window's other rows, in order. Additional operations, which compute no sum, first read the rows that the array does
-    not hold. `pads`: whether each given micro-op reads a row of padding (all pad rows are equal). Sweeps begin and end
-    with a row of padding in the array: if the last sweep ends on another row (possible with dilations), an additional
-    operation reads a row of padding.
+    the same form. `starting`: whether each given micro-op starts a sum. If a given micro-op does, all new micro-ops
+    with the same group of weights do.
+
+    The operation that reads a window's last input row computes the sum, while the array holds the window's other rows.
+    If the array does not hold them, additional operations, which compute no sum, read them first.
+
+    `pads`: whether each given micro-op reads a row of padding; all pad rows are equal. If `pads` is given, the array
+    holds a row of padding before and after each sweep. A sweep that ends with another row (possible with dilations)
+    gets an additional operation that reads a row of padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -159,11 +164,11 @@ def sweep_order(
 def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """For each sum, in the order in which sums are computed, the input rows that its operations must read: all rows of
-    the sum except the first rows, if the array still holds them.
+    """Orders sums so that a sum begins with rows that the array still holds. Yields (accumulator, input rows that
+    operations must read for this sum): all rows of the sum, without first rows that the array holds.
 
-    `sums`: input rows of each sum, by accumulator. Rows in `alike` are padding, and count as one row, PAD. `held`: the
-    last rows that were read, updated in place.
+    `sums`: input rows of each sum, by accumulator. `alike`: the rows that are padding, all of which count as one row,
+    PAD. `held`: the rows that were read last; updated in place.
     """
     names = {dst: [PAD if source in alike else source for source in sources] for dst, sources in sums.items()}
     by_head: dict[tuple[int, ...], list[int]] = defaultdict(list)

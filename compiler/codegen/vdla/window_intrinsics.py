@@ -52,10 +52,9 @@ def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
 
 
 def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
-    """The intrinsic of a STORE.POST that takes the maximum over a window whose rows need not be adjacent in the
-    accumulators (a ring of rows); all else is as in `post`.
-
-    acc.r int32[columns, B, co] is row r of the window.
+    """The intrinsic of a STORE.POST that takes the maximum over a window. Each row r of the window is an operand of its
+    own, acc.r int32[columns, B, co], because the rows form a ring and need not be adjacent in the accumulators. In all
+    other respects the intrinsic is that of `intrinsics.post`.
     """
     lanes = (config.batch, config.block_out)
     out = Buffer(name="out", shape=lanes, dtype=DType.INT8)

@@ -7,8 +7,9 @@ WGSL has no pointer arithmetic, so kernels index arrays that are declared outsid
   atomic operations, so that threads may write to other bytes of the word at the same time.
 - int64 is two words in device memory, of which kernels compute with the low one: values beyond 32 bits wrap.
 
-An array may begin inside its binding, at the word `{name}_at_` (a constant of the pipeline): bindings begin at
-multiples of up to 256 bytes only, arrays of networks at multiples of 64.
+An array need not begin where its binding (the range of a buffer that a kernel sees) begins, because some devices allow
+bindings only at multiples of 256 bytes, while arrays of networks begin at multiples of 64. The constant `{name}_at_` of
+the pipeline is the number of the word at which the array begins in its binding.
 """
 
 from __future__ import annotations
@@ -170,8 +171,8 @@ class WgslDialect(Dialect):
     # Kernels and sources
 
     def kernel_text(self, parts: KernelParts) -> str:
-        """The text of a kernel. In group 0 the kernel's arrays have the first bindings, and the kernel's numbers the
-        next ones.
+        """The text of a kernel. All bindings are in group 0: first the arrays of the kernel, then its integer
+        parameters.
         """
         lines = [
             f"@group(0) @binding({n}) var<storage, read_write> {array.name}: array<{self._held(array)}>;"
@@ -259,8 +260,8 @@ def _at(storage: Storage, at: str, dtype: DType) -> str:
 
 
 def _first(name: str) -> str:
-    """The name of the constant that holds the word of a binding (bound buffer) at which array `name` begins. No name of
-    a program ends with "_at_".
+    """The name of a constant: the number of the word at which the array `name` begins in its binding (bound buffer). No
+    name of a program ends with "_at_", so the name of the constant is unique.
     """
     return f"{name}_at_"
 

@@ -93,8 +93,8 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """The worker process that measures for a thread of a dask worker: it keeps its loaded tasks from chunk to chunk,
-    and ends with the dask worker.
+    """The process that measures trials for one thread of a dask worker. The process keeps loaded tasks from one chunk
+    of trials to the next, and ends with the dask worker.
     """
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 
@@ -285,10 +285,10 @@ class DaskWorkers(Backend):
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """The trials of one call of `DaskWorkers.finished`: running futures with the indices of their trials, finished
-    futures, and the time of the last result.
+    """The trials of one call of `DaskWorkers.finished`. They are sent to workers in chunks of several trials.
 
-    `losses`: number of times that each chunk was lost.
+    `running`: the future of each chunk that is being measured, with the indices of the chunk's trials. `done`: futures
+    that have finished. `losses`: by chunk, how often its result was lost. `progress`: time of the last result.
     """
 
     description: Description

@@ -53,7 +53,7 @@ class TaskError(UserError):
 
 
 def describe(target: Target, workload: Workload) -> dict[str, Any]:
-    """The JSON description of a tuning task: measure candidates of a workload on a target."""
+    """The JSON description of the tuning task that searches for the fastest candidate of `workload` on `target`."""
     machine: dict[str, Any] = {"target": asdict(target)} if not isinstance(target, Config) else {}
     if isinstance(target, Config):
         machine = {"config": target.to_dict()}

@@ -41,8 +41,8 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker process and its open requests, oldest first: trials (by index), its start, and loads of tasks. `since`:
-    time at which the wait for the answer to the oldest request began.
+    """A worker process. `owes`: the requests that it has not answered yet, oldest first: trials (by index), the start
+    of the process, and loads of tasks. `since`: the time at which the wait for the oldest of these answers began.
     """
 
     process: WorkerProcess

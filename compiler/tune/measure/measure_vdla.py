@@ -39,9 +39,9 @@ NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, Va
 class AcceleratorTask:
     """A workload to be tuned on one machine; `program`: its tensor expression.
 
-    `scheduled(values)`: the program scheduled with the knob values of a candidate, cached for the last `SCHEDULES`
-    results: candidates with equal schedules differ only in the numbers of copies of buffers, or in knobs without
-    effect.
+    `scheduled(values)`: schedules the program with the knob values of a candidate. The last `SCHEDULES` results are
+    cached, because many candidates have equal schedules: they differ only in the numbers of copies of buffers, or in
+    knobs without effect.
     """
 
     config: Config

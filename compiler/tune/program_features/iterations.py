@@ -1,5 +1,5 @@
-"""Exact execution counts of statements in a program; loops whose variables determine extents of other loops are
-enumerated.
+"""Counts exactly how often each statement of a program is executed. Loops whose variables determine extents of other
+loops are enumerated, because their counts are not plain products.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Iterations:
         return self.factor * prod(group.total for group in self.groups)
 
     def times(self, extent: Expr, name: str | None) -> Iterations:
-        """The execution count inside a loop of extent `extent`; `name`: the loop's variable, if extents of inner loops
-        depend on it.
+        """The number of executions of the body of a loop with `extent` iterations, when the loop itself is executed as
+        often as this object says. `name`: the loop's variable if extents of inner loops depend on this variable, else
+        None.
         """
         if isinstance(extent, Const):
             length = max(0, int(extent.value))

@@ -1,8 +1,8 @@
 """Exact counts for every statement of a scheduled program: iterations, arithmetic, touched elements.
 
-The counts come from one walk over the program. Loops whose extents depend on other loops (the tails of splits) are
-enumerated, each group of dependent loops separately, and counts are sums over their iterations; all other loops are
-factors.
+The counts come from one walk over the program. Loops whose extents depend on other loops (such as the shorter last tile
+of a split loop) are enumerated in groups of dependent loops, and counts are summed over their iterations. All other
+loops multiply the counts by their extents.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from .touched import Dimension, places, run_length, touched_elements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """Number of operations in one execution of a statement, on values, not on indices; both sides of a Select count.
+    """Numbers of arithmetic operations in one execution of a statement. Computations of indices are not counted. Both
+    alternatives of a Select are counted.
 
     `other`: comparisons, min, max, selections, quotients and conversions; `calls`: function calls.
     """
@@ -83,8 +84,9 @@ class AccessFeatures:
 class Leaf:
     """A statement without nested statements, with the loops around it, outermost first.
 
-    `executions`: over the whole program. `copied`: elements that a Copy moves in all executions, pads included. `run`:
-    contiguous elements on the DRAM side in one execution of a Copy. Both are 0 for other statements.
+    `executions`: how often the statement is executed in the whole program. `copied`: number of elements that a Copy
+    moves in all executions, pads included. `run`: number of contiguous elements that one execution of a Copy accesses
+    in DRAM. For statements other than Copy, `copied` and `run` are 0.
     """
 
     statement: NamedStmt

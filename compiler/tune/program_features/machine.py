@@ -84,8 +84,8 @@ def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
 
 
 def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
-    """The counts of a program's encoded instructions, uint64 (n, words); bytes and beats as in the simulator's
-    `SimulationResult.traffic`.
+    """Counts the transfers, array operations and tokens of a program. `instructions`: its encoded instructions, uint64
+    (n, words). Bytes and bus beats are counted as in the simulator's `SimulationResult.traffic`.
     """
     formats = layout.formats(config)
     opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)
@@ -159,8 +159,9 @@ def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray,
 
 
 def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarray) -> Runs:
-    """The contiguous runs of DRAM from which stores load their second operands, one entry for each store; no run where
-    `reads` is false. `fields`: fields of the stores. `held`: value of register OPERAND at each store.
+    """For each store, the contiguous runs of DRAM from which the store loads its second operand. Stores for which
+    `reads` is false load no second operand and have no runs. `fields`: the fields of the store instructions. `held`:
+    the value of the configuration register OPERAND at each store.
     """
     delta = held << 32 >> 32
     stride = np.where(held >> 48 & 1, held >> 32 & 0xFFFF, fields["x_stride"])

@@ -24,8 +24,8 @@ each time it proposes points, a search reads the features of its whole history.
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 """Memories that have features of their own, by the scope of allocations; all other scopes are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
-"""Memory capacities in bytes; for each, a feature estimates the executions of a statement for each byte that is loaded
-into a memory of this size.
+"""Memory capacities in bytes. Each capacity has a feature: how often the statement is executed for each byte that must
+be loaded into a memory of this size.
 """
 INNER_LEVELS = 8
 """Number of innermost loops with features of their own, among the loops around the statement with the most work."""
@@ -226,7 +226,9 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
 
 
 def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:
-    """Features of one step of the register tile: the innermost unrolled and vectorized loops, counted in vectors.
+    """Features of one execution of the register tile (the innermost unrolled and vectorized loops): the numbers of
+    vector operations, of vectors that are kept, and of loads, as logarithms; operations for each load; share of
+    scattered loads.
 
     Contiguous elements take one load for each vector, a broadcast element takes one load, scattered elements take one
     load for each lane.

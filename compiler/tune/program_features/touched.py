@@ -76,7 +76,7 @@ class Dimension:
 
     @staticmethod
     def of(index: Expr, size: int) -> Dimension:
-        """The dimension of a region that starts at `index` and has `size` elements in it."""
+        """Describes one dimension of an access that touches `size` elements, the first at `index`."""
         if isinstance(index, Var):
             return Dimension({index.name: 1}, (), size)
         if isinstance(index, Const):
@@ -97,7 +97,9 @@ class Dimension:
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
     def values(self, inner: Mapping[str, int]) -> int:
-        """Number of elements that the index reaches while loops of the lengths `inner` run."""
+        """Number of elements along this dimension that the access touches in all iterations of the loops `inner`
+        (variable: number of iterations).
+        """
         moves = [(abs(c), inner[v]) for v, c in self.steps.items() if v in inner]
         moves += [(abs(c), _values(part, inner)) for part, c in self.parts]
         return _reached(moves, self.size)

@@ -166,8 +166,8 @@ def refine(
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
-    """Known trials of the batch of `node` that begins at trial `begin`, by index in the batch. The batch ends at the
-    first trial of another node.
+    """The earlier trials that belong to the batch of `node` that begins at trial number `begin`, by their index within
+    the batch. `known`: all earlier trials, by number. The batch ends at the first trial of another node.
     """
     found = {}
     for index in range(BATCH):
@@ -188,12 +188,13 @@ def _batch(
     seed: int,
     turn: int,
 ) -> np.ndarray | None:
-    """The points (candidate schedules), [n, axes], of the next batch for a node, with the points of the `recorded`
-    trials at their indices; None if the recorded trials cannot be part of this batch.
+    """The points (candidate schedules), [n, axes], of the next batch for a node. `recorded`: known trials, by index in
+    this batch; the result has their points at these indices. None if the recorded trials cannot be part of this batch.
 
-    Batches are always whole, so that a longer run begins like a shorter one. Only the `last` batch with recorded trials
-    may be incomplete. A trial that is missing from an earlier batch means that lines of the file of records were lost,
-    and that the trial may be recorded under another number. `seed` and `turn` seed the random proposals.
+    Batches are always whole, so that a longer run begins like a shorter one. `last`: whether no later batch has
+    recorded trials; only then may recorded trials of this batch be missing. A trial that is missing from an earlier
+    batch means that lines of the file of records were lost, and that the trial may be recorded under another number.
+    `seed` and `turn` seed the random proposals.
     """
     known = {index: tuned.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:

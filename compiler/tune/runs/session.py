@@ -32,9 +32,9 @@ they end.
 class Job:
     """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
-    `weight`: number of occurrences of the task in the network. Jobs with equal `layer` compute the same layer in
-    different ways, of which the fastest counts. `first`: a candidate that is tried before any is proposed. `known`:
-    trials of this search by number, from before an interruption, with legal knobs.
+    `weight`: number of occurrences of the task in the network. `layer`: equal for jobs that compute the same layer in
+    different ways; the network uses the fastest of these ways. `first`: a candidate to try before the strategy proposes
+    any. `known`: the trials of this search before an interruption, by number; their knobs are legal.
     """
 
     name: str

@@ -63,7 +63,9 @@ class TaskScheduler:
     experience: float = 0.2
 
     def next_task(self, tasks: Sequence[Task]) -> int | None:
-        """The index of the task for the next trials; among equal gains the first. None if all tasks are finished."""
+        """The index of the task that gets the next trials; of equal gains, the first. None if all tasks are
+        finished.
+        """
         turns = [k for k, task in enumerate(tasks) if not task.finished]
         if not turns:
             return None

@@ -65,8 +65,8 @@ class GridSearch:
 
     @staticmethod
     def _position(space: Space, history: History, step: int) -> int:
-        """The position in the visiting order at which to continue: `LOOK_BACK` trials back, since a batch may have left
-        points out.
+        """The position in the visiting order at which the search continues: that of the trial `LOOK_BACK` trials before
+        the end of the history. The last batch may have left out points after this trial.
         """
         if len(history) <= LOOK_BACK:
             return 0

@@ -44,10 +44,10 @@ class Samples:
 class CostModel:
     """Parameters of training, named as in xgboost.
 
-    `pairs`: number of samples drawn in each round for each sample, to be ranked against it. `columns`: share of the
-    features, drawn at random, from which each split of a tree is chosen. `lean`: weight of an initial score, made from
-    a point's estimate without training; the trees correct this score, which rises by `lean` for every halving of the
-    estimate.
+    `pairs`: in each round, every sample is ranked against this number of other samples, drawn at random. `columns`:
+    share of the features, drawn at random, from which each split of a tree is chosen. `lean`: weight of an initial
+    score, which is made from a point's estimate without training and rises by `lean` for every halving of the estimate;
+    the trees correct this score.
     """
 
     objective: str = "rank:pairwise"

@@ -19,11 +19,11 @@ MOST_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSearch:
-    """A strategy that proceeds in generations of `population` trials; parents are the last generation and the `elites`
-    best trials before it.
+    """A strategy that proceeds in generations of `population` trials. The parents of a new generation are the trials of
+    the last generation and the `elites` best trials of earlier generations.
 
-    Parents are drawn with probabilities that fall linearly with their rank; a child crosses two parents and, with
-    probability `mutation`, moves on one axis. The number of trials determines the generation.
+    Parents are drawn with probabilities that fall linearly with their rank. A child is the crossover of two parents;
+    with probability `mutation`, its value on one axis then changes. The number of trials determines the generation.
     """
 
     population: int = 32
@@ -60,8 +60,8 @@ class GeneticSearch:
         return np.concatenate([*found, random_new(space, generator, missing, taken)])
 
     def _parents(self, history: History, born: int) -> np.ndarray:
-        """The last complete generation and the elites before it, the best first. `born`: number of trials in all
-        complete generations.
+        """The points from which the next generation is bred, best first: the last complete generation, and the best
+        points (elites) of all earlier generations. `born`: number of trials in all complete generations.
         """
         ranks = np.argsort(history.costs[:born], kind="stable")
         last = ranks[ranks >= born - self.population]

@@ -1,8 +1,8 @@
-"""A short list without a trained model: the points of a space that its template expects to be fastest, best first.
+"""Lists the points of a space that its template expects to be fastest, best first, without a trained model.
 
-A template's default is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally many
-copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the template's
-estimate alone, without lowering and without random numbers.
+A template's default is the best of few candidates, whose tiles have balanced sizes and whose buffers all have the same
+number of copies. A beam search begins at the best candidates and extends through the whole space, one axis at a time.
+It uses only the template's estimate, without lowering and without random numbers.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def _seeds(space: Space) -> np.ndarray:
 
 
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Estimated costs of points (inf: illegal), and the numbers that identify their programs.
+    """Estimated costs of points (infinite for illegal points), and the numbers that identify their programs.
 
-    Points that a search may not try (`Space.allowed`) get a penalty of `FORBIDDEN_PENALTY`, but stay in the beam,
-    because better points may be reached through them.
+    A penalty of `FORBIDDEN_PENALTY` is added for points that a search may not try (`Space.allowed`). The search for low
+    estimates still visits them, because it may reach better points through them.
     """
     estimates = space.cost(space.columns(points))
     fits = np.logical_and.reduce(list(estimates.limits.values()))

@@ -46,8 +46,9 @@ def random_new(space: Space, generator: np.random.Generator, count: int, taken: 
 
 
 def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
-    """The points, int64 [n, axes], with the numbers `indices` (int64, or Python integers if the space is larger);
-    numbers count all points, the last axis fastest.
+    """Converts numbers of points to points, int64 [n, axes]. All points of the space are numbered with the last axis
+    varying fastest. `indices`: the numbers, as int64, or as Python integers if the space has more points than int64 can
+    count.
     """
     digits = []
     for axis in reversed(space.axes):

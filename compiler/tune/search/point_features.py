@@ -97,11 +97,12 @@ def choose(mask: np.ndarray, first: Candidates, second: Candidates) -> Candidate
 
 
 def point_features(space: Space, points: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """Names of the features and their values for `points` int64 [n, axes]: float64 [n, names].
+    """Names of the features, and their values for `points` int64 [n, axes]: float64 [n, names].
 
-    Base-2 logarithms of the guessed cost (column GUESS) and of its bound, both relative to the space's floor; of the
-    axes' values (from column FIRST_AXIS on; an axis without effect at a point has its first value); and of every
-    quantity, absolute and relative to the floor.
+    All features are base-2 logarithms. The first are the guessed cost (column GUESS) and the lower bound of the cost,
+    both relative to the space's floor. The values of the axes follow from column FIRST_AXIS on; an axis without effect
+    at a point has its first value. The last features are the space's quantities, each absolute and relative to the
+    floor.
     """
     return _features(space, space.cost(space.columns(points)))
 

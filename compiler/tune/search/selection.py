@@ -7,8 +7,9 @@ import numpy as np
 SHORTLIST = 512
 """Number of best-scored points among which a batch is selected."""
 FAR = 2.0
-"""Limit of the distance between two points. A distance is the sum of the differences along the axes, each at most 1,
-which is a factor of two; so the limit is reached if two axes differ by a factor of two or more.
+"""Limit of the distance between two points. A distance adds up the differences along the axes, as base-2 logarithms of
+the knob values. Each difference is limited to 1 (a factor of two). Two points thus reach the limit if two of their
+knobs differ by a factor of two or more.
 """
 
 

@@ -59,9 +59,10 @@ class ShortList:
 
 
 def joined(space: Space, candidates: Candidates, read: Read) -> np.ndarray:
-    """The space's features of n candidates, followed by the features of their programs: float64 [n, names].
+    """The features of n candidates, float64 [n, names]: first the features that the space gives, then the features of
+    each candidate's program, which the function `read` computes from the candidate's knob values.
 
-    Program features are NaN if a candidate cannot be lowered; trees treat NaN as a value of its own.
+    Program features are NaN if a candidate cannot be lowered. Decision trees treat NaN as a value of its own.
     """
     if not len(candidates):
         return candidates.features

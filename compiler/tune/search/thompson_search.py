@@ -89,8 +89,8 @@ def resample(samples: Samples, generator: np.random.Generator) -> Samples:
 
 
 def first_choices(merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices [min(count, n)] of columns of `merits` [members, n]: the rows take turns to choose their best remaining
-    column.
+    """Chooses min(count, n) columns of `merits` [members, n], and returns their indices in the order of choice. The
+    members (rows) take turns; each chooses the column in which its merit is greatest, among the columns not chosen yet.
     """
     merits = merits.copy()
     chosen: list[int] = []

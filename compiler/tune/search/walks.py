@@ -83,11 +83,11 @@ class Annealing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Evolutionary search over `generations`; the population has as many points as there are starts.
+    """Evolutionary search over `generations`; the size of the population is the number of start points.
 
-    A child is the crossover of two parents with probability `crossing`, otherwise a copy of one parent with another
-    value on one axis. Parents of better rank are drawn more often. Of parents and children, the best of different
-    programs survive.
+    With probability `crossing`, a child is the crossover of two parents; otherwise it is a copy of one parent with
+    another value on one axis. Parents of better rank are drawn more often. The next population consists of the best
+    parents and children, no two of them with equal programs.
     """
 
     generations: int = 12
