@@ -16,7 +16,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,46 +44,62 @@ MEMORY = Memory(kind="dram", part="MT41K256M8")
 Arrays = dict[str, np.ndarray]
 
 
-def _shipped(name: str, config: Config) -> tuple[Compiled, Arrays]:
-    compiled = compile_program(models.build(name).SerializeToString(), config)
-    return compiled, sample_arrays(compiled.graph, 1)[0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A network of this benchmark. `model()` returns the ONNX file and a function of the compiled network that returns
+    its inputs; `extensions`: those that the machine needs.
+    """
+
+    model: Callable[[], tuple[bytes, Callable[[Compiled], Arrays]]]
+    extensions: Sequence[str] = ()
+
+    def compiled(self, config: Config) -> tuple[Compiled, Arrays]:
+        """The network, compiled for the machine `config`, and its inputs."""
+        model, inputs = self.model()
+        compiled = compile_program(model, config)
+        return compiled, inputs(compiled)
 
 
-def _bert_layer(name: str, config: Config) -> tuple[Compiled, Arrays]:
+def _shipped(name: str) -> Network:
+    def model() -> tuple[bytes, Callable[[Compiled], Arrays]]:
+        return models.build(name).SerializeToString(), lambda compiled: sample_arrays(compiled.graph, 1)[0]
+
+    return Network(model=model)
+
+
+def _bert_layer() -> tuple[bytes, Callable[[Compiled], Arrays]]:
     sizes = BertSizes(layers=1)
     with tempfile.TemporaryDirectory() as folder:
-        compiled = compile_program(quantized_encoder(sizes, TOKENS, Path(folder)), config)
-    return compiled, embeddings(np.random.default_rng(SEED), TOKENS, sizes.width)
+        model = quantized_encoder(sizes, TOKENS, Path(folder)).read_bytes()
+    return model, lambda _: embeddings(np.random.default_rng(SEED), TOKENS, sizes.width)
 
 
-def _gpt2_step(name: str, config: Config) -> tuple[Compiled, Arrays]:
+def _gpt2_step() -> tuple[bytes, Callable[[Compiled], Arrays]]:
     model = MODELS["gpt2_decode"]
     part, feeds = from_embeddings(model.build(), model)
-    return compile_program(quantized("gpt2_decode", part, feeds), config), feeds(SEED)
+    return quantized("gpt2_decode", part, feeds).read_bytes(), lambda _: feeds(SEED)
 
 
-NETWORKS: Mapping[str, tuple[Callable[[str, Config], tuple[Compiled, Arrays]], Sequence[str]]] = {
-    "mlp": (_shipped, ()),
-    "gpt2_decode": (_gpt2_step, NEEDED),
-    "bert_layer": (_bert_layer, NEEDED),
-    "mobilenet": (_shipped, ()),
-    "resnet18": (_shipped, ()),
+NETWORKS: Mapping[str, Network] = {
+    "mlp": _shipped("mlp"),
+    "gpt2_decode": Network(model=_gpt2_step, extensions=NEEDED),
+    "bert_layer": Network(model=_bert_layer, extensions=NEEDED),
+    "mobilenet": _shipped("mobilenet"),
+    "resnet18": _shipped("resnet18"),
 }
-"""By name of a network: a function that compiles it for a machine and returns its inputs, and the extensions that the
-machine needs.
-"""
+"""The networks by name."""
 
 
 def measure(name: str) -> dict[str, Any]:
     """Runs the network `name` on simulator and RTL; returns its row of the results."""
-    build, extensions = NETWORKS[name]
-    fixed = vta_with(extensions)
-    compiled, arrays = build(name, replace(fixed, memory=MEMORY))
+    network = NETWORKS[name]
+    fixed = vta_with(network.extensions)
+    compiled, arrays = network.compiled(replace(fixed, memory=MEMORY))
     begin = time.perf_counter()
     with broken_rules() as broken:
         found = run_on_rtl(compiled, [arrays], optimize="run")
     seconds = time.perf_counter() - begin
-    before = run(build(name, fixed)[0], {}, data=False).simulation.cycles
+    before = run(network.compiled(fixed)[0], {}, data=False).simulation.cycles
     return {
         "name": name,
         "instructions": len(compiled.program.instructions),

@@ -66,7 +66,10 @@ def measured_points(
     if not others or len((first := program_of(plain)).instructions) > MOST_INSTRUCTIONS:
         return {}
     choices: list[Points] = [{}, *others]
-    measured = [_cycles(first), *(_cycles(program_of({**plain, **other})) for other in others)]
+    measured = [
+        cycles_by_group(first),
+        *(cycles_by_group(program_of({**plain, **other})) for other in others),
+    ]
     best = np.argmin(np.array([layers for _, layers in measured]), axis=0)
     mixed = {
         name: choices[int(best[number])][name]
@@ -76,7 +79,7 @@ def measured_points(
     cycles = [total for total, _ in measured]
     if mixed and mixed not in choices:
         choices.append(mixed)
-        cycles.append(_cycles(program_of({**plain, **mixed}))[0])
+        cycles.append(cycles_by_group(program_of({**plain, **mixed}))[0])
     return choices[int(np.argmin(cycles))]
 
 
@@ -118,7 +121,7 @@ def _other_choices(
     return found
 
 
-def _cycles(program: Program) -> tuple[int, NDArray[np.int64]]:
+def cycles_by_group(program: Program) -> tuple[int, NDArray[np.int64]]:
     """Returns (total cycles of a program, cycles of each instruction group). The cycles of a group are those from the
     previous group's last store to its own last store.
     """

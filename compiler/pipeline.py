@@ -8,7 +8,7 @@
 | legalize nodes, layouts | `templates/vdla/legalize.py` | `graph/int8_for_processors.py`, or the same |
 | plan memory | `codegen/vdla/link.py`, at the end | `graph/memory_plan.py` |
 | lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower*.py`, `templates/gpu/lower.py` |
-| choose knobs | `vdla_stages.py`, `node_points.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
+| choose knobs | `vdla_stages.py`, `{node_points,dram_choices}.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
 | schedule loops | `templates/vdla/lower.py`: `lower_node` | `templates/cpu/table.py`, `templates/gpu/table.py` |
 | generate code | `codegen/vdla/emit.py` | `kernel_launches.py` with a form of the target |
 | link | `codegen/vdla/link.py` | the form: `cpu_stages.py`, `gpu_stages.py` |
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .runtime.artifact import Compiled
     from .templates.chosen_knobs import ChosenKnobs
     from .templates.vdla.schedule_cache import ScheduleCache
+    from .vdla_stages import AcceleratorNetwork
 
 Network = TypeVar("Network")
 
@@ -78,7 +79,6 @@ def compile_program(
     from .templates.vdla.legalize import legalize
     from .templates.vdla.lower import CompileError, UnfitNodeError, check_machine
     from .templates.vdla.schedule_cache import ScheduleCache
-    from .vdla_stages import AcceleratorNetwork
 
     started = time.perf_counter()
     if not isinstance(model, Graph):
@@ -94,8 +94,8 @@ def compile_program(
     }
     if problem := image_problem(least_bytes(graph, sizes), sizes):
         raise CompileError(problem)
-    network = AcceleratorNetwork(
-        config=config,
+    network = network_on(
+        config,
         legalized=legalized,
         virtual_threads=virtual_threads,
         schedule_cache=ScheduleCache() if schedule_cache is None else schedule_cache,
@@ -136,6 +136,17 @@ def compile_program(
         chained=frozenset(network.chained),
         data=data,
     )
+
+
+def network_on(config: Config, **fields: Any) -> AcceleratorNetwork:
+    """The `AcceleratorNetwork` with these `fields`; a `DramNetwork` for a machine whose memory is a DRAM."""
+    if config.memory.kind == "dram":
+        from .dram_network import DramNetwork
+
+        return DramNetwork(config=config, **fields)
+    from .vdla_stages import AcceleratorNetwork
+
+    return AcceleratorNetwork(config=config, **fields)
 
 
 def accelerator_graph(model: Source, config: Config) -> Graph:

@@ -13,7 +13,7 @@ from vdla.isa.program import Program
 
 from . import VIRTUAL_THREADS
 from .codegen.vdla.folds import WEIGHTS, FoldedWeights
-from .codegen.vdla.link import Linked, LoweredLayer, link
+from .codegen.vdla.link import Image, Linked, LoweredLayer, link
 from .codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
 from .templates.columns import Values
 from .templates.vdla.legalize import Legalized
@@ -79,8 +79,7 @@ class AcceleratorNetwork:
         return node_points.measured_points(self.config, self.kernels, self.virtual_threads, self._timed)
 
     def _timed(self, points: Points) -> Program:
-        layers = [self.layer(name, points[name]) for name in self.kernels]
-        return self.linked(layers, data=False).program
+        return self.linked([self.layer(name, points[name]) for name in self.kernels], data=False).program
 
     def points(
         self, settings: Mapping[str, Values], nodes: Iterable[str] | None = None
@@ -133,8 +132,8 @@ class AcceleratorNetwork:
         margins = kernel.workload.margins
         return link_alone(self.config, lowered.kernel, ACTIVATIONS, margins, weights=weights)
 
-    def linked(self, layers: Sequence[LoweredLayer], *, data: bool) -> Linked:
-        """The program of all layers; without `data` constants are zeros."""
+    def linked(self, layers: Sequence[LoweredLayer], *, data: bool, image: Image | None = None) -> Linked:
+        """The program of all layers; without `data` constants are zeros. `image`: as in `link`."""
         return link(
             self.config,
             self.legalized.graph,
@@ -144,4 +143,5 @@ class AcceleratorNetwork:
             inside=self.legalized.places,
             data=data,
             emission_cache=self.schedule_cache.drafts,
+            image=image,
         )

@@ -79,6 +79,11 @@ def word_bytes(kind: str, width: int) -> int:
     return width * KINDS[kind].phases * KINDS[kind].transfers // 8
 
 
+def row_bytes(part: Part, width: int) -> int:
+    """Bytes of a row of one bank in all chips of `part` together, which have `width` data lines."""
+    return word_bytes(part.kind, width) * part.columns // KINDS[part.kind].burst
+
+
 def controller(
     name: str,
     *,
@@ -142,12 +147,11 @@ def controller(
             f"{name}: a controller at {clock_mhz:g} MHz is too slow for its refresh; give 13 MHz or more"
         )
     word, column_bits = word_bytes(part.kind, lines), (part.columns // kind.burst).bit_length() - 1
-    row_bytes = word << column_bits
-    together = row_bytes if bank_bytes is None else bank_bytes
-    if together & (together - 1) or not row_bytes <= together <= row_bytes * part.rows:
+    least = row_bytes(part, lines)
+    together = least if bank_bytes is None else bank_bytes
+    if together & (together - 1) or not least <= together <= least * part.rows:
         raise ConfigError(
-            f"{name}: bank_bytes = {together}: give a power of two from a row, {row_bytes}, to a bank, "
-            f"{row_bytes * part.rows}"
+            f"{name}: bank_bytes = {together}: give a power of two from a row, {least}, to a bank, {least * part.rows}"
         )
     return Controller(
         banks=part.banks,

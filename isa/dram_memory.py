@@ -25,6 +25,12 @@ FIXED, DRAM = "fixed", "dram"
 RESET_CYCLES = 50
 """Cycles from the end of the controller's reset to the launch of a program, in which the memory is idle."""
 
+BANK_ROWS = 16
+"""Rows of a bank that are consecutive bytes of memory, unless a configuration gives `bank_bytes`. The next row of a
+stream then opens in the same bank, by auto-precharge, which takes fewer cycles than a change to another bank;
+benchmarks/dram_placement.py compares.
+"""
+
 _PIPELINE = 6
 """Cycles that a request and its data spend in registers between AXI and the controller's commands."""
 
@@ -48,7 +54,7 @@ class DramFields:
         None, "speed grade, as 800 or 1600; left out: the fastest", rtl=False, later=True
     )
     bank_bytes: int | None = parameter(
-        None, "consecutive bytes in one bank; left out: a row", unit="bytes", rtl=False, later=True
+        None, "consecutive bytes in one bank; left out: 16 rows", unit="bytes", rtl=False, later=True
     )
     refresh: bool = parameter(True, "whether the controller refreshes the part", rtl=False, later=True)
 
@@ -92,16 +98,17 @@ def check_dram(memory: Memory) -> None:
 
 def design_fields(config: Config) -> dict[str, Any]:
     """The fields of a DRAM's design (hw/harness/dram) that the machine `config` determines, by name."""
-    from .dram import part_of
+    from .dram import part_of, row_bytes
 
     memory = config.memory
     part = part_of(memory.part or "")
+    width = part.width if memory.width is None else memory.width
     return {
         "part": memory.part,
         "clock_mhz": float(config.clock_mhz),
-        "width": part.width if memory.width is None else memory.width,
+        "width": width,
         "grade": memory.grade or "",
-        "bank_bytes": memory.bank_bytes or 0,
+        "bank_bytes": memory.bank_bytes or BANK_ROWS * row_bytes(part, width),
         "refresh": memory.refresh,
     }
 
@@ -116,7 +123,7 @@ def controller_of(config: Config) -> Controller:
         clock_mhz=values["clock_mhz"],
         width=values["width"],
         grade=values["grade"] or None,
-        bank_bytes=values["bank_bytes"] or None,
+        bank_bytes=values["bank_bytes"],
         refresh=values["refresh"],
     )
 

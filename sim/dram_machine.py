@@ -329,8 +329,7 @@ def run_bursts(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore
             if not E[E_WAITS]:
                 _count_idle(M, E, K, event)
             _write_address(P, M, W, E, event)
-            if _send_data(D, M, W, E, T):
-                work = STORE_WORK
+            work = STORE_WORK if _send_data(D, M, W, E, T) else 0
 
 
 def _state(config: Config, bus: Bus) -> Bursts:

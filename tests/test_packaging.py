@@ -32,7 +32,7 @@ def tracked_files() -> list[Path]:
     return [path for path in files if path.is_file()]
 
 
-def test_every_floor_is_linked_below_the_import_root() -> None:
+def test_every_top_folder_is_linked_below_the_import_root() -> None:
     links = {path.name: os.readlink(path) for path in (ROOT / "vdla").iterdir() if path.is_symlink()}
     assert links == {floor: f"../{floor}" for floor in FLOORS}
 
@@ -127,7 +127,7 @@ def test_imports_point_down() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_nothing_imports_a_bare_floor() -> None:
+def test_no_file_imports_a_top_folder_without_the_package_name() -> None:
     # From the repository root `import isa` works by accident and makes a second copy of every class.
     folders = [*FLOORS, "tests", "examples", "notebooks"]
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):

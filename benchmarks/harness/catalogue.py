@@ -51,6 +51,7 @@ BENCHMARKS = (
     Benchmark("designs", "designs a second that the explorer evaluates", "designs", QUIET),
     Benchmark("dram_cosim", "1,000 random programs on 28 machines with a DRAM", "dram_cosim", HOURS, CAMPAIGN),
     Benchmark("dram_networks", "networks on a machine with a DRAM", "dram_networks", HOURS, CAMPAIGN),
+    Benchmark("dram_placement", "networks on DDR3 with and without placement for it", "dram_placement"),
     Benchmark("dram_streams", "timing of DRAM beside LiteDRAM's RTL", "dram_streams", group=CAMPAIGN),
     Benchmark("encoders", "BERT's encoder on the accelerator, layer by layer", "encoders"),
     Benchmark("energy_model", "energy by event: fit and errors", "energy_model", HOURS),

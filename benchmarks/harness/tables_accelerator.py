@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vdla.codesign.report.console import PlainConsole
@@ -220,6 +220,18 @@ def _more_cycles(rows: Sequence[Document]) -> str:
     return ", ".join(f"{row['cycles'] / row['cycles_fixed_memory'] - 1:+.1%}" for row in rows)
 
 
+def _by_chip(figure: Callable[[Document], str]) -> Callable[[Sequence[Document]], str]:
+    """A function that returns a figure of each network, first on the chip with the narrower bus, then on the other."""
+
+    def texts(rows: Sequence[Document]) -> str:
+        widths = sorted({row["bus_bytes"] for row in rows})
+        return "; ".join(
+            ", ".join(figure(row) for row in rows if row["bus_bytes"] == width) for width in widths
+        )
+
+    return texts
+
+
 FAULTS = Table(
     rows=(
         Row(
@@ -250,6 +262,16 @@ FAULTS = Table(
                 at("dram_networks", "rows", then=lambda rows: sum(len(row["differences"]) for row in rows)),
                 at("dram_networks", "rows", then=_more_cycles),
             ),
+        ),
+        Row(
+            "these networks behind DDR3-800 with 8 data lines; with 16: fewer cycles than without placement",
+            "{0}",
+            (at("dram_placement", "rows", then=_by_chip(lambda row: f"{row['fewer']:.1%}")),),
+        ),
+        Row(
+            "their utilization, roofline of the part's peak / cycles",
+            "{0}",
+            (at("dram_placement", "rows", then=_by_chip(lambda row: f"{row['utilization']:.1%}")),),
         ),
         *(_fuzzed_row(*names) for names in FUZZED),
     ),

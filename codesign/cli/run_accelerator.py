@@ -115,10 +115,11 @@ def run_on_accelerator(
             energy=True,
         )
     counts = simulated.simulation.dram
+    rows = None if counts is None else dram_document(counts, compiled.program.config)
     if files.json:
         document = account.to_dict()
-        if counts is not None:
-            document["rows"] = dram_document(counts)
+        if rows is not None:
+            document["rows"] = rows
         if options.advise:
             trial = _trial(model, account, machine, technology, everything=True)
             document["advice"] = _advice(trial, machine).document()
@@ -129,7 +130,7 @@ def run_on_accelerator(
 
     console = text_console()
     console.print(layer_table(account, console.width))
-    lines = [] if counts is None else dram_lines(dram_document(counts), account.total.cycles)
+    lines = [] if rows is None else dram_lines(rows, account.total.cycles)
     for line in (*summary(account), *lines):
         console.print(line, soft_wrap=True)
     _end_checked(verdict)

@@ -13,7 +13,6 @@ import typer
 from rich.table import Table
 
 from vdla.isa.config import Config, load_config
-from vdla.isa.dram_memory import without_oracle
 from vdla.isa.errors import ProgramError
 from vdla.isa.program import bare_program
 from vdla.isa.program_file import read_hex
@@ -187,9 +186,7 @@ def _simulate(
         "dram": {kind: {"bytes": item.bytes, "beats": item.beats} for kind, item in result.traffic.items()},
     }
     if result.dram is not None:
-        document["rows"] = {**asdict(result.dram), "hit_rate": result.dram.row_hit_rate}
-        if unconfirmed := without_oracle(config):
-            document["note"] = unconfirmed
+        document["rows"] = dram_document(result.dram, config)
     return document, result.memory
 
 
@@ -291,9 +288,5 @@ def _print(document: dict[str, Any]) -> None:
         )
     console.print(table)
     if rows := document.get("rows"):
-        console.print(
-            f"DRAM: {rows['beats']:,} bus words, {rows['hit_rate']:.1%} in an open row; {rows['opened']:,} rows "
-            f"opened, {rows['refreshes']:,} refreshes, {rows['turnarounds']:,} changes from reads to writes"
-        )
-    if unconfirmed := document.get("note"):
-        console.print(unconfirmed)
+        for line in dram_lines(rows, document["cycles"]):
+            console.print(line, soft_wrap=True)

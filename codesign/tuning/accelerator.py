@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vdla.compiler.pipeline import accelerator_graph
+from vdla.compiler.pipeline import accelerator_graph, network_on
 from vdla.compiler.records.book import RecordBook, book_of
 from vdla.compiler.records.package_identity import compiler_identity
 from vdla.compiler.records.record import Record
@@ -26,7 +26,6 @@ from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.compiler.tune.program_features.program import Read
 from vdla.compiler.tune.program_features.reading import read_vdla
 from vdla.compiler.tune.runs.session import Job
-from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
@@ -159,7 +158,7 @@ def network_trials(path: Path, config: Config) -> NetworkTrials:
     accelerator.
     """
     legalized = legalize(accelerator_graph(path, config), config)
-    trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized))
+    trials = NetworkTrials(network_on(config, legalized=legalized))
     for workload in trials.workloads.values():
         if limit := template_of(workload).violated(config, workload):
             raise UserError(

@@ -101,8 +101,9 @@ def _bound(
 
 
 def _paths(jax: Any, model: Any) -> dict[bytes, str]:
-    """Maps the bytes of each weight to the path of the layer that has the weight, with one entry for each axis order in
-    `MOVED`. The weights are those of a module, or of the pytrees that a functools.partial binds.
+    """Maps the bytes of each weight to the path of the layer that has the weight. Each weight has several entries, one
+    for each order of axes in which the exporter may store it (`MOVED`). The weights are those of a module, or of the
+    pytrees that a functools.partial binds.
     """
     inner = inspect.unwrap(model)
     trees = [*inner.args, *inner.keywords.values()] if isinstance(inner, functools.partial) else [inner]

@@ -84,7 +84,8 @@ def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapp
 
 
 def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
-    """The reason why `tensors` (bytes by name), `total` bytes in all, do not fit an accelerator; None if they fit."""
+    """The reason why the tensors of a model do not fit an accelerator; None if they fit. `total`: bytes of all tensors;
+    `tensors`: bytes of each tensor by name."""
     if total <= MOST_IMAGE_BYTES:
         return None
     largest = max(tensors, key=lambda name: (tensors[name], name))
@@ -122,8 +123,8 @@ def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """Raises ModelError if the pads of a convolution or pool make its input too large, since a small output does not
-    prevent this."""
+    """Raises ModelError if the padded input of a convolution or pool is too large, even though its output may
+    be small."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

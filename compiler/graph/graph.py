@@ -169,10 +169,9 @@ def plain_output(name: str, tensor: Tensor) -> GraphOutput:
 class Graph:
     """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
 
-    Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views` describes tensors of the model
-    that are stored in another element order: for each element, its row-major index in the stored tensor of the same
-    name (-1: zero). No node reads a view.
-    """
+    Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views`: some tensors of the model are
+    stored in another order of elements, under the same name. For each of them, an array with the row-major index of
+    each element in the stored tensor (-1: zero). No node reads a view."""
 
     name: str
     inputs: tuple[GraphInput, ...]
@@ -194,9 +193,8 @@ class Graph:
         return counts
 
     def data_shape(self, node: Node) -> Shape:
-        """The shape of the operator's main input: of the expression `data` that is fused in front of the operator, else
-        of the first input.
-        """
+        """The shape of the operator's main input. If the expression `data` is fused with the node, this is the shape of
+        the expression's values, else the shape of the first input."""
         if node.data is None:
             return self.tensors[node.inputs[0]].shape
         return broadcast([self.tensors[node.inputs[i]].shape for i in node.operands(node.data)])

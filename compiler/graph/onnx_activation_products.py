@@ -45,8 +45,8 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def multiplied(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> Pending | None:
-    """The pending product (rounded by the next QuantizeLinear) of two stacks of matrices (..., rows, depth) and (...,
-    depth, columns) with equal leading axes; None if the target has no products of activations.
+    """Multiplies two stacks of matrices, (..., rows, depth) and (..., depth, columns) with equal leading axes. Returns
+    a pending result, which the next QuantizeLinear rounds, or None if the target has no products of activations.
     """
     if not context.abilities.products:
         return None
@@ -165,9 +165,10 @@ def _tensor(context: ImportContext, value: Real) -> Real:
 
 
 def _origins(context: ImportContext, value: Real, step: int) -> Origins | None:
-    """The places of the matrices of `value` in its tensor: (image, first channel, first position) of each. None unless
-    rows are positions (pixels), columns channels, and matrices begin at multiples of a block of channels and `step`
-    positions.
+    """The positions of the matrices of `value` in its tensor: (image, first channel, first pixel) of each matrix.
+
+    Returns None if the tensor does not have the layout of a product. In this layout rows are pixels, columns are
+    channels, and each matrix begins at a multiple of the block size (channels) and at a multiple of `step` (pixels).
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape

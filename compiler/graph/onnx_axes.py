@@ -10,8 +10,8 @@ from .onnx_context import GraphContext
 
 
 def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The reduced axes in ascending order, from an attribute or an input. If none are listed: all axes or, with the
-    attribute `noop_with_empty_axes`, None (the node reduces nothing).
+    """The axes that a node reduces, in ascending order, from an attribute or an input. If the node lists no axes, all
+    axes are reduced. With the attribute `noop_with_empty_axes` the node then reduces nothing, and None is returned.
 
     Fails where `shape` has no such axis.
     """

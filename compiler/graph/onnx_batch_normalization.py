@@ -83,8 +83,8 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
-    """The pending result of a BatchNormalization of a quantized tensor, data * factor + addend for each channel; the
-    QuantizeLinear that reads it will round it.
+    """Applies a BatchNormalization to a quantized tensor: data * factor + addend, for each channel. Returns a pending
+    result, which the next QuantizeLinear rounds.
     """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
     if len(edges.shape) > 4:

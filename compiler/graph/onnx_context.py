@@ -116,9 +116,8 @@ class GraphContext(NodeErrors):
         self.constants[node.outputs[0]] = array
 
     def number(self, node: OnnxNode, index: int, description: str, default: float) -> float:
-        """Value of a constant input of one element, or `default` where it is left out; fails for other sizes.
-        `description`: the input's name in messages.
-        """
+        """The number in a constant input, or `default` if the input is left out. Fails if the input has more than one
+        element. `description`: the input's name in messages."""
         array = self.array(node, index, description)
         if array is None:
             return default

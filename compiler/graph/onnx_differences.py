@@ -64,8 +64,8 @@ def negated(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def negative(grid: Quantization) -> Quantization:
-    """The quantization of negated values: in it, the stored value -1 - v means the negative of the number that v means
-    in `grid`.
+    """The quantization of negated values. If a stored value v represents the number x in `grid`, then the stored value
+    -1 - v represents -x in the returned quantization.
     """
     flip = 255 if grid.dtype == "uint8" else -1
     return replace(grid, zero_point=flip - grid.zero_point)

@@ -29,8 +29,9 @@ BROADCAST = "give both operands the same shape, or one a shape that broadcasts t
 
 
 def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
-    """Imports an Add or Mul between DequantizeLinear and QuantizeLinear; a constant added to a product becomes its
-    bias."""
+    """Imports an Add or Mul between DequantizeLinear and QuantizeLinear. If an Add adds a constant to a product, the
+    constant becomes the bias of the product.
+    """
     kind = {"Add": "add", "Mul": "multiply"}[node.op_type]
     operands = [context.value(node, 0), context.value(node, 1)]
     for pending, constant in (operands, operands[::-1]) if kind == "add" else ():
@@ -254,8 +255,9 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
     """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
 
-    One operand's scale may be so small that the operand never changes a sum (as scores to which a quantized mask of
-    -3.4e38 is added). Such a scale is raised to the smallest that the arithmetic allows; the sums stay the same.
+    The scale of an operand may be so small, in comparison with the result's scale, that the operand never changes the
+    sum. (An example are scores to which a quantized mask of -3.4e38 is added.) The scale is then raised to the least
+    scale that the arithmetic allows; the sums stay the same.
     """
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"

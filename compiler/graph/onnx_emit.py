@@ -51,9 +51,9 @@ REALIZED: Mapping[str, Located] = MappingProxyType(
         "BatchNormalization": Located("onnx_batch_normalization:scaled"),
     }
 )
-"""For each class of operators that importers shared by integer and float graphs add (`onnx_context.GraphContext.add`),
-the function that imports the operator into an integer graph. The function takes context, ONNX node, operator, and names
-of inputs and output; it returns a value."""
+"""Integer and float graphs share importers, which add operators by `onnx_context.GraphContext.add`. For each class of
+these operators, this table has the function that imports the operator into an integer graph. The function takes
+context, ONNX node, operator, and names of inputs and output; it returns a value."""
 
 
 class RoundingError(Exception):

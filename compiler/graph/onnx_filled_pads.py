@@ -23,10 +23,9 @@ by the limit; both saturate to the same integer.
 def filled(
     context: ImportContext, node: OnnxNode, data: Real, positions: Sequence[np.ndarray], fill: float
 ) -> Pending:
-    """The pending result (rounded by the next QuantizeLinear) of a Pad with the value `fill`. `positions`: for each
-    axis, the source index of each index of the result, -1 for pads.
-
-    Pads are either along channels, or along rows and columns.
+    """Pads `data` with the value `fill`, along channels or along rows and columns. Returns a pending result, which the
+    next QuantizeLinear rounds. `positions`: for each axis, the index in `data` of each index of the result; -1 stands
+    for a pad.
     """
     shape = tuple(map(len, positions))
     if len(data.shape) not in (3, 4):

@@ -235,8 +235,8 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """The pending result (rounded by the next QuantizeLinear) of a Concat of different tensors. It joins whole channels
-    or whole positions (pixels).
+    """Imports a Concat of different tensors as a move of whole channels or of whole positions (pixels). Returns a
+    pending result, which the next QuantizeLinear rounds.
     """
     channels = channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
@@ -369,9 +369,9 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
 
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Opaque:
-    """The pending operation (rounded by the next QuantizeLinear) that moves positions (pixels) of tensors. `index`: for
-    each output position its input position, or -1 for zero (`int8_operators.Positions`). The parts are first rescaled
-    to the quantization of the result, since they have fewer elements than the result.
+    """Makes the pending operation (rounded by the next QuantizeLinear) that moves positions (pixels) of the tensors
+    `parts`. `index`: for each output position its input position, or -1 for zero (`int8_operators.Positions`). The
+    parts are first rescaled to the quantization of the result, since they have fewer elements than the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

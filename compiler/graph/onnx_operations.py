@@ -22,8 +22,8 @@ class Operation:
     """Base class of float operations that stay pending until a QuantizeLinear reads and rounds their result (by the
     functions in `onnx_emit.ROUNDED`).
 
-    `alone`: None if a QuantizeLinear may read the result. If the operation is only a step of a longer computation,
-    `alone` is (problem, remedy) for the error about such a QuantizeLinear.
+    `alone`: None if a QuantizeLinear may read the result. If the operation is only a step of a longer computation, a
+    QuantizeLinear there is an error, and `alone` is its text (problem, remedy).
     """
 
     __slots__ = ()

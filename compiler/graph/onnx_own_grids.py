@@ -52,8 +52,8 @@ def on_own_grid(
 
 
 def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
-    """The scale and zero point that span the bounds of a pending operation's result; None if no bounds are known. Wide
-    bounds (`Bounds.wide`) are used only with `wide`.
+    """The scale and zero point that represent the range of a pending operation's result. None if the range is not
+    known, or if it is wide (`Bounds.wide`) and `wide` is false.
     """
     bounds: tuple[float, float] | None = None
     match pending.operation:

@@ -117,7 +117,7 @@ def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Ed
 
 
 def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edges: Edges) -> Pending:
-    """The pending average (rounded by the next QuantizeLinear) over windows of a dequantized tensor."""
+    """Averages a dequantized tensor over windows. Returns a pending result, which the next QuantizeLinear rounds."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
     rounded = partial(round_average, data=data, pool=operator)
@@ -219,8 +219,8 @@ class Lines:
 
 
 def lines_along(context: ImportContext, node: OnnxNode, data: Real, reduced: set[int]) -> Lines:
-    """A reduction of `data` over the axes `reduced`, written as a pool. A new tensor is made for the pool, unless its
-    windows are planes, rows or columns of an image.
+    """Writes a reduction of `data` over the axes `reduced` as a pool. If the reduced elements are planes, rows or
+    columns of a stored image, the pool reads this image. Otherwise the elements are first copied to a new tensor.
     """
     from .onnx_integer_moves import channel_axes
 

@@ -19,7 +19,7 @@ from .operators import Convolution
 
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
-    """Pending result (rounded by the next QuantizeLinear) of a convolution of a dequantized tensor."""
+    """Convolves a dequantized tensor. Returns a pending result, which the next QuantizeLinear rounds."""
     if operator.transposed:
         from .onnx_transposed import transposed
 

@@ -52,7 +52,8 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 def _grid(
     context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> Quantization:
-    """The only scale and zero point of a QuantizeLinear (`rounds`) or DequantizeLinear of data of this `shape`."""
+    """Reads the scale and zero point of a QuantizeLinear (`rounds`) or DequantizeLinear of data of this `shape`. Fails
+    if there is more than one scale."""
     dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
     if scale.size != 1:
         context.fail(
@@ -168,8 +169,8 @@ def _mirrored(
 
 
 def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
-    """The element type of QuantizeLinear's result: its zero point's or, without one (None), its attribute
-    `output_dtype`, by default uint8. Refuses a node whose two types differ."""
+    """The element type of a QuantizeLinear's result: the type of the zero point (`zero_point`) if there is one, else
+    the attribute `output_dtype`, by default uint8. Refuses a node whose zero point and attribute differ in type."""
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point

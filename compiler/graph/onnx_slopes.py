@@ -1,5 +1,6 @@
-"""PRelu with one slope for each channel, in integer graphs: the sum of the positive part and of the negative part times
-the slopes. Both parts have the grid (scale, zero point) of the result, so that their sum is not rounded again.
+"""Imports PRelu with one slope for each channel into integer graphs. The result is the sum of two tensors: the positive
+part of the data, and the negative part times the slopes. Both tensors have the scale and zero point of the result, so
+that their sum is not rounded again.
 """
 
 from __future__ import annotations

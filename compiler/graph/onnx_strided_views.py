@@ -2,8 +2,9 @@
 no elements.
 
 A view is an int64 array in the value's shape: the row-major index of each element in its tensor (N, C, H, W), or -1 for
-a zero. A value without view has the tensor's elements in their order. Elements move only for an operator that cannot
-read through a view: `contiguous`, or `rows_of` for operators along the last axis, which becomes the channels.
+a zero. A value without view has the tensor's elements in their order. Elements are moved only for an operator that
+cannot read through a view: `contiguous` copies them to a tensor in the value's order, and `rows_of` copies them to a
+tensor whose channels are the value's last axis.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
 
 
 def without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """Weights (C, O / groups, *kernel) of a transposed convolution with groups as weights (C, O, *kernel) of one group,
-    with zeros between channels and filters of different groups.
+    """Converts the weights of a transposed convolution with groups, (C, O / groups, *kernel), to weights of a
+    convolution without groups, (C, O, *kernel). There are zeros between channels and filters of different groups.
     """
     if groups == 1:
         return weight

@@ -200,6 +200,8 @@ def taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarr
 def sliced(
     node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
 ) -> Pending:
-    """The pending result (rounded by the next QuantizeLinear) of an operation that computes a volume's slices."""
+    """The result of an `operation` that computes the slices of a volume as images, in the form of a volume. It is a
+    pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane`: sizes of the volume.
+    """
     natural = (batch * depth, channels, *plane)
     return pending_result(node, operation, natural, view=_volume(batch, depth, channels, plane))

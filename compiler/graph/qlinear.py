@@ -95,8 +95,8 @@ class _Steps(Nodes[StepsContext]):
         self.add("QuantizeLinear", made, *grid, output=self.node.outputs[0])
 
     def bias(self, index: int, scales: tuple[str, str]) -> list[str]:
-        """List of operands with the int32 bias, input `index`, whose unit is the product of the two `scales`; empty if
-        the bias is left out.
+        """The operands that follow the weights: a list with the int32 bias (input `index`), or an empty list if the
+        bias is left out. The unit of the bias is the product of the two `scales`.
         """
         if not self.input(index):
             return []
@@ -138,8 +138,8 @@ def matmul_steps(steps: _Steps) -> None:
 
 @_written
 def gemm_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QGemm. Its bias counts multiples of alpha times the product of both scales, so
-    alpha multiplies the weights' scale.
+    """Adds the ONNX nodes that replace QGemm. The unit of its bias is alpha times the product of both scales. Therefore
+    the scale of the weights is multiplied by alpha, and the bias needs no change.
     """
     attributes = steps.attributes("alpha")
     alpha = float(steps.node.attributes.get("alpha", 1.0))

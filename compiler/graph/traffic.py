@@ -100,8 +100,9 @@ def _positions_read(plane: Pair, window: Window) -> int:
 
 
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
-    """Roofline bound of a node in cycles: its multiplies at full use of the array, or its compulsory bytes on the bus,
-    whichever takes longer.
+    """Roofline bound of a node in cycles: the greater of two times. One is the time of the node's multiplies at full
+    use of the array; the other is the time in which the bus moves the bytes that the node must move
+    (`compulsory_bytes`).
     """
     compute = count_macs(graph, node) / config.multiplies_per_cycle
     return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)

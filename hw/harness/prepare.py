@@ -62,9 +62,9 @@ def _ports(verilog: str, module: str) -> list[str]:
 
 
 def _without_zeros(found: re.Match[str]) -> str:
-    """Removes a memory's initial values if all are zero, since memories start with zeros anyway: returns the text to
-    put in place of the match `found`, empty in this case. Other initial values, those of a constant table, stay as they
-    are.
+    """Removes a memory's initial values if all are zero, so that Verilator chooses them (zeros or random bits). Returns
+    the text to put in place of the match `found`: empty in this case, else `found` unchanged, since a table of
+    constants must keep its values.
     """
     values = re.findall(r"= \d+'[hdb](\w+);", found[1])
     return "" if all(not value.strip("0") for value in values) else found[0]

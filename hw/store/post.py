@@ -102,8 +102,8 @@ def row_members(lanes: int, config: Config) -> dict[str, Member]:
 
 class PostPipeline(wiring.Component):
     """Makes an output vector from each window of accumulators: reduces the window to one accumulator, then converts it
-    to int8. It takes one accumulator in each cycle. The conversion takes `post_passes` passes of one cycle each, each
-    for a part of the vector, so the last reads of consecutive windows are at least `post_passes` cycles apart.
+    to int8. It takes at most one accumulator in a cycle. The conversion takes `post_passes` passes of one cycle each,
+    each for a part of the vector, so the last reads of consecutive windows are at least `post_passes` cycles apart.
 
     Members:
 

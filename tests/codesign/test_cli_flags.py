@@ -89,5 +89,5 @@ def test_what_takes_long_is_told(capsys: pytest.CaptureFixture[str], monkeypatch
         (float("nan"), "nan"),
     ],
 )
-def test_figures(value: float, text: str) -> None:
+def test_numbers_as_text(value: float, text: str) -> None:
     assert figure(value) == text

@@ -75,7 +75,7 @@ def test_counts_bytes_by_kind(vdla, tmp_path: Path) -> None:
     assert document["dram"]["out"]["bytes"] > 0
 
 
-def test_for_people(vdla, tmp_path: Path) -> None:
+def test_the_text_report_names_instructions_and_units(vdla, tmp_path: Path) -> None:
     values, program, memory = write_vector(VECTORS[2], tmp_path)
     outcome = vdla("sim", "--insns", program, "--memory", memory)
     assert outcome.code == 0 and f"{len(values['insns'])} instructions" in outcome.out
@@ -164,7 +164,9 @@ def test_scratchpads_that_the_machine_cannot_hold(
 
 
 @pytest.mark.parametrize("damage", ["missing", "text", "cut", "flipped", "bare"])
-def test_files_that_are_no_scratchpads(vdla, tmp_path: Path, program: Path, contents, damage: str) -> None:
+def test_invalid_files_of_scratchpads_are_refused(
+    vdla, tmp_path: Path, program: Path, contents, damage: str
+) -> None:
     file = tmp_path / "s.npz"
     np.savez(file, **contents)
     data = bytearray(file.read_bytes())

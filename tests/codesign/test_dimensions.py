@@ -172,7 +172,7 @@ def test_inputs_that_decide_shapes_get_their_values(vdla, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["axes", "=1", "axes=one", "axes=1,,2"])
-def test_what_is_no_value(text: str) -> None:
+def test_malformed_constants_are_refused(text: str) -> None:
     with pytest.raises(UserError, match=f"--constant {text}: write NAME=VALUE"):
         parse_constants([text])
 

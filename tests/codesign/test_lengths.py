@@ -73,11 +73,13 @@ def test_wrong_lengths_are_named(vdla, model: Path, tmp_path: Path) -> None:
         (("--pad", "mask=0"), "--pad is for a range of lengths"),
     ],
 )
-def test_what_has_no_range(vdla, model: Path, options: tuple[str, ...], message: str) -> None:
+def test_unfit_options_of_a_range_of_lengths_are_refused(
+    vdla, model: Path, options: tuple[str, ...], message: str
+) -> None:
     assert message in vdla("compile", model, *options).message()
 
 
-def test_texts() -> None:
+def test_lengths_and_pads_are_parsed() -> None:
     lengths = parse_length("n=m=1:512")
     assert (lengths.symbol, lengths.least, lengths.most) == ("n=m", 1, 512)
     assert parse_pads(["mask=-1e9", "ids=3"]) == {"mask": -1e9, "ids": 3}

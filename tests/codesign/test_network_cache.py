@@ -225,7 +225,7 @@ def test_a_dynamic_batch_is_set(vdla, tmp_path: Path) -> None:
     assert document["inputs"][0]["shape"] == [3, 8] and document["check"]["max_relative_error"] < 1e-5
 
 
-def test_options_that_say_nothing_are_refused(vdla, tmp_path: Path) -> None:
+def test_options_without_a_meaning_on_a_processor_are_refused(vdla, tmp_path: Path) -> None:
     model = dense(tmp_path)
     run = ("run", model, "--device", "cpu")
     assert "--check interpreter is for the accelerator" in vdla(*run, "--check", "interpreter").message()

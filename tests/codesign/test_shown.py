@@ -11,5 +11,5 @@ from .shown import TEXTS
 
 
 @pytest.mark.parametrize("name", TEXTS.makers)
-def test_shown(name: str):
+def test_output_equals_the_golden_text(name: str):
     assert TEXTS.lines(name) == TEXTS.kept(name)

@@ -105,7 +105,7 @@ def test_wrong_results_are_failed_trials() -> None:
     assert all("wrong results" in (record.error or "") for record in written[:3])
 
 
-def test_a_way_that_is_far_behind_gets_no_more_than_it_deserves() -> None:
+def test_a_workload_far_slower_than_its_rival_gets_one_trial() -> None:
     tasks, written = tune(replace(OPTIONS, trials=8), [], names=(NAME, "matmul:1,192,8,256"))
     near, far = tasks
     assert far["best"] > 2 * near["best"] and far["trials"] == 1 and near["trials"] == 7

@@ -128,7 +128,7 @@ def test_the_coarsest_float_decides(vdla, nodes: list[str], floats: str, tmp_pat
     assert check["passed"] and check["tolerance"] == FLOAT_TOLERANCES[floats]
 
 
-def test_limits() -> None:
+def test_tolerances_by_element_type_and_reference() -> None:
     assert relative_tolerance(quantized=True) == QUANTIZED_TOLERANCE
     assert relative_tolerance(quantized=False) == FLOAT_TOLERANCE
     assert relative_tolerance(quantized=False, tensor_float=True) > FLOAT_TOLERANCE

@@ -48,7 +48,7 @@ IMPORTED_AS = {
 BLOCKED = sorted({name for names in IMPORTED_AS.values() for name in names} - {"onnxruntime"})
 
 
-def test_what_is_blocked_is_what_the_extras_have():
+def test_the_blocked_packages_are_those_of_the_extras():
     found = set()
     for line in requires("vdla") or ():
         named = re.match(r"[\w-]+", line)

@@ -150,7 +150,7 @@ def lines_of(error: UserError) -> int:
 @example(seed=8)
 @example(seed=129)  # Inputs that are reshaped before they are quantized.
 @settings(max_examples=examples(40), deadline=None)
-def test_any_chain(seed: int) -> None:
+def test_random_chains_on_the_accelerator(seed: int) -> None:
     net = chain(seed)
     data = net.model()
     feeds = {"x": net.rng.normal(0, 1, net.input_shape).astype(np.float32)}
@@ -173,7 +173,7 @@ def test_any_chain(seed: int) -> None:
 @example(seed=51)  # Few channels of many become positions.
 @example(seed=59)  # The first images of a tensor are an output.
 @settings(max_examples=examples(20), deadline=None)
-def test_any_chain_on_processors(seed: int) -> None:
+def test_random_chains_on_processors(seed: int) -> None:
     net = chain(seed)
     data = net.model()
     feeds = {"x": net.rng.normal(0, 1, net.input_shape).astype(np.float32)}

@@ -11,7 +11,7 @@ from .choices import TEXTS
 
 
 @pytest.mark.parametrize("name", TEXTS.makers)
-def test_choices(name: str):
+def test_choices_equal_the_golden_text(name: str):
     assert TEXTS.lines(name) == TEXTS.kept(name)
 
 

@@ -224,7 +224,9 @@ def test_a_view_that_cannot_enter_the_accelerator_is_read_on_the_cpu(config: Con
         )
 
 
-def test_cost_decides(model: bytes, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_region_runs_where_its_measured_time_is_least(
+    model: bytes, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cpu_seconds = {1: 1e9, 2: 0.0}
 
     def time_region(region, tensors, **options):

@@ -151,7 +151,7 @@ def test_floats_of_16_bits(dtype: str) -> None:
         np.testing.assert_array_equal(on_host(y, X=given), expected)
 
 
-def test_nothing_runs_here(tmp_path: Path, vdla: Callable[..., object]) -> None:
+def test_running_and_tuning_hip_kernels_is_refused(tmp_path: Path, vdla: Callable[..., object]) -> None:
     (tmp_path / "net.onnx").write_bytes(network().model())
     for arguments in (
         ("run", tmp_path / "net.onnx", "--target", "hip"),

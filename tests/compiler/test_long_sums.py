@@ -135,7 +135,7 @@ def error(got: np.ndarray, want: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_on_processors(name: str) -> None:
+def test_long_sums_are_accurate_on_processors(name: str) -> None:
     model, feeds, reference = CASES[name]
     with compile_kernels(model, cpu_now()) as network:
         got = network.run(feeds)["y"]

@@ -14,11 +14,10 @@ from vdla.compiler import node_points
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.pipeline import compile_program
+from vdla.compiler.pipeline import compile_program, network_on
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
-from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import load_config
 
 
@@ -93,7 +92,7 @@ def test_the_tuner_begins_with_what_is_compiled():
     config = load_config("vta")
     compiled = compile_program(CASES["phases"], config)
     legalized = legalize(fuse(import_model(CASES["phases"], abilities=Abilities.of(config))), config)
-    trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized))
+    trials = NetworkTrials(network_on(config, legalized=legalized))
     assert trials.cycles({}) == run(compiled, {}, data=False).simulation.cycles
 
 

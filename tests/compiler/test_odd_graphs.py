@@ -73,7 +73,7 @@ NODES = {
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_graph(name: str) -> None:
+def test_outputs_equal_onnx_runtimes(name: str) -> None:
     texts, inputs, constants = NODES[name]
     nodes = []
     for text in texts:

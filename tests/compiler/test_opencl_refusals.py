@@ -83,7 +83,7 @@ def test_work_groups_are_limited():
         ("opencl -threads=256 -threads=256", "given twice"),
     ],
 )
-def test_options_that_are_none(text: str, message: str):
+def test_unknown_target_options_are_refused(text: str, message: str):
     with pytest.raises(vdla.UserError, match=message):
         vdla.compile(small(), text)
 
@@ -95,7 +95,7 @@ def test_options_that_are_none(text: str, message: str):
         ("whole-blocks", "opencl cannot copy for a whole block"),
     ],
 )
-def test_what_it_has_not_is_refused(name: str, message: str):
+def test_statements_and_types_that_opencl_lacks_are_refused(name: str, message: str):
     with pytest.raises(LoweringError, match=message):
         vdla.build(vdla.Schedule(CASES[name]()), "opencl -local-bytes=100000")
 

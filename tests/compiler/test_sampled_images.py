@@ -47,7 +47,7 @@ GRIDS = [*itertools.product(("nearest", "linear", "cubic"), ("zeros", "border", 
     ("mode", "outside"),
     representatives(GRIDS, 0, always=[grid for grid in GRIDS if grid != ("cubic", "reflection")]),
 )
-def test_grids(mode: str, outside: str) -> None:
+def test_grid_sample_equals_onnx_runtime(mode: str, outside: str) -> None:
     rng = np.random.default_rng(7)
     x = rng.standard_normal((1, 1, 4, 5)).astype(np.float32)
     older = {"linear": "bilinear", "cubic": "bicubic"}

@@ -132,7 +132,7 @@ something else.
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_operator(name: str) -> None:
+def test_outputs_equal_onnx_runtimes(name: str) -> None:
     operator, inputs, attributes, constants = CASES[name]
     given = [f"x{i}" for i in range(len(inputs))]
     results = ["y", "i"] if operator == "TopK" else ["y"]

@@ -117,7 +117,7 @@ def test_of_several_blocks_the_last_is_read_in_part():
 
 
 @pytest.mark.parametrize("count", [3, 4, 8, 9])
-def test_vectors_of_blocks_add_up(count):
+def test_vectors_of_all_blocks_add_up_to_the_number_of_vectors(count):
     block = Var("block")
     size = evaluator(index(vectors_of(block, 4, count)))
     found = [int(np.asarray(size({"block": number}))) for number in range(-(-count // 4))]

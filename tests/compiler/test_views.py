@@ -201,7 +201,7 @@ CASES: dict[str, tuple[Callable[[], Viewed], set[type]]] = {
 
 
 @pytest.mark.parametrize(("build", "moves"), CASES.values(), ids=CASES)
-def test_views_are_what_the_model_says(build: Callable[[], Viewed], moves: set[type]) -> None:
+def test_views_and_moves_compute_what_the_model_does(build: Callable[[], Viewed], moves: set[type]) -> None:
     net = build()
     net.opset = 17
     model = net.model()

@@ -468,7 +468,7 @@ def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch):
         ("wgsl -threads=256 -threads=256", "given twice"),
     ],
 )
-def test_options_that_are_none(text: str, message: str):
+def test_unknown_target_options_are_refused(text: str, message: str):
     with pytest.raises(vdla.UserError, match=message):
         kernel_backend(text).compiler(CompileOptions(target=text)).describe()
 
@@ -479,7 +479,7 @@ def refused(program: Program, message: str) -> None:
         lower(prepare(program, target), target)
 
 
-def test_what_it_has_not_is_refused():
+def test_statements_and_types_that_wgsl_lacks_are_refused():
     refused(CASES["halves"](), "WGSL does not support the type b?float16; compute in float32")
     refused(CASES["whole-blocks"](), "wgsl cannot copy for a whole block")
 

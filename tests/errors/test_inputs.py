@@ -32,7 +32,9 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
     ],
 )
-def test_refused(vdla, mlp: Path, tmp_path: Path, arrays: dict[str, np.ndarray], parts: list[str]) -> None:
+def test_unfit_inputs_are_refused(
+    vdla, mlp: Path, tmp_path: Path, arrays: dict[str, np.ndarray], parts: list[str]
+) -> None:
     np.savez(tmp_path / "in.npz", **arrays)
     out = tmp_path / "out.npz"
     message = vdla("run", mlp, "--inputs", tmp_path / "in.npz", "--outputs", out, "--json").message()

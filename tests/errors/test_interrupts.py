@@ -106,7 +106,7 @@ def test_an_interrupt_that_python_drops_comes_again(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == ""
 
 
-def test_the_end_at_once_says_why() -> None:
+def test_end_at_once_writes_its_reason() -> None:
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:

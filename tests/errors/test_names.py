@@ -91,7 +91,7 @@ def assert_plain(text: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_names_are_shown_and_steer_nothing(vdla, evil, tmp_path, arguments, said) -> None:
+def test_names_are_shown_without_control_characters(vdla, evil, tmp_path, arguments, said) -> None:
     np.savez(tmp_path / f"{FILE}.npz", other=np.zeros(1))
     places = {"IN": tmp_path / f"{FILE}.npz"}
     for suffix in ("tar", "vdla", "jsonl"):
@@ -213,7 +213,7 @@ def test_terminals_without_the_letters(tmp_path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_only_the_door_prints() -> None:
+def test_only_the_modules_that_escape_names_print() -> None:
     root = Path(output.__file__).parent.parent
     for path in root.rglob("*.py"):
         text = path.read_text()

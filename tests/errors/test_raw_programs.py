@@ -54,7 +54,7 @@ def sim(vdla, tmp_path: Path):
         ),
     ],
 )
-def test_refused(sim, engine: str, text: str | bytes, parts: list[str]) -> None:
+def test_invalid_programs_are_refused(sim, engine: str, text: str | bytes, parts: list[str]) -> None:
     message = sim(text, "--engine", engine).message()
     for part in parts:
         assert part in message

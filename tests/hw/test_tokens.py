@@ -13,7 +13,7 @@ TINY = load_config("tiny")
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 64])
-def test_counts(depth: int):
+def test_a_queue_counts_tokens_and_reservations(depth: int):
     random = Random(depth)
     dut = TokenCounter(config=dataclasses.replace(TINY, token_queue_depth=depth))
     seen = set()

@@ -106,7 +106,7 @@ class Follow:
     representatives([(8, 1), (64, 1), (8, 2), (64, 4), (64, 16)], 0, always=[(8, 2), (64, 16)]),
 )
 @pytest.mark.parametrize("chance", [1.0, 0.6])
-def test_elements(bus: int, together: int, chance: float):
+def test_rectangular_loads(bus: int, together: int, chance: float):
     random = Random(bus)
     config = config_of(bus, 4)
     sizes = (4, 16)
@@ -186,7 +186,7 @@ def test_elements(bus: int, together: int, chance: float):
     ("bus", "block"), representatives([(8, 4), (8, 16), (16, 4), (64, 8)], 0, always=[(8, 16), (64, 8)])
 )
 @pytest.mark.parametrize("chance", [1.0, 0.7])
-def test_patches(bus: int, block: int, chance: float):
+def test_patch_loads(bus: int, block: int, chance: float):
     random = Random(bus + block)
     dut = PatchWriter(config=config_of(bus, block))
     memory = bytes(random.randrange(256) for _ in range(1 << 13))

@@ -84,7 +84,7 @@ def test_taps_read_vectors_of_one_memory():
         dataclasses.replace(config, chain_buffer_bytes=16)
 
 
-def test_without_one_nothing_is_different():
+def test_machines_without_one_do_not_mention_it():
     assert "chain_buffer_bytes" not in TINY.to_dict() and TINY.chain_depth == 0
     assert "chain" not in scratchpad_sizes(TINY) and "chain memory" not in TINY.extra_storage
     assert (1 << TINY.inp_index_bits) == TINY.inp_depth
@@ -198,7 +198,7 @@ BASE = f"CONFIG BASE inp_base={SQUARE.chain_base}\n"
         (f"LOAD.INP sram_base={SQUARE.chain_base} y_size=1 x_size=1 x_stride=1", "leads to inp element"),
     ],
 )
-def test_what_lies_outside(text: str, message: str):
+def test_accesses_outside_of_the_memory_are_refused(text: str, message: str):
     (found,) = problems(text)
     assert found.startswith("bounds") and message in found
     words = assemble(text + "\nFINISH", SQUARE)
@@ -207,7 +207,7 @@ def test_what_lies_outside(text: str, message: str):
             engine(SQUARE, words, image(SQUARE))
 
 
-def test_between_the_memories_is_nothing():
+def test_indices_between_scratchpad_and_chain_memory_are_refused():
     config = dataclasses.replace(SQUARE, inp_buffer_bytes=4 * 77)
     assert config.chain_base == 128
     text = UOPS + "CONFIG BASE inp_base={}\nGEMM uop_end=1 iter_out=2 iter_in=1 src_factor_out={}"

@@ -40,7 +40,7 @@ def test_values_outside_the_declared_range_are_refused(change: dict[str, int], m
     assert str(error.value) == message
 
 
-def test_values_inside_are_taken():
+def test_values_inside_the_declared_range_are_accepted():
     check_declared(Example(free=-7, size=8, count=9))
 
 

@@ -22,7 +22,7 @@ def vector_instructions(vector: dict) -> np.ndarray:
     return np.array(words, np.uint64)
 
 
-def test_there_are_eight_vectors():
+def test_there_are_eight_programs_of_vtas_simulator():
     assert len(VECTORS) == 8
 
 

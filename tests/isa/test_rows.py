@@ -174,7 +174,7 @@ def test_factors_are_those_of_exact_numbers():
     )
 
 
-def test_sizes_and_places():
+def test_sizes_storage_and_bit_positions():
     assert scratchpad_sizes(ROWS)["rows"] == 64 and scratchpad_sizes(ROWS)["table"] == 5 * 256
     assert ROWS.extra_storage["table of rows"] == 3 * 256 * 4 and ROWS.extra_storage["entries of rows"] == 88
     (block,) = [item for item in blocks(ROWS) if item.name == "rows"]
@@ -193,7 +193,7 @@ def test_sizes_and_places():
         ({"row_entries": 12}, "row_entries = 12: must be a power of two"),
     ],
 )
-def test_machines_that_cannot_be(changes, message):
+def test_impossible_machines_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         dataclasses.replace(ROWS, **changes)
 
@@ -220,7 +220,7 @@ def test_machines_that_cannot_be(changes, message):
         (ROWS, "ROWS sram_base=127 y_size=1 x_size=2\n", "bounds", "leads to accumulator 128"),
     ],
 )
-def test_what_is_refused(config, text, kind, message):
+def test_invalid_programs_are_refused(config, text, kind, message):
     if "127" in text:
         text = "CONFIG ADDRESS x_stride=1\n" + text
     words = assemble(text + "\nFINISH", config)

@@ -27,7 +27,7 @@ def test_random_contents_are_usable(seed: int):
         assert len(np.unique(data)) > 4
 
 
-def test_nothing_named_is_zero():
+def test_scratchpads_without_given_contents_are_zero():
     assert not any(array.any() for array in typed_scratchpads(TINY).values())
 
 

@@ -39,7 +39,7 @@ def problems(text: str, config: Config = TABLES) -> list[str]:
     return [f"{item.kind}: {item.message}" for item in found]
 
 
-def test_a_machine_says_what_it_has():
+def test_sizes_and_documents_of_a_machine_with_tables():
     assert TABLES.table_depth == TABLES.tables == 2
     assert scratchpad_sizes(TABLES)["table"] == 512
     assert TABLES.extra_storage["look-up tables"] == 4 * 512
@@ -52,7 +52,7 @@ def test_a_machine_says_what_it_has():
     assert "3 look-up tables of 256 bytes" in markdown(few)
 
 
-def test_without_them_nothing_is_different():
+def test_machines_without_tables_do_not_mention_them():
     assert "tables" not in TINY.to_dict() and TINY.table_depth == 0
     assert "table" not in scratchpad_sizes(TINY) and "look-up tables" not in TINY.extra_storage
     assert "VDLA_TABLE_DEPTH" not in c_header(TINY) and "look-up" not in markdown(TINY)
@@ -139,7 +139,7 @@ def test_machines_without_them_refuse_the_bit_by_name():
         ),
     ],
 )
-def test_what_lies_outside(text: str, message: str):
+def test_table_accesses_out_of_bounds_are_refused(text: str, message: str):
     (found,) = problems(text)
     assert found.startswith("bounds") and message in found
     words = assemble(text + "\nFINISH", TABLES)

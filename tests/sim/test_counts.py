@@ -11,5 +11,5 @@ from .counts import TEXTS
 
 
 @pytest.mark.parametrize("name", TEXTS.makers)
-def test_counts(name: str):
+def test_counts_equal_the_golden_text(name: str):
     assert TEXTS.lines(name) == TEXTS.kept(name)

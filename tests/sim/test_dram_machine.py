@@ -119,6 +119,15 @@ def test_write_data_wait_for_room_in_the_fifo(write_fifo: int, monkeypatch: pyte
     assert same(slow, fast)
 
 
+@pytest.mark.parametrize("name", MEMORIES)
+def test_instructions_that_are_fetched_when_the_run_ends(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = machine(name)
+    words = assemble("FINISH\n" * 100, config)
+    slow, fast = both_ways(config, bare_program(config, words, np.zeros(4096, np.uint8)), monkeypatch)
+    assert same(slow, fast) and fast.dram is not None
+    assert 0 < fast.dram.beats < fast.traffic["instruction"].beats
+
+
 def test_every_machine_of_co_simulation_computes_whole_bursts() -> None:
     numbers = [controller_of(machine) for machine in dram_machines()]
     assert all(map(has_closed_form, numbers))

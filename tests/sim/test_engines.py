@@ -145,7 +145,7 @@ def test_vta_programs_byte_for_byte(path: Path):
     same_run(result, simulate(VTA, instructions, memory, data=False))
 
 
-def test_the_vectors_are_there():
+def test_there_are_eight_programs_of_vtas_simulator():
     assert len(VECTORS) == 8
 
 

@@ -83,7 +83,7 @@ def test_cycle_limit():
         (encode(VTA, "GEMM", uop_end=1, iter_out=1, iter_in=2000, dst_factor_in=2), "outside a scratchpad"),
     ],
 )
-def test_what_does_not_exist(instruction: tuple[int, int], message: str):
+def test_registers_and_places_that_do_not_exist_are_refused(instruction: tuple[int, int], message: str):
     with pytest.raises(ProgramError, match=message):
         run(instruction, FINISH)
 

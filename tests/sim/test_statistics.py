@@ -90,7 +90,7 @@ EXPECTED: tuple[str, ...] = (
 )  # fmt: skip
 
 
-def test_every_bit():
+def test_changes_equal_a_count_of_every_bit():
     rng = np.random.default_rng(5)
     instructions, image = _program(rng)
     # Accumulators far from wrapping.

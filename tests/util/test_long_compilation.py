@@ -9,7 +9,7 @@ import pytest
 from vdla.util.long_compilation import collector_paused
 
 
-def test_it_is_off_inside_and_on_again_behind() -> None:
+def test_the_collector_is_off_inside_and_on_again_after() -> None:
     with collector_paused():
         assert not gc.isenabled()
         with collector_paused():
@@ -18,13 +18,13 @@ def test_it_is_off_inside_and_on_again_behind() -> None:
     assert gc.isenabled()
 
 
-def test_errors_turn_it_on_again() -> None:
+def test_errors_turn_the_collector_on_again() -> None:
     with pytest.raises(ValueError, match="inside"), collector_paused():
         raise ValueError("inside")
     assert gc.isenabled()
 
 
-def test_who_turned_it_off_finds_it_off() -> None:
+def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
     try:
         with collector_paused():

@@ -44,7 +44,7 @@ def test_arrays_come_back():
         assert list(stored.headers) == list(arrays)
 
 
-def test_headers_take_nothing():
+def test_reading_headers_allocates_no_arrays():
     data = packed(x=np.zeros((1, 1 << 25), np.float32))
     assert len(data) < 1 << 18
     tracemalloc.start()

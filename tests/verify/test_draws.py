@@ -11,5 +11,5 @@ from .draws import TEXTS
 
 
 @pytest.mark.parametrize("name", TEXTS.makers)
-def test_draws(name: str):
+def test_draws_equal_the_golden_text(name: str):
     assert TEXTS.lines(name) == TEXTS.kept(name)

@@ -76,9 +76,11 @@ def spread_of(
     node: onnx.NodeProto,
     feeds: Mapping[str, tuple[np.ndarray, Spread]],
     results: Sequence[np.ndarray],
+    *,
+    coarse: float = 1.0,
 ) -> list[Spread]:
     """The spreads of a node's `results`, from its inputs and their spreads (`feeds`). Raises UnstableError if a result
-    changes abruptly.
+    changes abruptly. `coarse`: multiple of `MOST` that a tolerance may reach.
     """
     if node.op_type == "QuantizeLinear" or node.op_type.startswith("DynamicQuantize"):
         feeds = _near_ties(node, feeds)
@@ -123,7 +125,7 @@ def spread_of(
                 with np.errstate(all="ignore"):
                     size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
                 change = 2 * change + UNITS[name] * (size + 0.25 * _largest(array))
-            if change.max(initial=0) > max(MOST[name], 4 * inside) * max(_largest(array), 1e-30):
+            if change.max(initial=0) > coarse * max(MOST[name], 4 * inside) * max(_largest(array), 1e-30):
                 raise UnstableError("its result jumps")
         elif node.op_type in FIXED_POINT:
             change = np.maximum(change, 1.0)

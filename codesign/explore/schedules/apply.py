@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from vdla.compiler.pipeline import compile_program
+from vdla.compiler.pipeline import compile_program, network_on
 from vdla.compiler.records.book import book_of
 from vdla.compiler.records.network import Settings, knobs_of, network_task
 from vdla.compiler.records.package_identity import compiler_identity
 from vdla.compiler.records.record import Record
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.legalize import legalize
-from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import Config
 
 from ..networks import Network
@@ -41,7 +40,7 @@ def tuner_records(config: Config, network: Network, settings: Settings, cycles: 
     if not settings:
         return []
     target = config.described
-    key = AcceleratorNetwork(config=config, legalized=legalize(network.graph_for(config), config)).key
+    key = network_on(config, legalized=legalize(network.graph_for(config), config)).key
     return [
         Record(
             task=network_task(key, target),

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from vdla.compiler.pipeline import network_on
 from vdla.compiler.records.network import Settings
 from vdla.compiler.records.package_identity import sources_digest
 from vdla.compiler.templates.columns import Values
@@ -26,7 +27,6 @@ from vdla.compiler.templates.vdla.template import space_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.network_vdla import NOT_RUN, NetworkTrials
 from vdla.compiler.tune.search.likely import likely_points
-from vdla.compiler.vdla_stages import AcceleratorNetwork
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
@@ -99,7 +99,7 @@ def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen
     try:
         legalized = legalize(network.graph_for(config), config)
         cache = network.schedule_cache
-        trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized, schedule_cache=cache))
+        trials = NetworkTrials(network_on(config, legalized=legalized, schedule_cache=cache))
         default = _run(trials, {})
         nodes: dict[Workload, list[str]] = {}
         for node, workload in trials.workloads.items():

@@ -9,11 +9,12 @@ empty parts are left out.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ from ...ir.stmt import Copy, Intrinsic, Program, Region
 from ...ir.visit import free_vars, walk
 from .columns import Column, Environment, Evaluator, Rows, evaluator
 from .machine import kernel_fields
+
+if TYPE_CHECKING:
+    from .link import LoweredKernel, LoweredLayer
 
 WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
@@ -114,6 +118,27 @@ def _fewest_parts(
     found = [np.asarray(fold_tiles(config, there, shape).any(axis=(-2, -1))) for shape in shapes]
     shape = min(shapes, key=lambda shape: int(found[shape].sum()))
     return FoldedWeights(shape, found[shape])
+
+
+def fold_weights(
+    config: Config, layers: Sequence[LoweredLayer]
+) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
+    """The layers with weights rearranged for the extension `fold`, and each kernel's `FoldedWeights` by (layer number,
+    kernel number).
+    """
+    found: dict[tuple[int, int], FoldedWeights] = {}
+    changed: list[LoweredLayer] = []
+    for number, layer in enumerate(layers):
+        kernels: list[LoweredKernel] = []
+        for k, kernel in enumerate(layer.kernels):
+            own = kernel.constants.get(WEIGHTS)
+            weights = FoldedWeights.of(config, own)
+            if weights is not None and own is not None:
+                found[number, k] = weights
+                kernel = replace(kernel, constants={**kernel.constants, WEIGHTS: weights.constant(own)})
+            kernels.append(kernel)
+        changed.append(replace(layer, kernels=tuple(kernels)))
+    return changed, found
 
 
 class PartsOfTiles:

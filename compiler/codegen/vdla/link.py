@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 
@@ -20,7 +20,7 @@ from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
 from .emit import Emission, LayerEmitter
-from .folds import WEIGHTS, FoldedWeights
+from .folds import FoldedWeights, fold_weights
 from .machine import DRAM, Batch, array_depths, kernel_fields
 from .pads_ahead import pads_ahead
 from .placement import (
@@ -156,16 +156,18 @@ def link(
     chained: Mapping[str, ChainBuffer] = NOTHING_CHAINED,
     data: bool = True,
     emission_cache: EmissionCache | None = None,
+    image: Image | None = None,
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
     `chained`: locations of the tensors that are in the chain memory (on-chip memory that keeps a layer's output for the
     next layer) instead of DRAM. `inside`: for each tensor stored within another tensor, (name of the other tensor, byte
-    offset). `emission_cache`: cache of emitted instructions, read and extended.
+    offset). `emission_cache`: cache of emitted instructions, read and extended. `image`: an empty image (None: a plain
+    one).
     """
-    image = Image(alignment_of(config))
+    image = image or Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
-    layers, folded = _fold_weights(config, layers)
+    layers, folded = (layers, {}) if config.tile_parts == 1 else fold_weights(config, layers)
     for layer in layers:
         for k, kernel in enumerate(layer.kernels):
             sizes = {buffer.name: buffer_bytes(buffer) for buffer in kernel.kernel.parameters}
@@ -206,28 +208,6 @@ def link(
         group_of=_groups(emission),
     )
     return Linked(program, tensors.addresses)
-
-
-def _fold_weights(
-    config: Config, layers: Sequence[LoweredLayer]
-) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
-    """The layers with weights rearranged for the extension `fold`, and each kernel's `FoldedWeights` by (layer number,
-    kernel number). Without the extension: the layers unchanged, and an empty mapping."""
-    if config.tile_parts == 1:
-        return layers, {}
-    found: dict[tuple[int, int], FoldedWeights] = {}
-    changed: list[LoweredLayer] = []
-    for number, layer in enumerate(layers):
-        kernels: list[LoweredKernel] = []
-        for k, kernel in enumerate(layer.kernels):
-            own = kernel.constants.get(WEIGHTS)
-            weights = FoldedWeights.of(config, own)
-            if weights is not None and own is not None:
-                found[number, k] = weights
-                kernel = replace(kernel, constants={**kernel.constants, WEIGHTS: weights.constant(own)})
-            kernels.append(kernel)
-        changed.append(replace(layer, kernels=tuple(kernels)))
-    return changed, found
 
 
 def _alike(

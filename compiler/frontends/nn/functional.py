@@ -48,7 +48,9 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x * Phi(x), with Phi the normal distribution function ("none") or a formula with tanh near Phi ("tanh")."""
+    """GELU: x * Phi(x), where Phi is the distribution function of the normal distribution. With `approximate` "tanh",
+    Phi is approximated by a formula with tanh.
+    """
     if approximate not in ("none", "tanh"):
         raise x.recorder.mistake(f"approximate is {approximate!r}; give 'none' or 'tanh'")
     return record("Gelu", x, approximate=approximate)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 class _Recurrent(Module):
-    """Recurrent layers with PyTorch's parameters: weight_ih_l0 [gates * hidden_size, input_size], weight_hh_l0 [gates *
-    hidden_size, hidden_size], bias_ih_l0, bias_hh_l0; l1 ... for further layers, _reverse for the backward direction.
+    """Recurrent layers with PyTorch's names of parameters. The first layer has weight_ih_l0 [gates * hidden_size,
+    input_size], weight_hh_l0 [gates * hidden_size, hidden_size], bias_ih_l0 and bias_hh_l0. Further layers have l1, l2
+    ... in these names; names for the backward direction end with _reverse.
     """
 
     operator = ""

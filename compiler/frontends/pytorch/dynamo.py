@@ -111,8 +111,9 @@ class _Program:
 
 
 def bind(torch: Any, graph: Any, args: Sequence[Any], results: Sequence[Any]) -> Any:
-    """A copy of `graph` with constants in place of all parameters but tensors that change from call to call
-    (`_is_input`); `args` has the values. The copy returns only those `results` that are tensors.
+    """Copies `graph` with fewer parameters: only tensors that change from call to call (`_is_input`) stay parameters,
+    and all other parameters become constants. `args` has the values of the parameters. The copy returns only those
+    `results` that are tensors.
     """
     bound = torch.fx.GraphModule(graph, torch.fx.Graph())
     made = bound.graph.graph_copy(graph.graph, {}, return_output_node=True)

@@ -77,8 +77,8 @@ def hard_swish(step: Step) -> None:
     """Converts HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: floats to HardSwish, integers to nodes with TFLite's arithmetic.
 
     The kernel (`HardSwish` in TFLite's reference_ops.h) multiplies by factors of 15 bits. Every intermediate number is
-    exact in float32 except the last product. Its error is below 2^-9 of its unit, which is far smaller than a step of
-    the output.
+    exact in float32, except the last product. The error of the last product is below 2^-9 of its unit, far smaller than
+    a step of the output.
     """
     writer, data = step.writer, step.inputs[0]
     source, result = step.tensor(data).grid, step.tensor(step.output).grid

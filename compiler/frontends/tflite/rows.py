@@ -38,8 +38,9 @@ class Row:
 
 
 def _rows(function: Callable[[Step], None], kinds: str, options: str = "") -> dict[str, Row]:
-    """Rows of one function: `kinds` are pairs TFLITE=Onnx, or TFLITE alone, separated by blanks. A * in `options` is
-    replaced by the ONNX operator.
+    """Makes the rows of several TFLite operators that have the same `function`. `kinds`: the operators, separated by
+    blanks, as NAME=Onnx (the ONNX operator that the function uses) or NAME alone. A * in `options` is replaced by the
+    ONNX operator.
     """
     pairs = (kind.partition("=") for kind in kinds.split())
     return {kind: Row(function, onnx, options.replace("*", onnx)) for kind, _, onnx in pairs}

@@ -84,8 +84,8 @@ class Step:
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 
     def axis(self, index: int, axis: int, planes: bool = False) -> int:
-        """Converts TFLite's `axis` of tensor `index`, which may be negative, to an axis of 0 or more; `planes`: of the
-        layout (N, C, H, W).
+        """Converts TFLite's `axis` of tensor `index`, which may be negative, to an axis of 0 or more. With `planes`,
+        the result is the axis in the layout (N, C, H, W).
         """
         rank = self.writer.rank(index)
         if not -rank <= axis < rank:

@@ -138,9 +138,8 @@ class Writer:
         return given or (index, True) in self.integers or (index, True) in self.reals
 
     def prefer_planes(self, indices: Sequence[int]) -> bool:
-        """Whether an element-wise operator reads its operands in the layout of planes, (N, C, H, W). This needs one
-        activation among the tensors `indices` that already exists in this layout, and the rank 4 or 0 for all
-        activations.
+        """Whether an element-wise operator on the tensors `indices` reads its operands in the layout of planes, (N, C,
+        H, W). This is so if one activation already exists in this layout, and all activations are images or scalars.
         """
         activations = [index for index in indices if self.known(index) is None]
         return any(self.in_planes(index) for index in activations) and all(

@@ -101,8 +101,9 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """An attention in a graph. `nodes`: product, softmax, product, and a permutation of the result or None. `sources`:
-    Q, K and V. `scores`: the expression that computes a score; `operands`: the tensors that this expression reads.
+    """An attention that was found in a graph. `nodes`: the nodes of the first product, the softmax, the second product,
+    and a permutation of the result (or None). `sources`: the tensors that hold Q, K and V. `scores`: the expression
+    that computes a score; `operands`: the tensors that this expression reads.
     """
 
     nodes: tuple[Node, Node, Node, Node | None]
@@ -166,8 +167,8 @@ class _Pattern:
         )
 
     def scored(self, softmax: Node) -> Node | None:
-        """The matrix product whose elements only `softmax` reads, directly or in the expression of the softmax's input;
-        None if there is none.
+        """Finds the matrix product that computes the scores of `softmax`. The softmax may read the scores directly or
+        through its fused expression, and nothing else may read them. None if there is no such product.
         """
         read = softmax.inputs if softmax.data is None else self.data_inputs(softmax)
         for name in read:

@@ -1,6 +1,8 @@
-"""If, Loop and Scan with a condition or trip count known at compilation: the body's nodes, once per iteration.
+"""Imports If, Loop and Scan. The condition or the trip count must be known at compilation, so that the nodes of the
+body are imported once for each iteration.
 
-The nodes of iteration t are named NODE/t/OPERATOR_i, its tensors NODE/t/NAME, so that messages name the model's node.
+The nodes of iteration t are named NODE/t/OPERATOR_i, and its tensors NODE/t/NAME, so that messages name the model's
+node.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def _transformed(s: FloatSteps, parts: list[str], angles: np.ndarray) -> list[st
 
 
 def _sum(s: FloatSteps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
-    """Adds the real part times the first of `matrices`, plus the imaginary part times the second; returns the sum's
-    name. Real data have no imaginary part, so the first product is the result.
+    """Adds nodes that compute (real part) * `matrices`[0] + (imaginary part) * `matrices`[1]; returns the result's
+    name. If `parts` has no imaginary part, only the first product is computed.
     """
     products = [
         s.add("MatMul", part, s.constant(matrix, np.float32))

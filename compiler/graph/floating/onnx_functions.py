@@ -22,8 +22,8 @@ REDEFINED = frozenset(
 
 
 def has_function(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether to import a node by ONNX's function body: ONNX defines one for the operator, and an input after the first
-    is not constant (its importer needs constants there).
+    """Whether to import a node by ONNX's function body. This is so if ONNX defines a function for the operator, and an
+    input after the first is not constant, since the operator's own importer needs constants there.
     """
     variables = (node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs)))
     return any(variables) and function_body(context, node) is not None

@@ -286,9 +286,8 @@ ACCEPT_CODES = STRUCTURE | frozenset(
         *("GatherND", "Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),
     )
 )
-"""Operators that accept tensors of element types without arithmetic (`DType.is_code`: 8 bits and less, stored as
-codes), since they only move elements.
-"""
+"""Operators that only move elements. They therefore also accept element types without arithmetic, whose elements are
+stored as codes (`DType.is_code`: types of 8 bits and less)."""
 SUPPORTED = (
     f"{', '.join(sorted(operators('float', *GRAPHS, 'steps', 'contributed', 'control')))}, "
     "whatever ONNX defines as a function of these, and whatever has constant inputs"

@@ -18,8 +18,8 @@ from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis,
 from ..onnx_steps import FloatSteps
 
 MOST_GATHERED = 8
-"""If a result element is the sum of up to this many weighted elements, the nodes are a Gather for each weight; with
-more weights, a MatMul.
+"""Limit that decides how a Resize is computed. If an element of the result is a sum of up to this many weighted
+elements, there is a Gather for each weight. If it is a sum of more, a MatMul computes all sums.
 """
 DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",
@@ -125,8 +125,8 @@ def _input_coordinates(
 def _taps(
     context: GraphContext, node: OnnxNode, axis: ResizedAxis, places: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Returns (indices, weights), both [outputs, weights]: each output element is the sum of the input elements at its
-    indices, multiplied by its weights. `places`: coordinate in the input of each output element.
+    """Returns (indices, weights), two arrays [outputs, k]. Output i is the sum of the input elements at indices[i],
+    each multiplied by its weight in weights[i]. `places`: the coordinate in the input of each output element.
     """
     left = np.ceil(places).astype(np.int64) - 1  # The left neighbour, also of integer coordinates.
     ratio = places.astype(np.float64) - left

@@ -2,8 +2,8 @@
 
     match: ReduceMean(Pow(y, 2)) + epsilon -> Sqrt -> Div or Reciprocal and Mul with y [-> Mul gain] [-> Add offset]
 
-where y is the tensor x itself or, centred, Sub(x, ReduceMean(x)). Quantization rounds x and the result, and no tensor
-between: 8 bits are too few for a mean of squares.
+where y is the tensor x itself or x minus its mean, Sub(x, ReduceMean(x)). Only x and the result are quantized, and no
+tensor in between: 8 bits are too few for a mean of squares.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class _Matcher:
         return sub.input[0]
 
     def _gain_and_offset(self, nodes: list[onnx.NodeProto]) -> None:
-        """Appends to `nodes` the Mul (gain) and the Add (offset) that follow its last node, if their constants have one
-        number for each column or a single number.
+        """Looks for a Mul (gain) and an Add (offset) that follow the last of `nodes`, and appends them to `nodes`.
+        Their constants must have one number for each element of a row, or a single number.
         """
         for kind in ("Mul", "Add"):
             name = nodes[-1].output[0]

@@ -1,19 +1,18 @@
 """The plan of quantization: the nodes that compute on integers, and the tensors that share one scale.
 
 Products with constant weights (Conv, ConvTranspose, Gemm, MatMul) always compute on integers. Operators of `POINTWISE`,
-`POOLS` and `SAME_SCALE` compute on integers if all their operands are quantized already, or are inputs of the model. So
-the nodes around a float operator (a normalization written as sums and powers, the product after a sigmoid) stay float,
-too.
+`POOLS` and `SAME_SCALE` compute on integers if all their operands are quantized already, or are inputs of the model.
+Therefore an operator that reads the result of a float operator (a normalization written as sums and powers, for
+example) stays float, too.
 
 A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
 Runtime's static quantizer.
 
 With `whole` (for accelerators with the extensions for transformers) more operators compute on integers: functions of
-one tensor, `ROWS` (Softmax and normalizations), `REDUCTIONS`, `MOVED` and products of two activations. So the nodes
-after a resized or reduced tensor do not stay float. A float tensor that a product reads is then quantized for all its
-readers; otherwise looked-up embeddings would keep the sums of all layers float. A function written as several nodes,
-such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to which a mask is
-added stay float.
+one tensor, `ROWS` (Softmax and normalizations), `REDUCTIONS`, `MOVED` and products of two activations. If a product
+reads a float tensor, this tensor is quantized for all its readers; otherwise all sums that begin with a looked-up
+embedding would stay float. A function written as several nodes, such as x times sigmoid, and a normalization (`norms`)
+are quantized at their result only. Scores to which a mask is added stay float.
 
 The caller may choose layers that stay float, with the clamps that are fused with them. Their results are treated as
 inputs of the model: a reader on integers quantizes them.

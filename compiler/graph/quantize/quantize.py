@@ -60,7 +60,8 @@ class Quantized:
 
 
 def read_model(source: str | Path | bytes, *, batch: int | None = None, whole: bool = False) -> FloatModel:
-    """Reads and folds a float32 model of opset 13 or later; a dynamic first dimension of inputs becomes `batch`.
+    """Reads a float32 model of opset 13 or later, and simplifies it for quantization (`fold`). A dynamic first
+    dimension of inputs becomes `batch`.
 
     With `whole` a recurrent node becomes the nodes of all its steps.
 

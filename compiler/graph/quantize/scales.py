@@ -39,7 +39,9 @@ def nearest(scales: NDArray[np.float64]) -> NDArray[np.float32]:
 def activation_quantization(
     low: float, high: float, dtype: ActivationType, *, round_scale: RoundScale = nearest
 ) -> Quantization:
-    """The quantization of the range from `low` to `high`, which represents 0 exactly; an empty range gets scale 1."""
+    """The quantization to `dtype` of the range from `low` to `high`; 0 is represented exactly. An empty range gets
+    scale 1. `round_scale` rounds the computed scale to float32.
+    """
     low, high = min(low, 0.0), max(high, 0.0)
     span = high - low if dtype == "uint8" else max(-low, high)
     ideal = np.array(max(span / STEPS[dtype], LEAST_SCALE) if span else 1.0)
@@ -58,9 +60,9 @@ def weight_scales(
 ) -> NDArray[np.float32]:
     """float32 scales of `weight` along `axis`, shape (channels,); without an axis one scale for all weights, shape ().
 
-    The largest magnitude becomes 127. Channels of zeros get the largest scale of all channels, so that their bias has
-    the same resolution; a scale is large enough that the channel's bias in units of `input_scale` * scale is at most
-    `MOST_BIAS`.
+    A channel's scale is chosen so that its largest magnitude becomes 127. A channel of zeros gets the largest scale of
+    all channels, so that its bias has the same resolution. A scale is enlarged if the channel's bias, in units of
+    `input_scale` * scale, would otherwise exceed `MOST_BIAS`.
     """
     magnitude = np.abs(weight.astype(np.float64))
     others = tuple(position for position in range(weight.ndim) if position != axis)

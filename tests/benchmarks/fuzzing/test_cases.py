@@ -33,7 +33,7 @@ def process() -> Iterator[CaseProcess]:
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_nothing_breaks(process: CaseProcess, kind: str) -> None:
+def test_every_input_gives_right_results_or_is_refused_in_one_line(process: CaseProcess, kind: str) -> None:
     first = FIRST.get(kind, 0)
     results = [process.run(kind, SEED, index) for index in range(first, first + CASES[kind])]
     failed = [f"case {r.index}: {r.outcome}" for r in results if r.outcome.verdict in FAILURES]

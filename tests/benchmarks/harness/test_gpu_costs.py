@@ -34,7 +34,7 @@ def some_of(tmp_path: Path, template: str, count: int) -> Path:
 
 
 @pytest.mark.parametrize(("template", "most"), [("conv2d_cuda", 1.12), ("gemm_cuda", 1.1)])
-def test_the_accounts_like_what_is_fast(tmp_path: Path, template: str, most: float) -> None:
+def test_cost_models_prefer_fast_knobs(tmp_path: Path, template: str, most: float) -> None:
     judgements = [judge(each) for each in read_tiles(some_of(tmp_path, template, 8))]
     assert len(judgements) == 8
     assert mean_regret(judgements) <= most
@@ -46,7 +46,7 @@ def test_winograds_method_is_taken_where_it_was_faster(layer: str) -> None:
     assert cuda_workloads(f"conv2d:{layer}", TARGET)[0].template == "winograd_cuda"
 
 
-def test_what_the_account_likes_best_is_compared_with_the_best() -> None:
+def test_regret_compares_the_cost_models_choice_with_the_best() -> None:
     (workload,) = cuda_workloads("conv2d:C3", TARGET)
     space = GPU.space(TARGET, workload)
     points = space.sample(np.random.default_rng(0), 4)

@@ -95,7 +95,7 @@ def share(every, found) -> float:
     return volume / every_volume
 
 
-def test_it_finds_the_front_with_fewer_designs_than_chance(networks, known, every):
+def test_the_search_finds_the_front_with_fewer_designs_than_chance(networks, known, every):
     shares: dict[str, list[float]] = {}
     for strategy in ("model", "random"):
         searches = [explore(study(networks, strategy, seed=seed), known=known) for seed in range(2)]

@@ -49,7 +49,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_spaces(part: int) -> None:
+def test_edited_spaces_are_accepted_or_refused_in_one_line(part: int) -> None:
     for seed in range(part * SPACES, (part + 1) * SPACES):
         random = Random(seed)
         table = edited(random, SPACE, WORDS, edits=3)
@@ -82,7 +82,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_studies(part: int, study: Path, tmp_path: Path) -> None:
+def test_edited_studies_are_read_or_refused_in_one_line(part: int, study: Path, tmp_path: Path) -> None:
     for seed in range(part * STUDIES, (part + 1) * STUDIES):
         random, folder = Random(seed), tmp_path / str(seed)
         shutil.copytree(study, folder)

@@ -85,7 +85,7 @@ def test_layers_sum_to_the_network(model: Path):
             assert sum(layer.energy[unit] for layer in layers) == pytest.approx(value)
 
 
-def test_columns_are_what_went_in():
+def test_packed_columns_are_unpacked_unchanged():
     for values in ([3] * 9, [1, 2, 1, 2, 1, 2, 2, 2, 1], list(range(9)), [None, 1.5] * 9, ["a"] * 4):
         data = {"count": len(values)}
         assert unpacked(data, json.loads(json.dumps(column(values)))) == values
@@ -114,7 +114,7 @@ def test_sensitivity_finds_the_terms_of_a_product():
     assert sensitivity({"side": [1, 2]}, [1.0, 2.0]) is None
 
 
-def test_fields_that_always_change_together_are_one():
+def test_sensitivity_counts_fields_that_always_change_together_as_one():
     random = np.random.default_rng(0)
     sides, buses = (random.integers(0, n, 100) for n in (3, 2))
     rows = [4 << int(s) for s in sides]
@@ -139,7 +139,7 @@ def test_fields_that_always_change_together_are_one():
     assert square is not None and [label for label, _ in square.effects[0].levels] == [4, 8, 16]
 
 
-def test_the_history_grows_to_one(model: Path):
+def test_the_history_of_an_exhaustive_search_grows_to_1(model: Path):
     found = vdla.explore(
         {"base": "tiny", "fields": {"block_in": [4, 8], "block_out": "block_in", "bus_bytes": [8, 16]}},
         model,
@@ -212,7 +212,7 @@ def test_a_report_is_written_again_from_the_records(
     assert "has no design of the study" in vdla("report", out).message()
 
 
-def test_pictures(vdla, model: Path, space: Path, tmp_path: Path):
+def test_the_command_writes_every_picture(vdla, model: Path, space: Path, tmp_path: Path):
     vdla(
         "explore", space, "--network", model, "-o", tmp_path, "--strategy", "exhaustive", "--json"
     ).document()
@@ -261,7 +261,7 @@ def test_the_ladder_names_no_rung_that_no_figure_stands_on(model: Path, extensio
     assert ladder["table"] == [] and bool(ladder["model with interval"]) == bool(extensions)
 
 
-def test_intervals_and_rungs_of_figures(model: Path):
+def test_intervals_and_origins_of_figures_are_kept(model: Path):
     found = vdla.explore(
         {"base": "tiny", "fields": {"bus_bytes": [8, 16]}}, model, budget=2, strategy="exhaustive"
     )

@@ -44,7 +44,7 @@ def test_fifos_follow_from_the_memory_of_each_machine():
     assert not any(space.machine(point).warnings for point in space.points())
 
 
-def test_a_base_beside_the_file(tmp_path: Path):
+def test_a_base_is_read_from_the_folder_of_the_space(tmp_path: Path):
     (tmp_path / "mine.toml").write_text(
         'name = "mine"\nblock_in = 8\nblock_out = 8\nacc_buffer_bytes = 32768\nwgt_buffer_bytes = 65536\n'
     )
@@ -77,7 +77,7 @@ def test_a_base_beside_the_file(tmp_path: Path):
         ({"base": 3, "fields": {"block_in": [8]}}, "give a preset"),
     ],
 )
-def test_what_is_no_space(table: dict[str, object], message: str):
+def test_invalid_spaces_are_refused(table: dict[str, object], message: str):
     with pytest.raises(UserError, match=message.replace("?", r"\?")):
         space_of(table)
 
@@ -129,7 +129,7 @@ def test_constraints_and_objectives():
 @pytest.mark.parametrize(
     "values", ["not 1", "extensions", [[["post"]]], [["post", 1]], [[None]], [{}], ["post"], 3]
 )
-def test_lists_of_extensions_that_are_none(values: object):
+def test_invalid_lists_of_extensions_are_refused(values: object):
     with pytest.raises(SpaceError, match=r"extensions = .*: expected lists of names"):
         space_of({"base": "tiny", "fields": {"extensions": values}})
 

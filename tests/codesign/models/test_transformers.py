@@ -65,12 +65,12 @@ def outputs_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str
     return got
 
 
-def test_there_is_one_of_each() -> None:
+def test_every_model_has_a_small_case() -> None:
     assert list(TRANSFORMERS) == list(SMALL)
 
 
 @pytest.mark.parametrize("name", ["bert", "mobilebert"])
-def test_outputs(name: str) -> None:
+def test_outputs_equal_onnx_runtimes(name: str) -> None:
     model = SMALL[name]()
     outputs_of(model, token_inputs(model))
 
@@ -130,7 +130,7 @@ def test_for_any_number_of_tokens(name: str) -> None:
         assert np.asarray(array).shape == found[info.name].shape
 
 
-def test_what_is_refused() -> None:
+def test_unavailable_forms_and_sizes_are_refused() -> None:
     for form, size, layers, words in (
         ("u8", None, None, "exists in the form float only"),
         ("float", 513, None, "takes 1 to 512 tokens"),

@@ -73,7 +73,7 @@ class MadeUp:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_finds_nearly_all_that_there_is(seed: int) -> None:
+def test_the_search_finds_nearly_the_whole_front(seed: int) -> None:
     net = MadeUp(seed)
     search = net.run(budget=60)
     assert len(net.asked) == 60 == len(set(net.asked)) and net.asked[0] == Decisions()
@@ -97,11 +97,11 @@ def test_the_same_seed_asks_the_same_and_a_small_budget_is_kept() -> None:
         assert len(net.asked) == budget
 
 
-def test_what_costs_less_and_loses_less_is_on_the_whole_front() -> None:
+def test_a_choice_with_less_cost_and_less_loss_is_in_the_whole_front() -> None:
     search = MadeUp(2, free=True).run(budget=40)
     assert all("3" in member.floats for member in search.front())
 
 
-def test_the_knee() -> None:
+def test_the_knee_of_a_front() -> None:
     assert knee([(0.0, 10.0), (0.1, 19.0), (1.0, 20.0)]) == 1
     assert knee([(0.0, 10.0), (1.0, 20.0)]) == knee([(0.0, 10.0)]) == 0

@@ -58,7 +58,7 @@ def test_colours_are_told_apart(reader: str) -> None:
     assert [colors for colors in sets if least_difference(colors, SEEN[reader]) < LEAST] == []
 
 
-def test_the_measure_finds_what_was_wrong() -> None:
+def test_the_measure_finds_colours_that_are_hard_to_tell_apart() -> None:
     before = ("#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a8a99")
     assert least_difference(before, SEEN["deuteranopia"]) == pytest.approx(7.5, abs=0.1)
     assert least_difference(("#000000", "#ffffff"), SEEN["all cones"]) == pytest.approx(100, abs=0.1)

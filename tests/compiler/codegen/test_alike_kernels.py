@@ -19,7 +19,7 @@ MACHINE = replace(
 )
 
 
-def test_the_program_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emitting_kernels_together_gives_the_same_program(monkeypatch: pytest.MonkeyPatch) -> None:
     model = encoder(14, 16, 2, merged=False).model()
     groups: list[int] = []
     alike = link._alike

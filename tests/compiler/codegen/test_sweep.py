@@ -65,6 +65,6 @@ def test_tiles_of_all_heights_add_up():
 
 
 @pytest.mark.parametrize("window", [Window(kernel=(1, 3)), Window(kernel=(3, 1)), Window(kernel=(60, 30))])
-def test_windows_that_no_sweep_is_for(window):
+def test_windows_and_machines_without_sweeps(window):
     assert Sweep.of(MACHINES[0], window) is None
     assert Sweep.of(replace(MACHINES[0], extensions=EXTENSIONS[:-1]), Window(kernel=(3, 3))) is None

@@ -27,7 +27,7 @@ def content(**attributes: int) -> bytes:
 
 @pytest.mark.parametrize("value", [2, 3, -1, 2**31])
 @pytest.mark.parametrize("name", ["keepdims", "noop_with_empty_axes"])
-def test_neither_yes_nor_no(name: str, value: int) -> None:
+def test_boolean_attributes_other_than_0_and_1_are_refused(name: str, value: int) -> None:
     with pytest.raises(
         ModelError, match=rf"'largest' \(ReduceMax\): has {name} = {value}, which must be 0 or 1"
     ):
@@ -35,7 +35,7 @@ def test_neither_yes_nor_no(name: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_yes_and_no(value: int) -> None:
+def test_boolean_attributes_of_0_and_1_are_accepted(value: int) -> None:
     load_model(content(keepdims=value, noop_with_empty_axes=value))
 
 

@@ -72,7 +72,7 @@ def test_a_mask_that_is_read_twice_stays() -> None:
     assert without_mask(scores, SEEN, SEEN, 2) is None
 
 
-def test_small_numbers_hide_nothing() -> None:
+def test_masks_of_small_numbers_hide_no_keys() -> None:
     visible = visible_keys(ADDED, table(-2.0), -1e30)
     assert visible is not None and visible.all() and ahead_of(visible) is None
     assert visible_keys(SCORE * argument(3), table(), -1e30) is None

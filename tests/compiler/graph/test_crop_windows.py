@@ -37,7 +37,7 @@ from vdla.compiler.te.blocks import Window
         ),
     ],
 )
-def test_what_is_left(window, size, expected) -> None:
+def test_cropped_taps_and_remaining_window(window, size, expected) -> None:
     (rows, columns), left = cropped(window, size)
     assert ((rows.start, columns.start), left) == expected
 

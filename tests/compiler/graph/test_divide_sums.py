@@ -59,7 +59,7 @@ def same(graph: Graph, fused: Graph) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5, 6), (1, 2, 3, 0, 4, 5, 6)])
-def test_a_convolution_adds_its_share(order: tuple[int, ...], first: bool):
+def test_a_convolution_adds_its_part_of_the_constant(order: tuple[int, ...], first: bool):
     graph = network(order=order, first=first)
     fused = fuse(graph)
     (convolution,) = [node for node in fused.nodes if isinstance(node.operator, Int8Convolution)]
@@ -81,7 +81,7 @@ def test_a_convolution_adds_its_share(order: tuple[int, ...], first: bool):
     ],
     ids=["another order", "not all", "one of them twice", "no constant", "read as it is, too", "a product"],
 )
-def test_others_stay_behind(options: dict[str, object]):
+def test_other_additions_stay_after_the_concatenation(options: dict[str, object]):
     graph = network(**options)  # type: ignore[arg-type]
     fused = fuse(graph)
     assert fused.nodes[-1].kind == "Elementwise"

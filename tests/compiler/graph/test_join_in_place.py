@@ -138,7 +138,7 @@ def test_concatenations(case: int, target: str) -> None:
     assert {name: counts[name] for name in expected} == expected
 
 
-def test_a_chain_is_one_buffer() -> None:
+def test_a_chain_of_concatenations_shares_one_buffer() -> None:
     graph = run_graph_passes(import_float_model(chain().model()), graph_passes(16, join=True))
     joins = [node for node in graph.nodes if type(node.operator).__name__ == "Join"]
     assert len({view.root for node in joins for view in [find_views(graph).get(node.output)] if view}) == 1

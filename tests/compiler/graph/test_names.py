@@ -18,13 +18,13 @@ class Counted(set):
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 31, 32, 33, 100, 1000])
-def test_the_number_behind_the_last_is_given(count):
+def test_an_unused_name_gets_the_next_number(count):
     taken = {"a", *(f"a#{number}" for number in range(2, count + 1))}
     assert unused("a", taken) == f"a#{count + 1}"
     assert unused("b", taken) == "b"
 
 
-def test_a_free_number_among_the_first_is_given():
+def test_an_unused_name_gets_a_free_number_among_the_first():
     assert unused("a", {"a", "a#2", "a#4"}, {"a#3", "a#6"}) == "a#5"
 
 

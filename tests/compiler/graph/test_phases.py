@@ -67,6 +67,6 @@ def test_regions_are_in_order_convex_and_maximal(graph: tuple[list[bool], list[s
         ("", [], 0),
     ],
 )
-def test_as_few_launches_as_can_be(sides: str, before: list[list[int]], launches: int) -> None:
+def test_the_number_of_launches_is_least(sides: str, before: list[list[int]], launches: int) -> None:
     phases = assign_phases([side == "A" for side in sides], before)
     assert len({phase for phase, side in zip(phases, sides, strict=True) if side == "A"}) == launches

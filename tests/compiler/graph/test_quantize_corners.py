@@ -134,7 +134,7 @@ def branches() -> onnx.ModelProto:
         branches,
     ],
 )
-def test_it_computes_the_same_but_for_small_errors(
+def test_the_quantized_model_computes_the_same_but_for_small_errors(
     build: Callable[[], onnx.ModelProto], recipe: Recipe
 ) -> None:
     data = build().SerializeToString()

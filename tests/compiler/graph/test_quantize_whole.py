@@ -139,12 +139,12 @@ def test_functions_become_one_table(name, activations):
     assert [layer.name for layer in made.layers] == ["conv", last, "dense"]
 
 
-def test_without_it_functions_stay_float():
+def test_without_the_option_whole_functions_stay_float():
     made = quantized(with_function(FUNCTIONS["swish"]), Recipe())
     assert made.float_operators == {"Sigmoid": 1, "Mul": 1, "Reshape": 1}
 
 
-def test_a_part_that_others_read_is_quantized():
+def test_a_step_of_a_function_with_another_reader_is_quantized():
     steps = [("Sigmoid", "x"), ("Mul", "x", "0"), ("Add", "1", "0")]
     model = with_function(steps)
     made = quantized(model)
@@ -293,7 +293,7 @@ def chain_of_functions(seed: int) -> list[tuple]:
 @example(seed=99)
 @example(seed=169)
 @settings(max_examples=examples(8), deadline=None)
-def test_any_chain_of_functions(seed):
+def test_random_chains_of_functions_are_quantized_whole(seed):
     model = with_function(chain_of_functions(seed))
     made = quantized(model)
     check_program(model, made)

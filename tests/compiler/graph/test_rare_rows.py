@@ -30,7 +30,7 @@ def imported(folder: Path, model: bytes, module: str, function: str) -> set[str]
     return set(made.stdout.split())
 
 
-def test_a_quantized_convolution_meets_no_rare_operator(tmp_path: Path) -> None:
+def test_a_quantized_convolution_imports_no_files_of_rare_operators(tmp_path: Path) -> None:
     files = imported(tmp_path, convolution(), "onnx_import", "import_model")
     rare = (
         "activation_products batch_normalization dense inference integer_moves lines masks norms pools "
@@ -43,7 +43,9 @@ def test_a_quantized_convolution_meets_no_rare_operator(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("operator", "file"), [("Conv", "onnx_window_attributes"), ("Relu", "onnx_pointwise")]
 )
-def test_a_float_operator_meets_its_own_file(operator: str, file: str, tmp_path: Path) -> None:
+def test_a_float_operator_imports_no_files_of_rare_operators(
+    operator: str, file: str, tmp_path: Path
+) -> None:
     net = FloatNetwork(1, 4, 6, 6)
     if operator == "Conv":
         net.convolution(3, (3, 3))

@@ -97,7 +97,7 @@ def test_a_box_is_one_threads_if_it_is_one_element_of_the_distributed_dimensions
     assert grid_obstacle(across) is not None
 
 
-def test_owners() -> None:
+def test_owners_of_a_buffer_by_its_scope() -> None:
     assert owners("dram") == owners("workspace") == ()
     assert owners("shared") == ("block",)
     assert owners("register") == owners("local") == owners("fragment.a") == ("block", "thread")

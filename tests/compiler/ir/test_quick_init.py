@@ -33,7 +33,7 @@ def test_arguments_and_defaults_are_those_of_the_dataclass() -> None:
     ("node", "name"),
     [(Point(1), "x"), (Const(1), "value"), (Var("i"), "name"), (Binary("+", Var("i"), Const(1)), "op")],
 )
-def test_it_is_still_frozen(node: object, name: str) -> None:
+def test_instances_are_still_frozen(node: object, name: str) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(node, name, 1)
 
@@ -46,7 +46,7 @@ def test_nodes_of_programs_take_keywords_only() -> None:
         For(Var("i"), Const(4), body)  # type: ignore[misc]
 
 
-def test_what_it_does_not_know_is_refused() -> None:
+def test_unsupported_classes_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Listed\.items"):
 
         @quick_init

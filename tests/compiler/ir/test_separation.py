@@ -94,7 +94,7 @@ T, U, V, K = Var("t"), Var("u"), Var("v"), Var("k")
         ((Const(3), T), (Const(4), V), True),
     ],
 )
-def test_examples(starts, others, proven):
+def test_a_proof_is_found_exactly_in_the_expected_examples(starts, others, proven):
     around = loops(("k", 3), ("t", 8), ("v", 4))
     p, q = access(starts, around), access(others, around)
     coordinates, common = [("t", "t")], ["k"]

@@ -108,7 +108,7 @@ def test_overlapping_positions_cannot() -> None:
         s.bind("i", "block.x")
 
 
-def test_parts_that_do_not_belong_together() -> None:
+def test_quotients_and_remainders_of_different_numbers_determine_no_loops() -> None:
     ranges = {name: loop_range(Const(6)) for name in "ij"}
     loops = {"i", "j"}
     n = ROW * 6 + J
@@ -139,7 +139,7 @@ def store(shape: tuple[int, ...], *at: Expr, extent: int = 60) -> Program:
         store((5, 12), N % 5, N // 5 % 12),
     ],
 )
-def test_all_digits(program: Program) -> None:
+def test_a_loop_whose_digits_are_all_indices_may_be_parallel(program: Program) -> None:
     s = Schedule(program)
     s.parallel("n")
     verify(s.program)
@@ -154,7 +154,7 @@ def test_all_digits(program: Program) -> None:
         store((5, 10), (N + 1) // 12, N % 10),
     ],
 )
-def test_a_digit_is_missing(program: Program) -> None:
+def test_a_loop_is_not_made_parallel_if_a_digit_is_missing(program: Program) -> None:
     with pytest.raises(LegalityError, match="share elements of Y"):
         Schedule(program).parallel("n")
 

@@ -87,7 +87,7 @@ def example(A: int8[8, 16] @ dram, C: int32[6, 16] @ dram):
 """
 
 
-def test_golden() -> None:
+def test_printed_nodes_equal_the_golden_text() -> None:
     assert format_node(example()) == GOLDEN
     declaration = find_statement(example(), "add").declaration  # type: ignore[union-attr]
     assert format_node(declaration) == (
@@ -100,7 +100,7 @@ def test_golden() -> None:
     assert format_node(seq(Barrier(), Wait(pending=1))) == "barrier\nwait 1\n"
 
 
-def test_underline() -> None:
+def test_underline_marks_the_named_node() -> None:
     lines = underline(example(), "k").splitlines()
     assert lines[6:8] == ["        for k in unroll(3):", "            ^"]
     assert len(lines) == len(GOLDEN.splitlines()) + 1
@@ -146,7 +146,7 @@ def test_rewrite_at_shares_the_rest() -> None:
     ]
 
 
-def test_finding() -> None:
+def test_loops_and_statements_are_found_by_name() -> None:
     program = example()
     assert [loop.name for loop in enclosing_loops(program, "relu")] == ["y", "j"]
     assert enclosing_loops(program, "y") == ()
@@ -172,7 +172,7 @@ def test_replace_buffers() -> None:
     )
 
 
-def test_hash() -> None:
+def test_structural_hash_and_equality() -> None:
     one = example()
     assert structural_hash(one) == structural_hash(example())
     assert structural_hash(seq(Barrier(), Commit())) != structural_hash(seq(Commit(), Commit()))

@@ -68,7 +68,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("body", GOOD)
-def test_accepts(body: Stmt) -> None:
+def test_valid_programs_are_accepted(body: Stmt) -> None:
     verify(Program(name="p", parameters=(A, B, N), body=body))
 
 
@@ -138,7 +138,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "message"), BAD)
-def test_refuses(body: Stmt, message: str) -> None:
+def test_programs_that_violate_a_rule_are_refused(body: Stmt, message: str) -> None:
     with pytest.raises(VerifyError, match=re.escape(message)):
         verify(Program(name="p", parameters=(A, B, N), body=body))
 

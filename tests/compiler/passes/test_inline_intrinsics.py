@@ -87,7 +87,7 @@ def test_operands_that_leave_their_buffer_read_the_pad():
     check(program(pad=Const(0.5, F32), rows=7))
 
 
-def test_never_first():
+def test_a_body_whose_condition_first_never_holds_adds_to_old_values():
     c, a = (Buffer(name=n, shape=(4,), dtype=F32) for n in ("C", "A"))
     i = Var("i")
     body = nest([(i, 4)], Reduce(name="add", op="add", buffer=c, indices=(i,), value=a[i], first=FIRST))

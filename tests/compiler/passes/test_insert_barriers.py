@@ -51,7 +51,7 @@ def lines(program: Program) -> list[str]:
     return [line.strip() for line in format_node(program).splitlines()]
 
 
-def test_between_phases():
+def test_a_barrier_between_two_phases():
     done = assert_needed(reverse(), 1)
     text = lines(done)
     assert text[text.index("barrier") + 1].startswith("for u")
@@ -62,7 +62,7 @@ def test_every_step_of_a_tree_but_the_last():
     assert_needed(tree_sum(32), 5)
 
 
-def test_around_a_loop():
+def test_a_barrier_between_iterations_of_a_loop():
     done = assert_needed(moving_window(), 2)
     text = lines(done)
     assert text[text.index("for k in range(5):") + 1] == "barrier"
@@ -139,7 +139,7 @@ def test_global_memory_too():
     assert_needed(Program(name="kernel", parameters=(x, y), body=blocks("b", 2, block)), 1)
 
 
-def test_in_front_of_a_loop_not_in_it():
+def test_one_barrier_before_a_loop_instead_of_one_in_each_iteration():
     x, y, s = buffer("X", 32), buffer("Y", 4, 32), buffer("S", 32, scope="shared")
     k = Var("k")
     fill = threads("t", 32, lambda t: assign(s, t, x[t]))

@@ -145,7 +145,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changes", "detail"), REFUSED)
-def test_fields_that_are_none_of_a_record(changes, detail):
+def test_records_with_invalid_fields_are_refused(changes, detail):
     line = json.dumps({**json.loads(LINE), **changes}, separators=(",", ":")).encode()
     warm = LineParser()
     warm.parse(LINE)
@@ -182,7 +182,7 @@ def test_fields_that_are_none_of_a_record(changes, detail):
         (LINE[:-1] + b" " * MOST_BYTES, f"longer than {MOST_BYTES} bytes"),
     ],
 )
-def test_lines_that_are_no_record(line, kind):
+def test_lines_that_are_not_records_are_refused(line, kind):
     warm = LineParser()
     warm.parse(LINE)
     for parser in (LineParser(), warm):

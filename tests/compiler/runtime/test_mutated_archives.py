@@ -177,7 +177,7 @@ def test_changed_objects(saved: Path, tmp_path: Path, seed: int):
 
 
 @pytest.mark.parametrize("code", [b"", b"\x7fELF", bytes(1000)])
-def test_what_is_no_object(saved: Path, tmp_path: Path, code: bytes):
+def test_code_that_is_not_an_object_file_is_refused(saved: Path, tmp_path: Path, code: bytes):
     document, files = parts(saved)
     write_archive(tmp_path / "net.tar", document, {**files, "code.a": code})
     with pytest.raises(ArchiveError, match=r"net\.tar: code\.a"):
@@ -224,7 +224,7 @@ def test_fields_are_named(saved: Path, tmp_path: Path, place: Path_, value: obje
         load_network(tmp_path / "net.tar")
 
 
-def test_descriptions_that_are_none(saved: Path, tmp_path: Path):
+def test_descriptions_that_are_not_json_are_refused(saved: Path, tmp_path: Path):
     _, files = parts(saved)
     for text in (b"[]", b"{", b"[" * 100_000, b'{"format": ' + b"9" * 5000 + b"}", b"\xff"):
         rewrite_description(tmp_path / "net.tar", text, files)

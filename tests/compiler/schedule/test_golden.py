@@ -22,7 +22,7 @@ def test_golden(name: str):
 
 
 @pytest.mark.parametrize("name", primitives.CASES)
-def test_it_computes_the_same_and_replays(name: str):
+def test_every_primitive_keeps_results_and_replays_from_json(name: str):
     before, s = primitives.scheduled(name)
     verify(s.program)
     arrays = primitives.arrays(before)

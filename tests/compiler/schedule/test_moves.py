@@ -288,7 +288,7 @@ GRID = [
 
 
 @pytest.mark.parametrize(("make", "build", "message"), [*REVERSE, *PIPELINE, *GRID])
-def test_refuses(make, build, message):
+def test_illegal_moves_and_pipelines_are_refused(make, build, message):
     assert_refused(make, build, message)
 
 
@@ -362,7 +362,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("make", "build", "message"), OTHERS)
-def test_others_refuse(make, build, message):
+def test_illegal_uses_of_other_primitives_are_refused(make, build, message):
     assert_refused(make, build, message)
 
 

@@ -32,7 +32,7 @@ def test_the_json_form_is_stable():
     assert format_trace(s.trace) == 'split("i", 4)\ncache_read("A", null, "local")\n'
 
 
-def test_no_step_is_a_trace_too():
+def test_an_empty_trace_is_valid():
     assert trace_from_json(trace_to_json(())) == ()
 
 
@@ -69,7 +69,7 @@ def test_no_step_is_a_trace_too():
         ("split", "a trace is a list of steps"),
     ],
 )
-def test_steps_that_are_none(steps, message):
+def test_invalid_steps_are_refused(steps, message):
     with pytest.raises(TraceError) as caught:
         trace_from_json(json.dumps({"version": 1, "steps": steps}))
     assert isinstance(caught.value, UserError)
@@ -88,7 +88,7 @@ def test_steps_that_are_none(steps, message):
         ('{"version": 1}', "an object of version and steps"),
     ],
 )
-def test_texts_that_are_none(text, message):
+def test_texts_that_are_not_traces_are_refused(text, message):
     with pytest.raises(TraceError, match="trace") as caught:
         trace_from_json(text)
     assert message in str(caught.value)

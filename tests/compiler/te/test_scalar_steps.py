@@ -18,7 +18,7 @@ from vdla.compiler.te.scalar_steps import MOST_NODES, expression, steps_of
 X, Z = scalars.argument(0), scalars.argument(1)
 
 
-def test_what_is_shared_is_one_step():
+def test_a_shared_subexpression_is_one_step():
     body = scalars.tanh(X * 0.5) + scalars.relu(scalars.tanh(X * 0.5))
     assert steps_of(body) == (
         ("argument", 0),
@@ -95,7 +95,7 @@ def test_other_expressions_have_no_steps(body):
         ((("argument", 0), ("argument", 0), ("+", 0, 1)), "must differ from each other"),
     ],
 )
-def test_what_are_no_steps_is_told(steps, message):
+def test_invalid_steps_are_refused_with_the_reason(steps, message):
     with pytest.raises(ValueError, match=message):
         expression(steps)
 

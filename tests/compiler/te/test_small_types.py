@@ -22,7 +22,7 @@ def program(size: int, of: DType, to: DType, value) -> Program:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, DType.FLOAT8_E8M0])
-def test_codes(dtype: DType) -> None:
+def test_codes_are_decoded_and_encoded_as_ml_dtypes_does(dtype: DType) -> None:
     bits = INTEGERS.get(dtype, 4 if dtype is DType.FLOAT4_E2M1 else 8)
     codes = np.arange(1 << bits, dtype=np.uint8).view(dtype.numpy)
     to = DType.INT32 if dtype in INTEGERS else DType.FLOAT32
@@ -51,7 +51,7 @@ def test_rounding(dtype: DType) -> None:
         np.testing.assert_array_equal(got.view(np.uint8), x.astype(dtype.numpy).view(np.uint8))
 
 
-def test_codes_are_only_held() -> None:
+def test_arithmetic_on_codes_is_refused() -> None:
     with pytest.raises(VerifyError, match="for storage only"):
         verify(program(4, DType.INT4, DType.INT4, lambda x: x + x))
     with pytest.raises(VerifyError, match="for storage only"):

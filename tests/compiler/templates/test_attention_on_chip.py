@@ -168,7 +168,7 @@ def compiled(sizes: Sizes, config: Config = MACHINE) -> Compiled:
 )
 @pytest.mark.parametrize("lanes", [None, 2])
 @pytest.mark.usefixtures("always")
-def test_one_kernel_is_right(sizes: Sizes, lanes: int | None):
+def test_attention_as_one_kernel_is_right(sizes: Sizes, lanes: int | None):
     result = compiled(sizes, replace(MACHINE, post_lanes=lanes))
     (node,) = result.graph.nodes
     assert isinstance(node.operator, Attention)
@@ -176,7 +176,7 @@ def test_one_kernel_is_right(sizes: Sizes, lanes: int | None):
 
 
 @pytest.mark.usefixtures("always")
-def test_what_it_costs():
+def test_operations_and_compulsory_bytes_of_the_kernel():
     graph = attention(Sizes())
     (node,) = compiled(Sizes()).graph.nodes
     assert count_macs(graph, node) == sum(count_macs(graph, item) for item in graph.nodes)
@@ -207,13 +207,13 @@ def stores(result: Compiled) -> list[tuple[str, np.uint64]]:
     ids=["a mask is added", "no chain memory", "too small a chain memory"],
 )
 @pytest.mark.usefixtures("always")
-def test_others_are_three(sizes: Sizes, config: Config):
+def test_other_attention_becomes_three_kernels(sizes: Sizes, config: Config):
     result = compiled(sizes, config)
     assert [node.kind for node in result.graph.nodes] == ["Products", "Rows", "Products"]
     assert assert_right(result) > 50
 
 
-def test_it_is_one_where_that_pays():
+def test_attention_is_one_kernel_only_where_that_is_faster():
     vta = load_config("vta")
     config = replace(vta, extensions=(*vta.extensions, "rows"), chain_buffer_bytes=1 << 13)
     sizes = Sizes(rows=48, keys=64, depth=32, width=32)

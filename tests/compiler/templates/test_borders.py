@@ -10,7 +10,7 @@ PLENTY = 1e7
 """Cycles of a loop nest, so many that the cost of starting threads is negligible."""
 
 
-def test_even_shares_cost_what_one_thread_takes():
+def test_even_shares_take_the_time_of_one_thread_and_its_forks():
     times = team_times({"a": 8, "b": 16}, PLENTY)
     # All forks of the inner loop are paid by every thread.
     mean = sum(TEAMS) / len(TEAMS)
@@ -27,7 +27,7 @@ def test_threads_wait_for_the_longest_share_and_for_what_is_peeled():
     assert team_times({"a": 10 + 2 / 3}, PLENTY)["a"] == pytest.approx(expected)
 
 
-def test_few_iterations_outside_leave_the_loop_inside():
+def test_threads_share_an_inner_loop_if_the_outer_has_few_iterations():
     times = team_times({"n": 1, "rows": 28, "columns": 2}, PLENTY)
     assert min(times, key=lambda name: times[name]) == "rows"
     # Where forks cost more than the work, the fewest forks win.

@@ -133,7 +133,7 @@ SIZES = {
     ),
 )
 @pytest.mark.usefixtures("always")
-def test_one_kernel_is_right(name: str, lanes: int | None):
+def test_convolution_and_normalization_as_one_kernel_are_right(name: str, lanes: int | None):
     result = compiled(SIZES[name], replace(MACHINE, post_lanes=lanes))
     assert kinds(result)[:2] == ["Convolution", "Normed"]
     assert assert_right(result) > 100
@@ -161,7 +161,7 @@ def test_all_tiles_are_right(monkeypatch: pytest.MonkeyPatch, rows: int, chunk: 
 
 
 @pytest.mark.usefixtures("always")
-def test_what_it_costs():
+def test_operations_and_compulsory_bytes_of_the_kernel():
     graph = network(Sizes(operand=True))
     node = compiled(Sizes(operand=True)).graph.nodes[1]
     assert isinstance(node.operator, Normed)
@@ -180,13 +180,13 @@ def test_what_it_costs():
     ids=["its input stays on the chip", "weights that do not fit"],
 )
 @pytest.mark.usefixtures("always")
-def test_others_are_two(sizes: Sizes, config: Config):
+def test_other_normalizations_stay_kernels_of_their_own(sizes: Sizes, config: Config):
     result = compiled(sizes, config)
     assert "Normed" not in kinds(result)
     assert assert_right(result) > 50
 
 
-def test_it_is_one_where_that_pays():
+def test_they_are_one_kernel_only_where_that_is_faster():
     sizes = Sizes(positions=197, channels=192, filters=192, operand=True, other=True)
     graph = network(sizes)
     one = compile_program(graph, VTA)

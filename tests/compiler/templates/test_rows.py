@@ -107,7 +107,7 @@ def test_within_a_step_of_onnx_runtime(op: str, shape: tuple[int, ...]):
 
 @pytest.mark.parametrize("length", [8, 7])
 @pytest.mark.parametrize("look_up", [False, True])
-def test_the_loops_mean_what_the_arithmetic_says(look_up: bool, length: int):
+def test_the_tensor_expression_equals_the_reference_arithmetic(look_up: bool, length: int):
     rng = np.random.default_rng(3)
     shares = Shares(
         look_up=look_up,
@@ -146,6 +146,6 @@ def test_parameters_of_channels():
     assert mantissa << shift == pytest.approx(1e-5 * (4096 / 0.01) ** 2, rel=1e-4) and mantissa < 1 << 16
 
 
-def test_what_is_refused():
+def test_machines_without_the_extension_refuse_softmax():
     with pytest.raises(ModelError, match="Softmax"):
         compile_program(model("Softmax", (1, 16, 2, 2), axis=1), TINY)

@@ -79,12 +79,12 @@ def test_points_compute_what_the_program_does(name, seed):
 
 # Patches are the accelerator's instruction.
 @pytest.mark.parametrize("name", [name for name in programs() if name != "vdla patches"])
-def test_kernels(name):
+def test_kernels_of_random_points_compute_what_the_program_does(name):
     assert_close(run_kernel(name, random_schedule(name, 1, host_target())), name)
 
 
 @pytest.mark.parametrize("name", ["dense", "convolution", "matmul", "softmax", "lstm"])
-def test_kernels_on_threads(name, monkeypatch):
+def test_parallel_kernels_of_random_points_compute_what_the_program_does(name, monkeypatch):
     monkeypatch.setattr(sketch_schedules, "PARALLEL_WORK", 1)
     monkeypatch.setattr(grains, "GRAIN", 1)
     s = random_schedule(name, 3, host_target(), parallel=True)
@@ -150,7 +150,7 @@ def test_accounts_count_what_programs_do():
         assert estimates.quantities["tiles"][k] == tiles
 
 
-def test_axes_say_what_there_is_to_choose():
+def test_axes_of_each_program():
     def names(name: str, **options) -> set[str]:
         return {axis.name for axis in find_sketches(programs()[name], host_target(), **options).axes}
 

@@ -54,7 +54,7 @@ def scaled_attention(*, another_reader: bool = False) -> tuple[Graph, str]:
     return b.graph(*outputs), both
 
 
-def test_parts_are_looked_up_in_their_own_stores():
+def test_only_the_part_with_a_look_up_table_is_stored_through_it():
     graph, both = scaled_attention()
     (whole,) = [node for node in graph.nodes if node.output == both]
     result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)

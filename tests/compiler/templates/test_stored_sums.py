@@ -90,7 +90,7 @@ def chosen(size: int, channels: int, filters: int, kernel: int, parallel: bool) 
 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["one thread", "threads"])
-def test_deep_sums_lie_in_memory(parallel) -> None:
+def test_only_deep_sums_are_kept_in_memory(parallel) -> None:
     # A panel of the first one's weights is more than the second-level cache holds.
     for layer in ((28, 2048, 512, 1), (28, 1024, 2048, 1)):
         values = chosen(*layer, parallel=parallel)

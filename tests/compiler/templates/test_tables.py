@@ -106,7 +106,7 @@ def test_a_gate_of_one_value_a_channel(config: Config):
 
 
 @pytest.mark.parametrize("missing", ["table", "broadcast"])
-def test_machines_without_it_refuse_the_node(missing: str):
+def test_machines_without_the_extensions_refuse_a_gate(missing: str):
     extensions = tuple(name for name in GATES["tiny, one table"].extensions if name != missing)
     config = replace(TINY, extensions=extensions)
     with pytest.raises(ModelError, match=f"needs the extension '{missing}'.*add it to `extensions`"):

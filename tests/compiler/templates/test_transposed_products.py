@@ -49,7 +49,7 @@ def turned(
 
 
 @pytest.mark.parametrize("images", [1, 2])
-def test_it_is_one_product(images: int):
+def test_convolution_and_swap_become_one_product(images: int):
     graph, made = turned(images)
     (convolution,) = [node for node in graph.nodes if node.output == made]
     result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
@@ -87,7 +87,7 @@ def test_more_filters_than_the_parameter_table_holds():
     [{"other_reader": True}, {"positions": 6}, {"looked_up": True}],
     ids=["read as it is, too", "positions inside of blocks", "looked up"],
 )
-def test_others_are_moved(options: dict[str, int]):
+def test_other_results_are_swapped_by_a_node_of_their_own(options: dict[str, int]):
     graph, _ = turned(**options)
     result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
     assert "Swap" in [node.kind for node in result.graph.nodes]
@@ -157,7 +157,7 @@ def test_no_room_is_left_where_its_products_take_long(channels: int):
 
 
 @pytest.mark.parametrize("positions", [8, 6])
-def test_a_part_of_a_product_is_turned_alone(positions: int):
+def test_each_swapped_part_of_a_result_is_a_product_of_its_own(positions: int):
     b = builder(4)
     source = b.convolution(b.input(1, 8, positions, 1), 8, (1, 1))
     both = b.convolution(source, 16, (1, 1))

@@ -159,7 +159,7 @@ def test_other_convolutions_stay_as_they_are(attributes) -> None:
     assert kinds(graph_of(net, 4)) == kinds(graph_of(net, None))
 
 
-def test_a_graph_without_any_is_the_same() -> None:
+def test_a_graph_without_3x3_convolutions_is_unchanged() -> None:
     net = FloatNetwork(1, 32, 9, 9)
     net.convolution(32, (1, 1))
     graph = graph_of(net, None)

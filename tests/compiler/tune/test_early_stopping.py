@@ -15,7 +15,7 @@ def test_a_search_stalls_when_its_last_trials_brought_nothing() -> None:
     assert not has_stalled(history(5, 6, 7), patience=3)
 
 
-def test_an_improvement_below_the_least_is_none() -> None:
+def test_an_improvement_below_the_threshold_does_not_count() -> None:
     assert has_stalled(history(1000, 1001, 999.5), patience=2, improvement=0.001)
     assert not has_stalled(history(1000, 1001, 998.5), patience=2, improvement=0.001)
 

@@ -6,7 +6,7 @@ LINE = np.arange(10.0)[:, None]
 NOTHING = np.empty((0, 1))
 
 
-def test_without_a_wish_for_diversity_the_best_are_chosen_in_order() -> None:
+def test_with_diversity_0_the_best_are_chosen_in_order() -> None:
     scores = np.array([3.0, 1, 4, 1, 5, 9, 2, 6, 5, 3])
     assert select_diverse(LINE, scores, NOTHING, 4, 0.0).tolist() == [5, 7, 4, 8]
     assert sorted(select_diverse(LINE, scores, NOTHING, 20, 0.0).tolist()) == list(range(10))

@@ -33,7 +33,7 @@ def test_the_next_trials_go_where_most_can_be_saved() -> None:
     assert SCHEDULER.next_task([task([30.0] * 12), task([30.0] * 6)]) == 1
 
 
-def test_ways_to_compute_the_same_are_held_against_the_best() -> None:
+def test_a_task_far_slower_than_its_rival_gets_fewer_trials() -> None:
     best, behind = task([30.0] * 2), replace(task([70.0]), rival=30.0)
     # Neither what is far behind is warmed up, nor does it count that it comes nearer.
     assert behind.is_behind and SCHEDULER.next_task([behind, best]) == 1

@@ -83,7 +83,7 @@ def test_bad_library(tmp_path: Path) -> None:
         read_library(tmp_path / "none.lib")
 
 
-def test_counts(netlist: Netlist) -> None:
+def test_toggles_ones_and_accesses_are_counted(netlist: Netlist) -> None:
     activity = Simulation(netlist).run(ports())
     low, high = netlist.output_ports["bits"]
     assert activity.cycles == CYCLES

@@ -65,7 +65,7 @@ def test_data_that_waits_stays():
         ({"length": 255, "address": 0x1808}, "crosses a multiple of 4096"),
     ],
 )
-def test_bursts(changes, message):
+def test_invalid_bursts(changes, message):
     with pytest.raises(RuleError, match=message):
         rules().address("ar", dataclasses.replace(BURST, **changes), ready=False)
 
@@ -109,7 +109,7 @@ def test_wlast():
         axi.address("aw", BURST, ready=True)
 
 
-def test_what_is_left_over():
+def test_transfers_left_over_at_the_end():
     axi = rules()
     axi.address("ar", BURST, ready=False)
     with pytest.raises(RuleError, match="ar: VALID while nothing is running"):

@@ -481,7 +481,7 @@ RARE = ("4x4", "batch 2, chain memory", "16x16, 4 folds, taps")
         itertools.product(CONFIGS, range(3)), 0, always=[(name, 0) for name in CONFIGS if name not in RARE]
     ),
 )
-def test_cycles_and_results(name: str, seed: int) -> None:
+def test_cycles_and_results_follow_the_contract(name: str, seed: int) -> None:
     compare(CONFIGS[name], *program(CONFIGS[name], seed, in_campaigns(24, 16)))
 
 

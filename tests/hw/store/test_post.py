@@ -138,7 +138,7 @@ def run(case: Case) -> dict[int, bytes]:
         ],
     ),
 )
-def test_every_lane_at_full_pace(name: str, reads: int, combine: bool) -> None:
+def test_results_come_at_the_full_rate_in_the_right_cycles(name: str, reads: int, combine: bool) -> None:
     config = CASES[name]
     given = case(config, count=40, reads=reads, combine=combine)
     pace = max(reads, config.post_passes)

@@ -320,7 +320,7 @@ class Bench:
         ],
     ),
 )
-def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
+def test_the_unit_equals_the_model_in_every_cycle_and_byte(name: str, seed: int) -> None:
     bench = Bench(CONFIGS[name], seed=seed, length=50)
     simulator = Simulator(bench.unit)
     simulator.add_clock(1e-8)

@@ -42,7 +42,7 @@ def test_without_a_fault_the_numbers_are_right_for_whole_blocks():
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_every_fault_is_seen(fault):
+def test_every_fault_gives_its_message_and_wrong_results(fault):
     verdict = run_fault(fault)
     check, words, shown = MESSAGES[fault.name]
     assert verdict.check == check
@@ -50,5 +50,5 @@ def test_every_fault_is_seen(fault):
     assert verdict.numbers == shown
 
 
-def test_all_are_listed():
+def test_every_fault_has_an_expected_message():
     assert {fault.name for fault in FAULTS} == set(MESSAGES)

@@ -84,7 +84,7 @@ def odd_program() -> Program:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_nothing_is_left_undefined(name):
+def test_objects_have_no_undefined_symbols(name):
     modules, _ = two_kernels(TARGETS[name])
     target = parse_target(TARGETS[name])
     modules.append(lower(odd_program(), target, function="two_odd"))
@@ -108,7 +108,7 @@ def calling(name: str, target) -> Module:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_calls_to_the_outside_are_found(name):
+def test_calls_of_library_functions_are_refused(name):
     target = parse_target(TARGETS[name])
     with pytest.raises(TargetError, match="without them its code calls memset; add features with -mattr"):
         emit_object([calling("memset", target)], target, name="library")

@@ -369,7 +369,7 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
         ),
     ],
 )
-def test_refuses(program, error, message):
+def test_programs_without_code_are_refused(program, error, message):
     with pytest.raises(error) as caught:
         lower(program, host_target())
     assert message in str(caught.value)
@@ -437,7 +437,7 @@ def test_copies_of_whole_rows_of_blocks(dtype, lanes):
         agrees(Program(name="rows", parameters=(x, y), body=copy))
 
 
-def test_a_decision_on_what_is_read_may_choose_a_row():
+def test_a_loaded_index_with_a_select_chooses_a_row():
     x = Buffer(name="X", shape=(4, 8), dtype=DType.FLOAT32)
     order = Buffer(name="I", shape=(4,), dtype=DType.INT64)
     y = Buffer(name="Y", shape=(4, 8), dtype=DType.FLOAT32)
@@ -451,7 +451,7 @@ def test_a_decision_on_what_is_read_may_choose_a_row():
     np.testing.assert_array_equal(arrays["Y"], expected)
 
 
-def test_a_scalar_decision_under_one_of_lanes():
+def test_a_scalar_select_inside_a_select_of_lanes():
     x = Buffer(name="X", shape=(4, 8), dtype=DType.FLOAT32)
     order = Buffer(name="I", shape=(4,), dtype=DType.INT64)
     y = Buffer(name="Y", shape=(4, 8), dtype=DType.FLOAT32)

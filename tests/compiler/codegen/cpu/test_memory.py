@@ -72,6 +72,6 @@ def test_large_arrays_begin_on_huge_pages(size: int) -> None:
     np.testing.assert_array_equal(aligned_copy(empty, (size,)), np.full(size, 2, FLOAT))
 
 
-def test_what_no_system_has_is_a_memory_error() -> None:
+def test_an_array_larger_than_any_memory_is_a_memory_error() -> None:
     with pytest.raises(MemoryError):
         aligned_empty((1 << 60,), np.dtype(np.uint8))

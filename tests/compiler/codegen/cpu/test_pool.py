@@ -59,7 +59,7 @@ def test_chunks_run_once_on_any_pool(pool):
                 np.testing.assert_array_equal(y, expected)
 
 
-def test_after_a_pause_helpers_wake(pool):
+def test_helper_threads_wake_after_a_pause(pool):
     kernel = build(sums("local"))
     a = np.ones((ROWS, COLUMNS), np.int32)
     y = np.zeros(ROWS, np.int32)
@@ -136,6 +136,6 @@ def test_a_forked_process_needs_its_own(pool, monkeypatch):
         pass
 
 
-def test_no_threads():
+def test_a_pool_without_threads_is_refused():
     with pytest.raises(TargetError, match="at least one thread"):
         Pool(0)

@@ -54,7 +54,7 @@ def test_a_phase_that_reads_what_it_writes():
     check_races(one_block(threads("t", 64, lambda t: assign(Y, t, Y[t] + 1.0)), buffers=()))
 
 
-def test_blocks_that_meet():
+def test_two_blocks_write_one_element():
     def kernel(stride):
         x, y = buffer("X", 4, 32), buffer("Y", 128)
         body = blocks("b", 4, lambda b: threads("t", 32, lambda t: assign(y, b * stride + t, x[b, t])))
@@ -231,7 +231,7 @@ def test_memory_used_again_by_another_buffer():
     check_races(one_block(first, Barrier(), second, buffers=()))
 
 
-def test_steps_of_a_tree():
+def test_a_tree_sum_without_barriers_is_a_race():
     check_races(insert_barriers(tree_sum(64)))
     refused(tree_sum(64), "threads race on S[")
 

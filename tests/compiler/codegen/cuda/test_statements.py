@@ -292,7 +292,7 @@ def test_an_instruction_of_one_thread():
         ),
     ],
 )
-def test_what_has_no_code(body: Stmt, says: str):
+def test_statements_without_code_are_refused(body: Stmt, says: str):
     with pytest.raises(LoweringError, match=says):
         lowered(body, X, Y)
 
@@ -344,7 +344,9 @@ def test_a_copy_whose_pad_is_not_zero_is_synchronous():
         ),
     ],
 )
-def test_how_wide_copies_are(shape: tuple[int, ...], starts: tuple[Expr, ...], ahead: bool, says: str):
+def test_copies_are_as_wide_as_alignment_allows(
+    shape: tuple[int, ...], starts: tuple[Expr, ...], ahead: bool, says: str
+):
     x = vector("X", *shape)
     held = vector("held", 32, 4, scope="shared")
     boxes = [(start, 1) for start in starts[:-1]] + [(starts[-1], 4)]

@@ -150,7 +150,7 @@ OTHERS = {"C2": (56, 64, 64, 3, 1, 1), "C6": (28, 128, 128, 3, 1, 1), "C12": (7,
 
 
 @pytest.mark.parametrize("name", SIZES | OTHERS)
-def test_the_choice(name) -> None:
+def test_direct_convolution_is_chosen_where_it_is_faster(name) -> None:
     sizes = (SIZES | OTHERS)[name]
     program = layer(*sizes)
     assert conv2d_direct.is_faster(TARGET, program) == (name in SIZES)
@@ -179,7 +179,7 @@ def test_networks_get_it_by_default() -> None:
         assert relative(found, expected[name]) < 1e-5
 
 
-def test_what_it_refuses() -> None:
+def test_unfit_convolutions_and_knobs_are_refused() -> None:
     knobs = Knobs(threads_z=1, threads_y=1, threads_x=32, filters=1, rows=1, columns=1, channels=1)
     net = FloatNetwork(1, 4, 5, 5)
     net.convolution(4, (3, 3), group=2)

@@ -165,7 +165,7 @@ def test_instructions():
     assert "ld.local" not in ptx
 
 
-def test_where_they_are_taken():
+def test_warpgroup_products_are_chosen_where_packing_pays():
     large = rounded(rows=1024, columns=1024, depth=1024)
     assert isinstance(gemm.choose_knobs(TARGET, large), Knobs)
     assert gemm.template_of(TARGET, large) == "gemm_wgmma_cuda"
@@ -205,6 +205,6 @@ def test_where_they_are_taken():
         (rounded(rows=64, columns=64, depth=62), {}, "bulk copies cannot fetch its factors"),
     ],
 )
-def test_what_does_not_fit(program: Program, knobs: dict, message: str):
+def test_unfit_programs_and_knobs_are_refused(program: Program, knobs: dict, message: str):
     with pytest.raises(LegalityError, match=message):
         gemm_wgmma.schedule(TARGET, program, replace(TF32, **knobs))

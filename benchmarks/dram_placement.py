@@ -1,0 +1,142 @@
+"""Networks on DDR3-800: cycles with programs for a fixed memory, and with programs that are placed for the DRAM.
+
+    python benchmarks/dram_placement.py [NAME ...] [--json] [--write]
+
+The machines have the array and buffers of `vta` (16x16, 100 MHz) behind one DDR3 chip with 8 data lines (MT41K256M8, 8
+bytes a cycle) or 16 (MT41K128M16, 16 bytes); language models need extensions (benchmarks/dram_networks.py). For each
+network and chip: cycles of the program that the compiler would make for a fixed memory, with consecutive rows in
+different banks (`before`) and with the default mapping (`mapped`); cycles of the program that it makes for the DRAM
+(`cycles`), and `fewer`, the share of `before` that this saves; `utilization`, roofline of the part's peak / cycles;
+`bus_share`, bytes moved by the layers whose roofline is the bus / bytes at the part's peak in the cycles of these
+layers (None: there are none); counts of the DRAM before and after; seconds of the compilation. `least_cycles`: cycles
+of all bus words if rows and refreshes cost what they cost a single stream that does nothing else, a bound for networks
+that only wait for the bus. All but the seconds is exact. With `--write` the figures go to
+benchmarks/results/dram_placement.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from vdla.benchmarks.dram_networks import NETWORKS
+from vdla.benchmarks.harness.command_line import OUTPUT, Given, names_of, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
+from vdla.benchmarks.harness.quantized import vta_with
+from vdla.codesign.report.account_run import account_layers
+from vdla.codesign.report.cycle_breakdown import LayerAccount
+from vdla.compiler.pipeline import accelerator_graph, compile_program
+from vdla.compiler.templates.vdla.legalize import legalize
+from vdla.compiler.vdla_stages import AcceleratorNetwork
+from vdla.isa.config import Config, Memory
+from vdla.isa.dram import part_of, row_bytes
+from vdla.isa.dram_memory import controller_of
+from vdla.isa.program import Program
+from vdla.sim import SimulationResult, simulate
+
+PARTS = {8: "MT41K256M8", 16: "MT41K128M16"}
+"""Names of the DDR3 chips by bytes that they transfer in a controller clock."""
+ROW_CHANGE, REFRESH = 6, 44
+"""Cycles without data at a change of the row in one bank and at a refresh, in a stream of reads on these parts; a test
+measures both.
+"""
+
+
+def machine(extensions: Sequence[str], width: int, **fields: Any) -> Config:
+    """The machine behind the chip that transfers `width` bytes a cycle; `fields` of its memory."""
+    memory = Memory(kind="dram", part=PARTS[width], bus_bytes=width, **fields)
+    return replace(vta_with(extensions), memory=memory)
+
+
+def unplaced(config: Config, model: bytes) -> Program:
+    """The program for `config` that the compiler makes for a fixed memory of the latencies of a row that is opened."""
+    legalized = legalize(accelerator_graph(model, config), config)
+    network = AcceleratorNetwork(config=config, legalized=legalized)
+    points = network.points({})
+    return network.linked([network.layer(name, points[name]) for name in points], data=False).program
+
+
+def timed(config: Config, program: Program) -> SimulationResult:
+    """A program on the machine `config`, timing alone."""
+    return simulate(config, program.instructions, program.image, data=False)
+
+
+def bus_share(layers: Sequence[LayerAccount], bus_bytes: int) -> float | None:
+    """The share of the bus's peak that the layers whose roofline is the bus use; None without such layers."""
+    bound = [layer for layer in layers if layer.bound == "memory" and layer.roofline_cycles]
+    if not bound:
+        return None
+    return sum(layer.dram_bytes for layer in bound) / bus_bytes / sum(layer.cycles for layer in bound)
+
+
+def least_cycles(config: Config, beats: int) -> float:
+    """Cycles of a single stream of `beats` bus words that only waits for rows and refreshes."""
+    numbers = controller_of(config)
+    each = 1 + ROW_CHANGE / (1 << numbers.column_bits)
+    return beats * each / (1 - REFRESH / numbers.t_refi)
+
+
+def counts(result: SimulationResult) -> dict[str, Any]:
+    """The counts of the DRAM in a run."""
+    assert result.dram is not None
+    return {
+        "opened": result.dram.opened,
+        "refreshes": result.dram.refreshes,
+        "turnarounds": result.dram.turnarounds,
+        "beats": result.dram.beats,
+    }
+
+
+def measure(case: tuple[str, int]) -> dict[str, Any]:
+    """The figures of a network on a chip; `case`: the network's name and the chip's bytes a cycle."""
+    name, width = case
+    network, part = NETWORKS[name], PARTS[width]
+    model, _ = network.model()
+    row = row_bytes(part_of(part), part_of(part).width)
+    rows = machine(network.extensions, width, bank_bytes=row)
+    config = machine(network.extensions, width)
+    before, mapped = (timed(own, unplaced(own, model)) for own in (rows, config))
+    placed = compile_program(model, config, data=False)
+    after = timed(config, placed.program)
+    layers = account_layers(placed, after)
+    own = counts(after)
+    return {
+        "name": name,
+        "part": part,
+        "bus_bytes": width,
+        "before": before.cycles,
+        "mapped": mapped.cycles,
+        "cycles": after.cycles,
+        "fewer": round(1 - after.cycles / before.cycles, 4),
+        "utilization": round(sum(layer.roofline_cycles for layer in layers) / after.cycles, 4),
+        "bus_share": None if (share := bus_share(layers, width)) is None else round(share, 4),
+        "least_cycles": round(least_cycles(config, own["beats"])),
+        "counts_before": counts(before),
+        "counts": own,
+        "instructions": len(placed.program.instructions),
+        "compile_seconds": round(placed.compile_seconds, 1),
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of results as a line of text."""
+    share = "" if row["bus_share"] is None else f", bus-bound layers use {row['bus_share']:.1%} of the peak"
+    return (
+        f"{row['name']:12}{row['bus_bytes']:>3} bytes:{row['before']:>11,} cycles, {row['mapped']:>11,} mapped, "
+        f"{row['cycles']:>11,} placed ({-row['fewer']:+.1%}), {row['utilization']:.1%} of the roofline{share} "
+        f"({row['compile_seconds']:.0f} s)"
+    )
+
+
+OPTIONS = (names_of(NETWORKS, "network"), *OUTPUT)
+
+
+def main(options: Given) -> None:
+    cases = [(name, width) for name in options.names or NETWORKS for width in PARTS]
+    rows = measure_all(cases, measure, line, quiet=options.json)
+    finish(options, "dram_placement", {"clock_mhz": vta_with().clock_mhz, "rows": rows})
+
+
+if __name__ == "__main__":
+    run_script(__doc__, OPTIONS, main)

@@ -1,0 +1,305 @@
+"""Programs for machines with a DRAM (hw/dram.md): weights in the order of their loads, stores apart from loads.
+
+Rows: a load that reads several runs of bytes opens a row for almost each of them. Constant weights are rearranged so
+that a load is one run, and each load begins where the one before it ended.
+
+Directions: the controller changes from reads to writes and back in more than twenty cycles, and its AXI bridge
+alternates between both directions after each burst while both have bursts. In a layer whose stores are kept apart from
+loads, the stores of a tile wait for the loads of the next tile, and later loads wait for these stores: the bus changes
+direction twice in a tile instead of twice in a burst. Tokens between load and store unit enforce this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdla.isa.config import Config
+from vdla.isa.dram_memory import controller_of
+from vdla.isa.layout import Unit
+from vdla.isa.program import Segment
+
+from .columns import Rows, full, pick
+from .emit import Emission
+from .link import Image, LoweredLayer, alignment_of
+from .machine import DRAM, Batch, Span
+
+START = 96
+"""Cycles of the bus in the last part of a load, for which the next store does not wait: the store unit's pipeline fills
+a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles for MobileNet-v2 on DDR3-800.
+"""
+
+
+@dataclass(slots=True)
+class DramImage(Image):
+    """The memory image of a program for a machine with a DRAM. `apart`: numbers of the layers whose stores are kept
+    apart from loads. `tail`: input vectors that the bus transfers in START cycles.
+    """
+
+    apart: frozenset[int] = frozenset()
+    tail: int = 0
+
+    def finish(self, emission: Emission, group: int, *, data: bool = True) -> NDArray[np.uint8]:
+        """Completes a program and returns the memory image, as `Image.finish`; rearranges weights, and keeps the stores
+        of the layers `apart` from loads.
+        """
+        memory = Image.finish(self, emission, group, data=data)
+        tile = emission.config.wgt_bytes
+        for address, source in order_weights(emission, self.segments):
+            place = memory[address : address + len(source) * tile].reshape(-1, tile)
+            place[...] = place[source]
+        if self.apart:
+            keep_apart(emission, self.apart, self.tail)
+        return memory
+
+
+def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection[str]) -> DramImage:
+    """An empty memory image for a program of `layers` on a machine with a DRAM; each segment begins at a row. `apart`:
+    names of the layers whose stores are kept apart from loads.
+    """
+    numbers = controller_of(config)
+    row = numbers.word_bytes << numbers.column_bits
+    chosen = frozenset(number for number, layer in enumerate(layers) if layer.name in apart)
+    tail = START * config.memory.bus_bytes // config.inp_bytes
+    return DramImage(max(alignment_of(config), row), apart=chosen, tail=max(1, tail))
+
+
+def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Rearranges constant weights so that each load reads one contiguous run of bytes, and the loads of a layer follow
+    one another in memory; the loads in `emission` get their new addresses.
+
+    Returns, for each segment with a new order, its byte address and for each of its weight tiles the number of the tile
+    that was there before. A segment keeps its order if two different loads have a tile in common.
+    """
+    tile, found = emission.config.wgt_bytes, []
+    loads = [(number, batch) for number, batch in enumerate(emission.batches) if batch.name == "LOAD.WGT"]
+    if not loads or emission.config.tile_parts > 1:
+        return []
+    names = ("dram_base", "y_size", "x_size", "x_stride")
+    boxes = np.concatenate(
+        [
+            np.stack(
+                [batch.numbers, *(full(batch.fields.get(name, 0), len(batch.numbers)) for name in names)], 1
+            )
+            for _, batch in loads
+        ]
+    )
+    known, first, which = np.unique(boxes[:, 1:], axis=0, return_index=True, return_inverse=True)
+    which, first = which.reshape(-1), np.full(len(known), emission.count)
+    np.minimum.at(first, which, boxes[:, 0])
+    bases, strides = known[:, 0].copy(), known[:, 3].copy()
+    for segment in segments:
+        low, count = segment.address // tile, segment.size // tile
+        own = np.flatnonzero((known[:, 0] >= low) & (known[:, 0] < low + count))
+        if segment.kind != "constant" or segment.address % tile or segment.size % tile or not len(own):
+            continue
+        own = own[np.argsort(first[own], kind="stable")]
+        parts = [_tiles(known[row]) - low for row in own.tolist()]
+        source = np.concatenate(parts)
+        if len(np.unique(source)) < len(source) or source.max() >= count:
+            continue
+        bases[own] = low + np.cumsum([0, *(len(part) for part in parts[:-1])])
+        strides[own] = known[own, 2]
+        rest = np.setdiff1d(np.arange(count), source)
+        found.append((segment.address, np.concatenate([source, rest])))
+    begin = 0
+    for number, batch in loads:
+        rows = which[begin : begin + len(batch.numbers)]
+        begin += len(rows)
+        fields = {**batch.fields, "dram_base": bases[rows], "x_stride": strides[rows]}
+        emission.batches[number] = replace(batch, fields=fields)
+    return found
+
+
+def _tiles(box: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of the weight tiles that a load reads, in order; `box`: its dram_base, y_size, x_size and x_stride."""
+    base, rows, columns, stride = box.tolist()
+    return (base + np.arange(rows)[:, None] * stride + np.arange(columns)).reshape(-1)
+
+
+def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
+    """Keeps stores and loads of the layers numbered `layers` apart: moves the stores of a tile behind the loads that
+    follow them, and lets all loads and stores access one more piece of DRAM, so that tokens order them.
+
+    A store sends its first burst long after its begin. So the last `tail` input vectors in front of a store are a load
+    of their own, for which the store does not wait.
+    """
+    low, high = emission.activations
+    piece = -(-(high - low) // emission.granule) + 1
+    emission.activations = (low, low + (piece + 1) * emission.granule)
+    bus = (Span(DRAM, piece, piece + 1),)
+    tails = _cut_tails(emission, layers, tail)
+    places = _moved(emission.batches, emission.count, layers)
+    for number, batch in enumerate(emission.batches):
+        reads, writes = batch.reads, batch.writes
+        if batch.group in layers and batch not in tails:
+            if batch.name.startswith("STORE"):
+                writes = (*writes, *bus)
+            elif batch.unit == Unit.LOAD and batch.name != "CONFIG":
+                reads = (*reads, *bus)
+        emission.batches[number] = replace(batch, numbers=places[batch.numbers], reads=reads, writes=writes)
+
+
+def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Batch]:
+    """Cuts the last `tail` vectors, or more in whole rows, off each LOAD.INP in `layers` that no load follows at once.
+    Returns the loads of these vectors. A load with too few vectors, or with pads in the way, stays whole.
+    """
+    loading = np.zeros(emission.count + 1, bool)
+    for batch in emission.batches:
+        loading[batch.numbers] = batch.unit == Unit.LOAD
+    more, others, cut, tails = np.zeros(emission.count, np.int64), [], [], set[Batch]()
+    for batch in emission.batches:
+        if batch.name == "LOAD.INP" and batch.group in layers:
+            boxes = _Boxes.of(batch)
+            counts = np.where(loading[batch.numbers + 1], 1, boxes.parts(tail))
+            more[batch.numbers] = counts - 1
+            cut.append((batch, boxes, counts))
+        else:
+            others.append(batch)
+    places = np.arange(emission.count) + np.cumsum(more) - more
+    emission.count += int(more.sum())
+    emission.batches[:] = [replace(batch, numbers=places[batch.numbers]) for batch in others]
+    for batch, boxes, counts in cut:
+        for part, rows, fields in boxes.cut(tail, counts):
+            spans = [
+                tuple([Span(span.space, pick(span.low, rows), pick(span.high, rows)) for span in spans])
+                for spans in (batch.reads, batch.writes)
+            ]
+            emission.batches.append(
+                replace(
+                    batch,
+                    numbers=places[batch.numbers[rows]] + part,
+                    fields={**{name: pick(value, rows) for name, value in batch.fields.items()}, **fields},
+                    reads=spans[0],
+                    writes=spans[1],
+                )
+            )
+            if part and part == int(counts[rows[0]]) - 1:
+                tails.add(emission.batches[-1])
+    return tails
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Boxes:
+    """Boxes of elements that loads read, with pads around them: columns of the loads' fields."""
+
+    sram: Rows
+    dram: Rows
+    rows: Rows
+    columns: Rows
+    stride: Rows
+    above: Rows
+    below: Rows
+    left: Rows
+    right: Rows
+
+    @staticmethod
+    def of(batch: Batch) -> _Boxes:
+        """The boxes of the loads in `batch`."""
+        return _Boxes(*(full(batch.fields.get(name, 0), len(batch.numbers)) for name in _BOX))
+
+    def parts(self, tail: int) -> Rows:
+        """For each load, the number of loads into which it is cut: 1, 2 or 3."""
+        by_rows = self.columns <= tail
+        last = -(-tail // np.maximum(self.columns, 1))
+        one_row = (self.rows == 1) & (self.above == 0)
+        several = np.where(self.rows > 1, 3, np.where(one_row, 2, 1))
+        return np.where(
+            by_rows,
+            np.where((self.columns > 0) & (self.rows > last), 2, 1),
+            np.where(self.below == 0, several, 1),
+        )
+
+    def cut(self, tail: int, counts: Rows) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
+        """Yields (number of the part, the loads that have it, fields of the part) for loads in `counts` parts each."""
+        width, by_rows, none = self.left + self.columns + self.right, self.columns <= tail, 0 * self.rows
+        last = np.where(by_rows, -(-tail // np.maximum(self.columns, 1)), 1)
+        before = self.rows - last
+        sram, dram = self.sram + (self.above + before) * width, self.dram + before * self.stride
+        short, end = self.columns - tail, self.columns + self.left - tail
+        whole = (
+            self.sram,
+            self.dram,
+            self.rows,
+            self.columns,
+            self.stride,
+            self.above,
+            self.below,
+            self.left,
+            self.right,
+        )
+        upper = (
+            self.sram,
+            self.dram,
+            before,
+            self.columns,
+            self.stride,
+            self.above,
+            none,
+            self.left,
+            self.right,
+        )
+        lower = (sram, dram, last, self.columns, self.stride, none, self.below, self.left, self.right)
+        front = (sram, dram, last, short, short, none, none, self.left, none)
+        back = (sram + end, dram + short, last, none + tail, none + tail, none, none, none, self.right)
+        for chosen, parts in (
+            (counts == 1, (whole,)),
+            ((counts == 2) & by_rows, (upper, lower)),
+            ((counts == 2) & ~by_rows, (front, back)),
+            (counts == 3, (upper, front, back)),
+        ):
+            rows = np.flatnonzero(chosen)
+            if len(rows):
+                for part, columns in enumerate(parts):
+                    yield part, rows, {name: item[rows] for name, item in zip(_BOX, columns, strict=True)}
+
+
+_BOX = ("sram_base", "dram_base", "y_size", "x_size", "x_stride", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+"""Fields of a load that are the columns of `_Boxes`, in order."""
+
+
+def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDArray[np.int64]:
+    """The new number of each of `count` instructions, after each run of instructions of the store unit changed places
+    with the run of the load unit behind it, in the same layer, unless both access the same memory.
+    """
+    units, groups = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for batch in batches:
+        units[batch.numbers], groups[batch.numbers] = batch.unit, batch.group
+    first = np.ones(count, bool)
+    first[1:] = (units[1:] != units[:-1]) | (groups[1:] != groups[:-1])
+    run = np.cumsum(first) - 1
+    units, groups = units[first], groups[first]
+    moves = np.zeros(len(units), bool)
+    moves[:-1] = (units[:-1] == Unit.STORE) & (units[1:] == Unit.LOAD) & (groups[:-1] == groups[1:])
+    moves &= np.isin(groups, list(layers))
+    moves[:-1] &= ~_conflicts(batches, run, len(units))
+    order = np.argsort((2 * np.arange(len(units)) + 3 * moves)[run], kind="stable")
+    places = np.empty(count, np.int64)
+    places[order] = np.arange(count)
+    return places
+
+
+def _conflicts(batches: Sequence[Batch], run: NDArray[np.int64], runs: int) -> NDArray[np.bool_]:
+    """For each of `runs` runs of instructions but the last: whether it and the next one access the same memory and one
+    of them writes it; compares the ranges from the first to the last byte. `run`: the run of each instruction.
+    """
+    low, high = np.full(runs, 1 << 62), np.full(runs, -1)
+    ends: dict[tuple[str, bool], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+    for batch in batches:
+        for spans, writes in ((batch.reads, False), (batch.writes, True)):
+            for span in spans:
+                first, last = ends.setdefault((span.space, writes), (low.copy(), high.copy()))
+                used = np.broadcast_to(np.asarray(span.low) < span.high, len(batch.numbers))
+                own = run[batch.numbers][used]
+                np.minimum.at(first, own, np.broadcast_to(span.low, len(used))[used])
+                np.maximum.at(last, own, np.broadcast_to(span.high, len(used))[used])
+    found = np.zeros(runs - 1, bool)
+    for (space, writes), (first, last) in ends.items():
+        for other in (False, True) if writes else (True,):
+            if (space, other) in ends:
+                begin, end = ends[space, other]
+                found |= (first[:-1] < end[1:]) & (begin[1:] < last[:-1])
+    return found
