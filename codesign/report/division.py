@@ -230,7 +230,7 @@ class DivisionAccount:
 
     @property
     def speedup(self) -> float | None:
-        """Speedup of the partitioned network over the CPU alone."""
+        """Speedup of the partitioned network over the CPU alone; None if the CPU cannot run the whole network."""
         return None if self.all_cpu_seconds is None else _quotient(self.all_cpu_seconds, self.total_seconds)
 
     @property

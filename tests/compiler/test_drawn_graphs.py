@@ -225,8 +225,8 @@ def test_steps_of_constants_are_folded_in_opsets_that_write_them_otherwise() -> 
 
 
 def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
-    """The GRU's sequence length, 1, is constant, and the hidden state after the last step is the result: in further
-    steps no node reads the matrix product, so that it must not be fused with its readers.
+    """A GRU of two steps has the constant sequence length 1, so that its result is the state after the first step. In
+    the second step no node reads the matrix product, which must therefore not be fused with its readers.
     """
     constants = {
         "x": floats(2, 1, 8),
@@ -338,8 +338,8 @@ def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], want
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype: Any) -> None:
-    """The tensor has three quarters of the largest allowed number of float32 elements; in a type of twice the size it
-    must be refused.
+    """The limit on a tensor's size counts bytes of its own type: a tensor with three quarters of the largest allowed
+    number of float32 elements is refused if its elements have twice the size of a float32.
     """
     elements = MOST_TENSOR_BYTES * 3 // 16
     nodes = [
@@ -441,7 +441,9 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
 
 
 def test_inference_does_not_end_the_process_before_a_pool_that_rounds_up() -> None:
-    """Regression: the sizes of pools with `ceil_mode` come from an inference of their own, which ended the process."""
+    """Regression: for pools with `ceil_mode`, the importer runs ONNX's shape inference once more, and this run crashed
+    the process.
+    """
     nodes = [
         helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft"),
         helper.make_node("EyeLike", ["m"], ["y"], dtype=TensorProto.FLOAT),
@@ -589,7 +591,9 @@ def test_bytes_are_scattered_along_the_last_axis(dtype: Any) -> None:
 
 
 def test_a_number_of_more_dimensions_keeps_them_in_a_reduction() -> None:
-    """Regression: the constant (1, 1) became a number of the kernel, and the tensor (7,) had no axis 1 to reduce."""
+    """Regression: a constant of shape (1, 1) lost its dimensions when it became a number in the kernel, so that its sum
+    with a tensor of shape (7,) had no axis 1 to reduce.
+    """
     nodes = [helper.make_node("Add", ["x", "c"], ["a"]), node("ReduceMin", "a", axes=[0, 1], keepdims=0)]
     feeds = {"x": floats(7)}
     model = built(nodes, feeds, {"c": floats(1, 1)}, ["y"], 17)

@@ -101,8 +101,8 @@ def products(config: Config, channels: int, filters: int, size: int = 8) -> int:
 
 
 def test_the_array_works_in_the_shape_that_takes_fewest_operations():
-    """The array of 16x4 multipliers can multiply 16 inputs for 4 lanes, 8 inputs for 8 lanes, or 4 inputs for
-    16 lanes.
+    """The compiler chooses the shape of the array that takes the fewest operations. The 64 multipliers (16x4) can
+    multiply 16 inputs for 4 lanes, 8 inputs for 8 lanes, or 4 inputs for 16 lanes.
     """
     assert products(QUARTER, 16, 16) == 64 * 4
     assert products(QUARTER, 4, 48) == 64 * 3
@@ -122,8 +122,8 @@ def test_blocks_of_filters_may_have_other_parts():
 
 
 def test_a_window_over_the_whole_plane():
-    """The nine positions of the window count as further channels, which takes nine times five operations. The 1x1
-    convolution before takes nine operations at each of nine positions.
+    """A 3x3 window over a 3x3 plane is computed as a product whose inputs are the channels of all nine positions, which
+    takes nine times five operations. The 1x1 convolution before it takes nine operations at each of nine positions.
     """
     b = builder(7)
     first = b.convolution(b.input(1, 20, 3, 3), 20, (1, 1))

@@ -222,7 +222,9 @@ def test_targets_without_tensor_cores_multiply_float32() -> None:
 
 
 def test_weights_that_are_no_16_bit_numbers_stay_float32() -> None:
-    """Gemm multiplies its weights by alpha at import: a third of a float16 is rarely a float16."""
+    """Weights stay float32 if they are not numbers of the 16-bit type. Here the import multiplies a Gemm's weights by
+    its alpha, 1/3, and a third of a float16 is rarely a float16.
+    """
     net = FloatNetwork(3, 8)
     net.add("Gemm", net.weights(8, 5), net.weights(5), alpha=1 / 3)
     net.shape = (3, 5)

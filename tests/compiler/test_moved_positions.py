@@ -115,9 +115,9 @@ def test_every_target_computes_the_same(case: str) -> None:
 
 
 def gathered(seed: int) -> np.ndarray:
-    """Moves of positions by seed 0 to 7, each as the numbers of the source positions in a (2, C, 6, 9) tensor (-1: a
-    pad), in the shape [images, rows, columns] of the result: padded, rolled, sliced, in windows, transposed, reversed,
-    or in no order.
+    """Source positions of a movement of data, [images, rows, columns]: for each position of the result, the number of
+    the position in a (2, C, 6, 9) tensor from which it is copied, or -1 for a pad. `seed` (0 to 7) selects the kind of
+    movement, for example padding, slicing or transposition.
     """
     plane = np.arange(2 * 6 * 9).reshape(2, 6, 9)
     padded = np.pad(plane, ((0, 0), (1, 2), (0, 3)), constant_values=-1)

@@ -145,7 +145,9 @@ def test_slopes_of_channels(shape: tuple[int, ...]) -> None:
 
 
 def test_slopes_of_channels_round_once() -> None:
-    """Regression: negative elements were rounded on a grid of their own before the grid of the result."""
+    """A PRelu with a slope for each channel rounds its result once. Regression: negative elements were first rounded
+    with a scale of their own, and then with the result's scale.
+    """
     net = image()
     net.add("PRelu", net.constant(np.linspace(-0.9, -0.2, 8).astype(np.float32).reshape(8, 1, 1)))
     model = ended(net, 1, 8, 6, 5, scale=0.01).model()
@@ -193,7 +195,7 @@ def test_a_reduction_of_rows_without_their_axis() -> None:
 
 
 def test_the_mean_of_a_mean_of_all_elements() -> None:
-    """Regression: a number has no axis of channels."""
+    """The mean of all elements may be averaged again. Regression: this single number has no axis of channels."""
     net = image()
     net.add("ReduceMean", keepdims=0)
     net.rounded(0.002)

@@ -45,7 +45,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.scalars import DOUBLES
 
 ADAPTER = pytest.mark.system_tools("/usr/share/vulkan/icd.d/lvp_icd*.json")
-"""Tests that run kernels: without an adapter they are reported as not run, under CI they fail."""
+"""Marks tests that run kernels. Without an adapter (a Vulkan driver) they are reported as not run; in CI they fail."""
 CONVOLUTIONS = ("C2", "C3", "D2")
 """Convolutions tested in addition to the cases of operators and to networks."""
 I8, I32, F32 = DType.INT8, DType.INT32, DType.FLOAT32

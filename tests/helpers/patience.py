@@ -39,7 +39,7 @@ def says_that_it_hangs(process: int) -> bool:
 
 
 def hear_interrupts() -> None:
-    """Restores the default action of SIGINT; for `preexec_fn` of processes that get SIGINT, because background
-    processes of a shell inherit ignoring it.
+    """Restores the default action of SIGINT. It is the `preexec_fn` of processes that a test interrupts, because a
+    background process of a shell ignores SIGINT, and its children would inherit this.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)

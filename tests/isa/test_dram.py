@@ -60,7 +60,9 @@ def test_clocks_are_litedrams(name: str) -> None:
 
 @pytest.mark.parametrize("mhz", [50, 100, 150, 200])
 def test_lpddr4_is_litedrams(mhz: int) -> None:
-    """LiteDRAM has a table and a PHY of LPDDR4, and no model to run them with: organisation, times and latencies."""
+    """The LPDDR4 part has the organisation, times and latencies of LiteDRAM's table and PHY. LiteDRAM has no model of
+    LPDDR4 in which the two could be run.
+    """
     part, theirs = PARTS["MT53E256M16D1"], modules.MT53E256M16D1
     assert (part.kind, part.banks, part.rows, part.columns) == (
         theirs.memtype,
@@ -99,7 +101,9 @@ def test_peaks_of_parts_without_an_oracle(name: str, clock_mhz: int, gigabytes: 
 
 
 def test_words_are_native_to_the_part() -> None:
-    """In a clock the bus moves as many bytes as the part: 16 for a DDR3 of 16 lines with a clock ratio of 1:4."""
+    """The bus moves as many bytes in a clock as the DRAM part does: 16 for a DDR3 part with 16 data lines and a clock
+    ratio of 1:4.
+    """
     assert controller("MT41K128M16", clock_mhz=100).word_bytes == 16
     assert controller("MT41K128M16", clock_mhz=100, width=32).word_bytes == 32
     assert controller("MT48LC16M16", clock_mhz=100).word_bytes == 2

@@ -164,8 +164,8 @@ def store_cycles(config: Config, shape: int, tiles: list[int], fields: str) -> i
 
 
 def test_parts_behind_the_first_read_accumulators():
-    """A store waits for operations that read its bank: those that accumulate, by their mode or because their part of
-    the inputs is not the first.
+    """A store waits while operations read its bank of accumulators. An operation reads accumulators if its mode
+    accumulates, or if its part of the inputs is not the first.
     """
     config = machine(16, 4, acc_banks=1)
     waits = store_cycles(config, 0, [0], "")
@@ -187,8 +187,8 @@ def test_parts_behind_the_first_read_accumulators():
 @pytest.mark.parametrize("banks", [1, 2])
 @pytest.mark.parametrize("step", [1, 3])
 def test_ports_of_mixed_operations(banks: int, step: int):
-    """Use of the accumulators' ports by GEMMs that accumulate and GEMMs that overwrite, in every bank: the parts of a
-    tile are selected by loops or by micro-ops, and values and cycles are right.
+    """GEMMs that accumulate and GEMMs that overwrite share the ports of the accumulator banks. Values and cycles are
+    right, whether loops or micro-ops select the parts of a tile.
     """
     config = machine(16, 4, acc_banks=banks)
     text = (
@@ -231,8 +231,8 @@ def _tree(rows: np.ndarray, tile: np.ndarray, folds: int, groups: int) -> tuple[
 @pytest.mark.parametrize("overwrite", [0, 1])
 @pytest.mark.parametrize("shape", [0, 1, 2])
 def test_bits_that_change(shape: int, overwrite: int):
-    """Every row of the array holds its group's input element; all lanes get a sum, and the last levels of the adder
-    tree keep groups separate.
+    """Changing operand bits of an array that folds: every row holds the input element of its group of lanes, all lanes
+    get a sum, and the last levels of the adder tree keep the groups' sums separate.
     """
     config, groups = machine(16, 4), 1 << shape
     tiles = np.array([0, 1, 2, 3, 3, 6, 5, 4, 9, 12, 0, 7])
@@ -279,8 +279,8 @@ def test_bits_that_change(shape: int, overwrite: int):
 
 @pytest.mark.parametrize(("name", "sweep"), [("DEPTHWISE", 0), ("TAPS", 0), ("TAPS", 1)])
 def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
-    """Statistics of lanes that share a row of the array: the one operation with results counts their changing bits. In
-    the array mode `sweep`, an earlier operation only keeps its input vector in the array.
+    """Changing bits of results are counted if several lanes share a row of the array. Only one operation has results:
+    in the array mode `sweep`, the operation before it only keeps its input vector in the array.
     """
     config = machine(16, 2)
     group = SWEEP_MODE.group(config) if sweep else 4

@@ -89,7 +89,7 @@ def _kind(name: str) -> str | None:
 
 
 def _element(config: Config, name: str) -> int:
-    """DRAM bytes of an element that instructions of format `name` address."""
+    """Size in bytes of one element in DRAM, for the memory that instructions of format `name` load or store."""
     return (
         config.out_bytes
         if name.startswith("STORE.")

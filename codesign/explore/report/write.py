@@ -21,7 +21,10 @@ PARQUET = "designs.parquet"
 def write_page(
     exploration: Exploration, folder: Path, verified: Mapping[int, Verified] | None = None
 ) -> Path:
-    """Writes only the page, with the layers computed so far; this is quick enough for use during a search."""
+    """Writes the page of the report into `folder` and returns its path; no tables or pictures are written. The page
+    shows only the layers computed so far, so that it can be written during a search. `verified`: results of
+    co-simulation by index of the design.
+    """
     details = details_of(exploration, folder, most=0, verified=verified)
     path = folder / PAGE
     write_whole(path, html(exploration_data(exploration, details)).encode())

@@ -115,7 +115,9 @@ def test_sums_of_integers_may_be_a_step_away_where_they_are_close_to_a_half() ->
 
 
 def test_sums_of_integers_that_may_be_a_step_away_differ_in_the_direction_of_their_weights() -> None:
-    """Weights of either sign: pushing all data up or down changes the sum by nothing (seed 101, case 4236)."""
+    """The bounds of a weighted sum move each element in the direction in which its term grows. If all elements moved in
+    one direction, the changes would cancel here, since half of the weights are negative (seed 101, case 4236).
+    """
     builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
     x = builder.new(np.arange(8, dtype=np.int8).reshape(1, 2, 2, 2), constant=False)
     builder.values[x] = replace(builder.values[x], spread=Spread(np.ones((1, 2, 2, 2))))

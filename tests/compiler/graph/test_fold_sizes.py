@@ -30,8 +30,8 @@ def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray]) -> onnx
 
 
 def positions() -> onnx.ModelProto:
-    """A model that gathers as many rows of the table as ``x`` has columns. ONNX's inference does not know the length of
-    a Slice of a constant.
+    """A model that gathers as many rows of the table as ``x`` has columns. The row numbers are a Slice of a constant,
+    whose length ONNX's shape inference does not determine.
     """
     one = np.array([1], np.int64)
     return model(

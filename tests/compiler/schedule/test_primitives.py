@@ -68,8 +68,9 @@ def by_pieces(s):
 
 @pytest.mark.parametrize("pitch", [7, 8, 9])
 def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
-    """The loop over rows, which lie 7 elements or more apart, may become the innermost: the column 4*j.0 + j.1 never
-    exceeds 6, although the extents of the two loops over columns alone would allow 7.
+    """The loop over rows, `pitch` elements apart, may become the innermost. The extents of the two loops over columns
+    alone would allow column 7, which is in the next row if the pitch is 7; but the last piece is shorter, so that 4*j.0
+    + j.1 never exceeds 6.
     """
     s = Schedule(rows_in_one(pitch))
     by_pieces(s)

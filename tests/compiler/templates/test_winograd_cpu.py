@@ -211,7 +211,9 @@ def test_networks_with_all_that_is_fused(m, bits, always) -> None:
 
 
 def test_large_convolutions_are_computed_so() -> None:
-    """The cost model chooses Winograd's method on the processor that runs the tests, and the results are right."""
+    """The cost model chooses Winograd's method for a large convolution on the processor that runs the tests, and the
+    results are right.
+    """
     net = FloatNetwork(1, 64, 40, 40)
     net.convolution(64, (3, 3), pads=list(SAME))
     net.add("Relu")

@@ -112,8 +112,8 @@ def _bench(load: Load) -> Bench:
     states = Cat(first, cut, valid, multiplying, starting)
 
     def words_and_tail(start: Value, of: Value) -> Value:
-        """A value with two fields: in the low bits, the number of unused bytes in the last bus word of the `of` bytes
-        from address `start` on; above, the number of touched bus words minus 1.
+        """The last bus word of `of` bytes that begin at address `start`, as a value with two fields: in the low bits,
+        how many bytes of this word are unused; above, how many bus words the bytes touch, minus 1.
         """
         reach = start[:SHIFT] + of - 1
         return Cat((~reach[:SHIFT])[:SHIFT], reach[SHIFT:])

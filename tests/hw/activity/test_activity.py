@@ -97,8 +97,9 @@ def test_toggles_ones_and_accesses_are_counted(netlist: Netlist) -> None:
 
 @pytest.mark.parametrize("clocked", [True, False])
 def test_a_write_of_half_a_word_is_half_a_write(clocked: bool) -> None:
-    """A memory of two words of four bits, whose halves are written separately. An unclocked port counts a read when its
-    address changes; a clocked port also in the cycle after a write to its word.
+    """A memory has two words of four bits, whose halves are written separately; a write of one half counts as half a
+    write. An unclocked port counts a read when its address changes; a clocked port also in the cycle after a write to
+    its word.
     """
     names = ("address", "high", "low")
     first = {name: 2 + place for place, name in enumerate(names)}

@@ -103,8 +103,9 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
-    """The sums of an operation in the array mode `sweep`, which multiplies several input positions at once: `held`
-    [positions, inputs], oldest first, times the rows of the weight `tile` in the group of row number `row`.
+    """The sums that one operation computes in the array mode `sweep`, in which the array multiplies several input
+    positions at once. `held` [positions, inputs] are these positions, oldest first. They are multiplied by the rows of
+    the weight `tile` that are in the same group as row number `row`.
     """
     narrow, first = (
         min(config.block_in, config.block_out),

@@ -129,8 +129,9 @@ FOLDING = dataclasses.replace(
 
 
 def test_lanes_used_again():
-    """Coverage of the extension `fold`: with two groups, tiles 0 and 1 contribute to the same lanes of an accumulator
-    (other parts of the inputs), tiles 2 and 3 to other lanes.
+    """Coverage of the extension `fold` tells whether a later operation adds to the same lanes of an accumulator or to
+    others. With two groups, tiles 0 and 1 contribute to the same lanes (from different parts of the inputs), tiles 2
+    and 3 to other lanes.
     """
     parts = "uop_end=1 iter_out=1 iter_in=4 wgt_factor_in=1"
     found = named(bins(f"CONFIG FOLD shape=1\nGEMM {parts} overwrite=1\n", FOLDING), "folds")

@@ -50,8 +50,8 @@ def every(dtype):
 
 
 def around(dtype):
-    """float32 values around a 16-bit float type: all its finite values, the midpoints between neighbours, and the
-    float32 numbers next to each midpoint.
+    """float32 values for tests of rounding to a 16-bit float type: all finite values of the type, the midpoints between
+    neighbours, the float32 numbers next to each midpoint, and special values.
     """
     wide = np.sort(every(dtype).astype(np.float32))
     wide = wide[np.isfinite(wide)]

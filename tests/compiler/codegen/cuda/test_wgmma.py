@@ -62,8 +62,8 @@ def test_sums_lie_as_the_isa_says(columns: int):
 
 
 def test_descriptors_have_the_fields_of_the_isa():
-    """PTX ISA, "Matrix Descriptor Format": bits 13-0 start address, 29-16 leading, 45-32 stride, 51-49 base offset,
-    63-62 swizzling.
+    """Descriptors have the fields of the PTX ISA's section "Matrix Descriptor Format": the start address in bits 13-0,
+    the leading offset in 29-16, the stride in 45-32, the base offset in 51-49, the swizzle in 63-62.
     """
     found = descriptor(0x2F410, 144, 8 * 144)
     assert found & 0x3FFF == 0x2F41

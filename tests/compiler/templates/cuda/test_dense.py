@@ -86,7 +86,7 @@ def test_a_matrix_by_its_own_transpose() -> None:
 
 
 def test_knobs_and_keys() -> None:
-    """Knobs given by the caller are used; nodes with equal programs have equal keys, different ones do not."""
+    """Knobs given by the caller are used; two nodes have equal keys exactly if their programs are equal."""
     graph = gpu_graph(layers(20, 8, 8, 8, 12).model())
     tile = Tile(rows=16, columns=8, depth=4, thread_rows=2, thread_columns=2, stages=2, width=2)
     nodes = [lowered for node in graph.nodes if (lowered := lower_cuda_node(TARGET, graph, node)) is not None]
