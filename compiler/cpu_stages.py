@@ -76,7 +76,7 @@ class CpuLowering:
         return () if lowered is None else (tunable(lowered),)
 
     def at_point(self, graph: Graph, lowered: LoweredCpuNode, values: Values) -> LoweredCpuNode:
-        """The node lowered with the knob values `values` instead of those of `lowered`."""
+        """Lowers the node of `lowered` again, with the knob values `values`."""
         assert lowered.workload is not None
         schedule = partial(CPU.schedule, workload=lowered.workload, program=lowered.program, values=values)
         return replace(lowered, schedule=schedule)

@@ -273,9 +273,9 @@ def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[
 
 
 def _blamed(region: Region, names: Collection[str]) -> set[str]:
-    """The nodes of a region that are to blame for a compile error that names the nodes `names`: these nodes, and for a
-    node that partitioning added, the nodes that read its result. If no node of the region is named, all its nodes are
-    to blame.
+    """The nodes of a region to examine after a compile error that names the nodes `names`. A named node is blamed
+    itself. If partitioning has added a named node, the nodes that read its result are blamed as well. If the error
+    names no node of the region, all nodes of the region are blamed.
     """
     behind = {reader for name in names for reader in region.readers.get(name, ())}
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)

@@ -201,7 +201,9 @@ def _rank(record: Record) -> tuple[bool, bool, float]:
 
 
 def _rank_of_like(record: Record) -> tuple[bool, float]:
-    """Sort key of tuning records made by the same compiler version: `CHECKED` records first, then by cost."""
+    """Sort key of tuning records made by the same compiler version: by cost, but records of candidates that were
+    measured again side by side (`CHECKED`) come first.
+    """
     return record.strategy != CHECKED, math.inf if record.cost is None else record.cost
 
 

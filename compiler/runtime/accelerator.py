@@ -70,7 +70,7 @@ def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndar
 def read_outputs(
     compiled: Compiled, memory: np.ndarray
 ) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
-    """Outputs in `memory` after a run: in the types that the model declares, and as stored int8 tensors, by name."""
+    """The outputs in `memory` after a run, by name: once in the model's types, once as the stored int8 tensors."""
     tensors = {item.tensor: read_tensor(compiled, item.tensor, memory) for item in compiled.graph.outputs}
     return (
         load_outputs(compiled.graph, tensors),

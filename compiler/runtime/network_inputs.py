@@ -62,7 +62,7 @@ class GraphNetwork(CompiledKernels):
 
     @property
     def input_types(self) -> dict[str, np.dtype]:
-        """The inputs' types by name: float32, in quantized networks int8 and uint8 too."""
+        """The type of each input, by name: float32; in quantized networks also int8 or uint8."""
         return {port.name: port.dtype for port in self.inputs}
 
 

@@ -112,8 +112,8 @@ def _server(
     exact: bool = False,
     special: str | None = None,
 ) -> Architecture:
-    """An architecture of cards for servers; `kib`: shared memory of a multiprocessor in KiB, `rates`: its
-    `tensor_rates`.
+    """An architecture of cards for servers. `kib`: shared memory of a multiprocessor in KiB. `rates`: the field
+    `tensor_rates`. All other parameters are fields of `Architecture`.
     """
     return Architecture(
         name=name,

@@ -127,8 +127,8 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
     """Splits off the part of `expr` that depends on the variables in `names`. Returns expressions of these variables
-    only, whose values, together with the values of all other variables, determine the value of `expr`. Example: for 4 *
-    i + 2 * j + t and the names i and j, the result is [4 * i + 2 * j].
+    only, whose values, together with the values of all other variables, determine the value of `expr`. For example, 4 *
+    i + 2 * j + t with the names i and j gives [4 * i + 2 * j].
     """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []

@@ -122,7 +122,7 @@ def _load(
 
 
 def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
-    """Stores a fragment of sums to memory of a scope ("shared" or "dram"): target [16, 8] = c [16, 8]."""
+    """Declares a store of a fragment of sums, [16, 8], to memory of a scope ("shared" or "dram")."""
     c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
     target = Buffer(name="target", shape=(ROWS, COLUMNS), dtype=total, scope=scope)
     i, j = Var("i"), Var("j")

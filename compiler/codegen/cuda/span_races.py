@@ -111,7 +111,9 @@ class SpanChecker:
                 self.fail(event, int(what.elements[at]), int(what.owners[at]), writes)
 
     def fail(self, event: _Event, element: int, owner: int, writes: Sequence[_Event]) -> None:
-        """Raises RaceError: `event` in thread `owner` and one of `writes` in another thread touch `element`."""
+        """Raises a RaceError, which says that `event` in thread `owner` and one of `writes` in another thread touch the
+        element with the number `element`.
+        """
         for writer in writes:
             what = self.list(writer)
             clash = (what.elements == element) & (what.owners != owner)

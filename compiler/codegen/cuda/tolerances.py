@@ -3,7 +3,7 @@
 Products are exact: float32 holds the product of two mantissas of 11 or 8 bits, and a fused multiply-add does not round
 the product of two float32. The bounds hold for every order of a sum. Ordinary lanes round sums to nearest. NVIDIA does
 not document how tensor cores round. Measurements show that they align and truncate the terms (Fasi, Higham, Mikaitis,
-Pranesh: "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021). In each step the error of this is
+Pranesh: "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021), so that the error of each step is
 less than a unit in the last place.
 """
 

@@ -238,7 +238,9 @@ def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_dept
 
 
 def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
-    """The C++ text of the descriptor of a wgmma factor that is stored in swizzled rows of 32, 64 or 128 bytes."""
+    """The C++ text of the descriptor of a wgmma factor that is stored in swizzled rows of 32, 64 or 128 bytes.
+    `along_depth`: whether these rows run along the depth.
+    """
     values, storage = kernel.values, kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8
     row = region.buffer.shape[-1] * size

@@ -178,7 +178,7 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """For each load `name`, in program order, whether it changes the table: bool array. Records the contents."""
+        """Returns for each load `name`, in program order, whether it changes the table. Records the contents."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (
             fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
@@ -221,7 +221,7 @@ class RegisterFile:
         self._values: dict[str, int] = {}
 
     def write(self, name: str, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Whether each write of `values` to register `name`, in program order, changes the register: bool array."""
+        """Returns for each write of `values` to register `name`, in program order, whether it changes the register."""
         before = np.empty_like(values)
         before[:1] = self._values.get(name, 0)
         before[1:] = values[:-1]

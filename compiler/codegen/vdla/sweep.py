@@ -164,8 +164,8 @@ def sweep_order(
 def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """Orders sums so that a sum begins with rows that the array still holds. Yields (accumulator, input rows that
-    operations must read for this sum): all rows of the sum, without first rows that the array holds.
+    """Orders sums so that a sum begins with rows that the array still holds. Yields (accumulator, input rows) for each
+    sum: the rows that operations must read, which are all rows of the sum except first rows that the array holds.
 
     `sums`: input rows of each sum, by accumulator. `alike`: the rows that are padding, all of which count as one row,
     PAD. `held`: the rows that were read last; updated in place.

@@ -139,8 +139,8 @@ def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarra
 
 
 def _rectangle(fields: Columns, size: int) -> Runs:
-    """The contiguous runs that a load or store accesses in DRAM: contiguous rows are one run (hw/README.md, sections 6
-    and 8).
+    """The contiguous runs that each load or store accesses in DRAM; adjacent rows form one run (hw/README.md, sections
+    6 and 8). `fields`: fields of the instructions. `size`: bytes of an element.
     """
     rows, columns, pitch = fields["y_size"], fields["x_size"], fields["x_stride"]
     joined = pitch == columns

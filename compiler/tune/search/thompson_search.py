@@ -24,9 +24,9 @@ class ThompsonSearch:
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. The
     models agree in regions with many measurements and differ in others, so that a batch explores without random points.
-    A share of each batch is chosen by the template's estimate instead (`guesses`). `prior`: samples of other workloads
-    of the template, on which the models are trained as well. With a `short_list`, the models choose candidates to
-    lower, and a second ensemble ranks these by features of their programs.
+    A share of each batch follows the template's cost estimate instead of the models (`guesses.py`). `prior`: samples of
+    other workloads of the template, on which the models are trained as well. With a `short_list`, the models choose
+    candidates to lower, and a second ensemble ranks these by features of their programs.
     """
 
     model: CostModel = field(default_factory=CostModel)
