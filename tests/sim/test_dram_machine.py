@@ -162,6 +162,7 @@ def test_a_row_conflict_costs_an_activate() -> None:
 
 def test_waits_of_a_row_conflict_and_of_another_bank() -> None:
     config = machine("DDR3")
+    config = config.with_memory(dataclasses.replace(config.memory, bank_bytes=1024))
     numbers = controller_of(config)
     row = numbers.word_bytes << numbers.column_bits
     hit, conflict, other = (loads(config, second) for second in (256, row * numbers.banks, row))
