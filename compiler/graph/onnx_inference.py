@@ -44,14 +44,19 @@ def check_returns(label: str, model: onnx.ModelProto) -> None:
     is not its number of outputs, which ends the process, and an Einsum of a malformed equation, which it reads forever.
     """
     for number, proto in nodes_of(model.graph):
-        node = read_node(proto, number)
-        outputs, equation = node.integer("num_outputs", len(proto.output)), node.text("equation", "")
-        if node.op_type == "Split" and outputs != len(proto.output):
-            problem = f"has {len(proto.output)} outputs, but num_outputs = {outputs}"
-        elif node.op_type == "Einsum" and not EQUATION.fullmatch(equation.replace(" ", "")):
-            problem = f"has the equation {equation!r}, which must be terms of letters, commas and an arrow"
-        else:
+        if proto.op_type not in ("Split", "Einsum"):
             continue
+        node = read_node(proto, number)
+        if node.op_type == "Split":
+            outputs = node.attributes.get("num_outputs", len(proto.output))
+            if outputs == len(proto.output):
+                continue
+            problem = f"has {len(proto.output)} outputs, but num_outputs = {outputs!r}"
+        else:
+            equation = node.text("equation", "")
+            if EQUATION.fullmatch(equation.replace(" ", "")):
+                continue
+            problem = f"has the equation {equation!r}, which must be terms of letters, commas and an arrow"
         raise invalid_node_error(label, node.name, node.op_type, problem, AGAIN)
 
 

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import vdla
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_attributes import FLAGS
 from vdla.compiler.graph.onnx_inference import EQUATION
@@ -60,6 +61,17 @@ def test_a_split_that_promises_other_outputs() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     with pytest.raises(ModelError, match=r"'parts' \(Split\): has 2 outputs, but num_outputs = 1"):
         load_model(model.SerializeToString())
+
+
+def test_an_attribute_of_split_on_another_operator_is_named() -> None:
+    """Only Split and Einsum are read before inference: `num_outputs` of any other operator may be a text."""
+    node = helper.make_node("Relu", ["x"], ["y"], name="act", num_outputs="NOTSET")
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in "xy")
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)]
+    )
+    with pytest.raises(ModelError, match=r"'act' \(Relu\): .*num_outputs"):
+        vdla.compile(model.SerializeToString(), target="llvm")
 
 
 @pytest.mark.parametrize("equation", ["ij%", "i.j,k", "ij,jk>ik"])
