@@ -71,9 +71,9 @@ def _sum(loop: For) -> Reduce | None:
 
 
 def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[LinearForm, int]]:
-    """(index in the source, size of the source) for each dimension of a load from a buffer that one copy fills.
-
-    Yields nothing if the copy's pad is not zero; skips dimensions whose index depends on loops that are not `known`.
+    """For each dimension of `load`, yields (index of the element in the source array, size of the source along this
+    dimension). The buffer that `load` reads must be filled by a single copy with pad zero; otherwise nothing is
+    yielded. `known`: names of the loops on which the copy's position may depend; other dimensions are skipped.
     """
     allocation = locate_alloc(program, load.buffer.name)
     if allocation is None:

@@ -90,12 +90,15 @@ class PhaseProduct:
 
     @property
     def matrices(self) -> Pair:
-        """Number of weight matrices along rows and along columns: one for each phase of a transposed convolution."""
+        """Number of phases along rows and along columns. A phase is a set of outputs of a transposed convolution that
+        use the same kernel taps; each pair of a row phase and a column phase has a weight matrix.
+        """
         return len(self.rows.members), len(self.columns.members)
 
     def pack(self, weights: np.ndarray) -> np.ndarray:
-        """The weights of the product's phases, [groups, row phases, column phases, depth, filters], from all weights
-        [groups, filters, channels, KH, KW]. The first three dimensions are dropped where their size is 1.
+        """Selects this product's weights from all `weights` [groups, filters, channels, KH, KW]. A phase (the outputs
+        of a transposed convolution that use the same kernel taps) has its own weight matrix. Returns an array [groups,
+        row phases, column phases, depth, filters], in which the first three dimensions are left out if their size is 1.
 
         Raises ValueError if the phases have no taps.
         """

@@ -75,8 +75,8 @@ class Patches:
         layout: PatchLayout | None = None,
         ring: int | None = None,
     ) -> Patches:
-        """The buffers of a convolution; without a `layout` each window is a patch. `ring`: rows of a ring (None: no
-        ring).
+        """The buffers of a convolution. Without a `layout`, each window is a patch of its own. `ring`: number of patch
+        rows in the ring buffer, which holds only the latest rows; None: the buffer holds all patch rows.
 
         Raises ValueError for dilations, or a window that does not fit.
         """

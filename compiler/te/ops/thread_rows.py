@@ -195,9 +195,10 @@ def thread_reduction(
     shuffles: bool = False,
     name: str = "reduction",
 ) -> Program:
-    """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` and `shuffles` distribute rows over
-    threads as in `thread_softmax`, one row for each element of the output Y. Neighbouring axes of X that are all
-    reduced or all kept are merged; `beside`: shapes of tensors that must still broadcast against X after the merging.
+    """A reduction on a GPU, with the parameters of `te.ops.reduction`. A row is the elements of X that are reduced to
+    one element of the output Y; `sharing` and `shuffles` say how threads share rows and combine their results.
+    Neighbouring axes of X that are all reduced or all kept are merged. `beside`: shapes of other tensors that broadcast
+    against X; axes are merged only if the tensors still broadcast afterwards.
 
     If `sharing` has several chunks, each row is first cut into that many pieces, and a block of `lanes` * `group`
     threads reduces each piece into `chunk.sums` (stage "chunk"). The reduction itself is stage "reduce" with statement

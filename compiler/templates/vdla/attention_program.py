@@ -337,8 +337,8 @@ class _Attention:
 
 
 def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
-    """Whether the accumulators hold the scores (`keys` blocks) and contexts (`width` blocks) of two tiles in separate
-    banks; `tile`: accumulators of a block.
+    """Whether the accumulators can hold two tiles at once, with scores and contexts in separate banks. `keys`: blocks
+    of scores in a tile. `width`: blocks of contexts in a tile. `tile`: accumulators that each block takes.
     """
     blocks = 2 * bank_aligned_blocks(config, keys, tile) + bank_aligned_blocks(config, width, tile) + width
     return blocks * tile <= config.acc_depth

@@ -51,7 +51,9 @@ def taps_of(config: Config, window: Window) -> TapGroups | None:
 
 
 def filters_of(config: Config, window: Window) -> Filters:
-    """The layout of depthwise weights on a machine: the window positions that its operations multiply together."""
+    """The layout in memory of the weights of a depthwise convolution with `window`. The layout depends on how many
+    positions of the window the machine multiplies in one operation.
+    """
     sweep = Sweep.of(config, window)
     return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=SWEEP_MODE.group(config))
 

@@ -165,8 +165,8 @@ def _channel(group: Group, side: int) -> int:
 def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
     """The int8 value in the spare lanes (lanes without a channel) of the last block of tensor `name`; None if unknown.
 
-    The value follows from the node that produces the tensor: weights, biases and the row terms of softmax and
-    normalizations are 0 in spare lanes.
+    The value follows from the node that produces the tensor. For example, weights and bias of a convolution are 0 in
+    spare lanes, so the output there is the zero point, clamped to the output's range.
     """
     maker = rewrite.makers.get(name)
     match None if maker is None else maker.operator:

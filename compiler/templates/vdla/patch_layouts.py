@@ -156,10 +156,11 @@ def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) ->
 def _layouts(
     config: Config, workload: Workload, shape: LayerShape, filters: int, sharing: Iterable[int]
 ) -> Iterator[PatchLayout]:
-    """All layouts that fit the instructions' fields and the weight scratchpad (`filters` blocks); the layouts without
-    shared patches come first.
+    """Yields all layouts whose sizes fit the fields of instructions and whose weights fit the scratchpad. The layouts
+    without shared patches come first.
 
-    `sharing`: numbers of columns that may share a patch, ascending from 1.
+    `filters`: number of blocks of filters. `sharing`: numbers of output columns that may share a patch, ascending from
+    1.
     """
     window, channels = workload.window, workload.channels
     (kernel_rows, wide), (down, right), top = window.kernel, window.strides, window.pads[0]

@@ -73,7 +73,7 @@ class RollingShape:
 
     @property
     def products(self) -> float:
-        """Cycles of the array: one operation a cycle."""
+        """Cycles of the multiplier array, which executes one operation a cycle."""
         return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors * self.parts
 
     def cycles(self, pool: Window) -> float:

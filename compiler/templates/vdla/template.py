@@ -153,9 +153,9 @@ class Kernel:
     that are bound to the parameters of its program. The choice of knobs depends on `workload` alone.
 
     `source`: the tensor expression, or the arguments from which to build it. `recorded`: whether tuning records of the
-    workload are used. `offsets`: by parameter, the byte of its tensor at which the parameter begins. `series`: set if
-    there is an equal kernel for each image: the workload of one kernel for all images. As such kernels overlap in time,
-    they use the knobs of `series`.
+    workload are used. `offsets`: by parameter, the byte of its tensor at which the parameter begins. `series`: if each
+    image has an equal kernel, one workload for all images, else None; the kernels overlap in time and use the knobs of
+    `series`.
     """
 
     workload: Workload

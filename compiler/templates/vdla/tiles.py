@@ -178,7 +178,7 @@ class Tiles:
 
 
 def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
-    """Moves loops with one trip outermost, in the order of LETTERS; returns the new orders (indices of TILE_ORDERS)."""
+    """Moves the loops over tiles that run once outside the others. `order` and the result index TILE_ORDERS."""
     once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
     return _ONCE_OUTERMOST[images > 1][order, once]
 

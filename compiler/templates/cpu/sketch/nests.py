@@ -53,8 +53,8 @@ class Nest:
 
 
 class NestFinder:
-    """Finds the nests of a program. `around`: loops that contain several sums or nests. `chains`: for each loop of
-    `around` that is in no other loop, the loop itself and the loops nested directly inside, as (name, iterations).
+    """Finds the nests of a program. `around`: names of loops that contain several nests. `chains`: for each outermost
+    loop of `around`, a list of (name, iterations): the loop itself and the loops perfectly nested in it.
     """
 
     def __init__(self, program: Program) -> None:

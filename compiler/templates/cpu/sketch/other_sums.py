@@ -164,10 +164,12 @@ def _product_tile(
 def _panels(
     sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle], again: list[str]
 ) -> dict[str, int]:
-    """Chooses knobs for operand `wide` of a matrix product: whether it is packed or copied into panels (contiguous
-    pieces, each for one tile), and the order of loops. Products with constant weights, which may be long, also get
-    knobs for unrolled steps and partial sums. `again`: the loops over tiles with several iterations, in the order to
-    keep.
+    """Chooses knobs for a matrix product with operand `wide`: whether the operand is packed or copied into panels
+    (contiguous pieces, each for one tile), and the order of loops. If the operand is a constant (weights), its
+    reduction may be long, so the knobs of unrolled steps and partial sums are chosen too.
+
+    `lane`: the vectorized loop. `rows`: the loops over rows of the product. `again`: loops over tiles that have several
+    iterations; the chosen order is the first one that runs the loops over rows inside the others.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]
