@@ -144,7 +144,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a linear form among the variables whose range depends on others; None without one."""
+    """The innermost variable of a linear form whose range depends on other variables; None if there is none."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]

@@ -97,8 +97,9 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 def _in_range_conditions(
     position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges
 ) -> Iterator[Expr]:
-    """Yields expressions that must all be at least 1 if `position` is in 0 .. size - 1 in any iteration of the loops
-    `inner`. Yields none if these expressions would not depend on `loop`.
+    """Yields expressions that are all at least 1 if `position` is within 0 .. size - 1 in at least one iteration of the
+    loops `inner`. If one of them is below 1, all these iterations are thus out of range. Yields nothing if the
+    expressions would not depend on `loop`.
     """
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
     rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)

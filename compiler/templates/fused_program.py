@@ -77,9 +77,10 @@ def fused(
 def fused_expression(
     graph: Graph, node: Node, expression: Expression, own: Sequence[str] | None = None
 ) -> tuple[Fused, dict[str, str]]:
-    """A node's expression with its fused operators, and the names of the tensors bound to its parameters, by parameter.
+    """The tensor expression of a node together with its fused operators. Also returns, for each parameter, the name of
+    the tensor bound to the parameter.
 
-    `own`: the tensors of the operator's own parameters (None: `node.own_inputs`).
+    `own`: tensors of the parameters that the operator has without fusion (None: `node.own_inputs`).
     """
     program = expression.program
     names = [p.name for p in program.parameters if p.name not in expression.arrays]

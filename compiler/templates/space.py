@@ -53,9 +53,9 @@ class CostEstimates:
 
     `limits`: bool by name, true for points within the limit. `bound`: lower bound on the cost of any program of the
     point, in the unit of measurements (cycles, seconds). `quantities`: positive float64 features for a learned model:
-    counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: values of the
-    axes (int64), canonical where they have no effect: points with equal effective values are the same program.
-    `search_limits`: like `limits`, but they exclude points that work and are not worth a trial.
+    counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: int64 values of
+    the axes, in which an axis without effect has a fixed value: points with equal effective values have the same
+    program. `search_limits`: like `limits`, for limits that exclude legal points because these are not worth a trial.
     """
 
     limits: Mapping[str, np.ndarray]
@@ -251,8 +251,8 @@ def space_of_axes(
 
 
 def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:
-    """All combinations of one row from each table, as columns: int64 [entries, combinations], with the entries of all
-    tables one after the other. The last table's row varies fastest.
+    """All combinations of one row from each table, as an int64 array with a column for each combination. A column holds
+    the entries of its rows one below the other, in the order of the tables. The last table's row varies fastest.
     """
     parts = [np.array(table, dtype=np.int64).T for table in tables]
     chosen = np.unravel_index(

@@ -22,8 +22,8 @@ _NOTHING, _ZERO = Const(0.0, DType.FLOAT32), Const(0)
 class Result:
     """The stages that compute and store the result of each row, in float32.
 
-    For each thread's rows, `greatest` has the greatest scores m, `total` the sums l of exp(score - m), `sum` the sums
-    o.
+    Three buffers hold values for the rows of each thread: `greatest` the greatest score m, `total` the sum l of
+    exp(score - m), and `sum` the sum o of exp(score - m) times rows of V.
     """
 
     def __init__(

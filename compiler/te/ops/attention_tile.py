@@ -90,7 +90,9 @@ class Shared:
     bounds: Buffer | None
 
     def bytes(self, stages: int) -> int:
-        """Bytes of all buffers, where the buffers of keys and of values hold `stages` steps."""
+        """Bytes of all buffers. `stages`: number of steps over the keys whose keys and values are in shared memory at
+        once.
+        """
         ahead = [self.key, self.value] * (stages - 1)
         held = (self.query, self.key, self.value, self.weights, self.most, self.sums, self.bounds)
         return sum(prod(b.shape) * b.dtype.bits // 8 for b in (*held, *ahead) if b is not None)

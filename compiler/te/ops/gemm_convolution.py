@@ -117,9 +117,11 @@ class PhaseProduct:
 
 
 def phase_products(shape: Convolution, block: int = 1) -> tuple[PhaseProduct, ...]:
-    """The matrix products of a convolution. Raises ValueError if it has no outputs.
+    """The matrix products that together compute a convolution: one for each group of output rows and of output columns
+    that use the same kernel taps. Raises ValueError if the convolution has no outputs.
 
-    Sums are ordered in blocks of `block` channels (`Depth`); a product of a single tap needs no blocks.
+    A sum runs over blocks of `block` channels, then over the taps, then over the channels of a block (`Depth`). A
+    product with a single tap needs no blocks.
     """
     rows, columns = map(_groups, shape.axes)
     products: list[PhaseProduct] = []
@@ -210,8 +212,8 @@ _Source = Callable[[Sequence[Expr], Expr, Expr], Indices]
 
 
 def _source(shape: Convolution, depth: Depth) -> _Source:
-    """The map from (matrix indices, step k of the sum, column j of the result) to indices of X; X of a pointwise
-    convolution has merged rows and columns.
+    """Returns the function from (indices of a matrix, step k of the sum, column j of the result) to the indices of X at
+    which the product's factor is read. X of a pointwise convolution has rows and columns merged into one dimension.
     """
     (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads
     oh, ow = shape.outputs
@@ -228,7 +230,9 @@ def _source(shape: Convolution, depth: Depth) -> _Source:
 
 
 def _target(shape: Convolution) -> _Source:
-    """The map from (matrix indices, row i, column j of the result) to indices of Y [batch, groups, filters, OH*OW]."""
+    """Returns the function from (indices of a matrix, row i and column j of the product) to the indices of the result
+    in Y [batch, groups, filters, OH*OW].
+    """
     oh, ow = shape.outputs
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:
@@ -270,6 +274,8 @@ def _phase_target(part: PhaseProduct) -> _Source:
 
 
 def _position(part: PhaseProduct, j: Expr) -> tuple[Expr, Expr, Expr]:
-    """Image of output number `j`, and its row and column within the phase."""
+    """Image, row and column of output number `j` of a matrix product. Row and column count only the outputs of one
+    phase, a set of outputs that use the same kernel taps.
+    """
     rows, columns = part.outputs
     return j // (rows * columns), j % (rows * columns) // columns, j % columns

@@ -183,9 +183,10 @@ class Patches:
         reduction: Reduction,
         column: Expr | None,
     ) -> Expr:
-        """The product that a step of a `reduction` adds to filter j of a `block`, at output (n, y, patch column, b).
+        """The product of an input element and a weight that one step of `reduction` adds to a sum. The sum is output
+        `at` (n, y, patch column, b) of filter `j` in filter block `block`.
 
-        `column`: the output's number among those that share the patch (None: no other output shares it).
+        `column`: if several adjacent outputs read one patch, the number of the output among them; else None.
         """
         n, y, x, b = at
         row = y + reduction.t * self.layout.apart

@@ -87,7 +87,10 @@ def _widened(
     pool: PoolOperator,
     placement: Placement,
 ) -> Program:
-    """Y = post(bias + the `pool` over the window of X), after X was widened to int32 in `acc`; see `max_pool`."""
+    """The program of a pool or of an element-wise operator: Y = post(bias + the sum or maximum over each window of X),
+    where `pool` chooses sum or maximum. X is first converted to int32 in buffer `acc`; positions outside X have
+    `pad_value`. The other parameters are those of `max_pool`.
+    """
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):
         raise ValueError("the store unit does not support windows with dilations")

@@ -47,10 +47,10 @@ Number: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """The sizes of a product and the type of its factors, for the choice of knobs.
+    """The sizes of a product A B and the type of its factors, for the choice of knobs.
 
-    `matrix`, `along_depth`, both for factors A and B: whether `ldmatrix` can load the factor, and whether it is
-    contiguous along the depth.
+    `matrix`: for A and for B, whether the instruction `ldmatrix` can load the factor. `along_depth`: for A and for B,
+    whether elements adjacent in depth are adjacent in memory.
     """
 
     rows: int

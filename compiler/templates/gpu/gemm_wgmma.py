@@ -57,9 +57,10 @@ LINE = CORE
 def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> bool:
     """Whether warpgroups should compute the program's product.
 
-    The target must have warpgroup products for the factors' types, copies must be able to fetch whole lines of both
-    factors, and the product must have more rows than an `mma` and at least as many columns. For types whose rows must
-    be along the depth, the method must also be faster than `gemm_mma`, including the time of transpositions.
+    The target must have warpgroup products for the factors' types, and copies must be able to fetch whole lines of both
+    factors. The product must have more rows than one instruction `mma` computes, and at least as many columns. For
+    types whose rows must be along the depth, the method must also be faster than `gemm_mma`, including the time of
+    transpositions.
     """
     if not target.has("wgmma"):
         return False
@@ -93,10 +94,10 @@ def schedule(
     """Schedules a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post")
     with `knobs` (default: `default_knobs`).
 
-    Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
-    multiples of 16 bytes are legal, but copied element by element (`applies` excludes such factors). `constants`:
-    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies of 16-bit factors do not
-    need. Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
+    Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. If rows of 16-bit factors do not begin at multiples
+    of 16 bytes, they are copied element by element (`applies` excludes the slow case). `constants`: parameters whose
+    arrays are packed before any call (`schedule.pack.pack_arrays`); factors of 16 bits that bulk copies can fetch are
+    not packed. Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):

@@ -57,9 +57,10 @@ def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
 
 
 def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
-    """Average number of times that a patch is gathered, if tiles are square and the input scratchpad holds two tiles.
+    """Average number of times that a patch is gathered. Neighbouring tiles both gather the `layout.reach` rows of
+    patches that they share. Tiles are assumed to be square, and the input scratchpad to hold two tiles.
 
-    None if a tile would have no more rows of its own than rows shared with its neighbours.
+    None if the shared rows are at least half of a tile.
     """
     if not layout.reach:
         return 1.0

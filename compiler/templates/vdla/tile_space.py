@@ -80,7 +80,8 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Groups of candidate points, of which the cheapest is the default: balanced tile sizes, one order of loops.
+    """Groups of candidate points, of which the cheapest is the default. All have balanced tile sizes and one order of
+    loops.
 
     Inputs and weights are filled at the innermost or outermost level; all buffers have the same number of copies. The
     first groups have whole windows. The other groups are used if no tile with whole windows fits: windows are cut,
@@ -182,7 +183,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Names of the loops over tiles: all three (`names`, outermost first), over output blocks, and over `columns`."""
+    """Names of the loops over tiles: `names` are all, outermost first; `output` is over blocks, `columns` over x."""
 
     names: tuple[str, str, str]
     output: str

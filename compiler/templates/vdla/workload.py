@@ -129,9 +129,10 @@ def filled_up(config: Config, filters: int) -> int:
 
 
 def computed_filters(config: Config, workload: Workload) -> int:
-    """Number of filters that the array computes: rounded up to whole blocks if the operand is then read faster.
+    """Number of filters that the array computes: rounded up to whole blocks if the second operand is then read faster.
 
-    Operands are contiguous if whole blocks are read. If not, each position needs a burst, which waits for memory.
+    The operand is read in one burst if whole blocks are read. If not, each position needs a burst, which waits for
+    memory.
     """
     blocks, memory = Blocks.of(config), config.memory
     own, whole = filter_vectors(blocks, workload.filters)

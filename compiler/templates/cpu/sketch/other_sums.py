@@ -21,8 +21,8 @@ ROWS, COLUMNS = 2, 4
 COLUMNS columns if vectors run over channels.
 """
 SCALARS = 16
-"""Largest number of rows in the register tile of a windowed sum with a single filter over blocks of channels. Its
-columns are not contiguous, so sums are scalars, which LLVM combines into vectors.
+"""Largest number of rows in a register tile of a sum over windows that has a single filter, with data in blocks of
+channels. The tile's columns are not contiguous in memory, so each sum is a scalar; LLVM combines scalars into vectors.
 """
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a

@@ -223,8 +223,8 @@ def default_part(summed: Sum) -> int:
 def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
     """The reduction loops to unroll, innermost first, and the unrolled iterations of each: at most `most` terms in all.
 
-    The last of these loops may be unrolled partially, by a divisor of its iterations; if partial sums of `part`
-    iterations cut that loop, by a divisor of `part`.
+    The outermost of these loops may be unrolled in part, by a number that divides its iterations (or `part`, if partial
+    sums of `part` iterations cut the loop).
     """
     sizes = {t.name: t.size for t in summed.terms}
     found: list[tuple[str, int]] = []

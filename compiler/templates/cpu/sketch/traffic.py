@@ -83,8 +83,8 @@ def _moved_bytes(
 ) -> list[np.ndarray]:
     """For each operand, the bytes that come from beyond a cache of `room` bytes.
 
-    An iteration of a loop reads its operands again if the operands of one iteration are larger than the cache.
-    Otherwise the next iteration reads only new elements, or none of an operand that does not depend on the loop.
+    If the operands of one iteration of a loop exceed the cache, every iteration reads its operands again. Otherwise the
+    next iteration reads only elements that are new; an operand that does not depend on the loop has none.
     """
     length = dict(tile)
     boxes = [box_bytes(read, length) for read in reads]
