@@ -196,7 +196,9 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """Matches accesses with indices read from memory: equal indices, and the whole buffer as operand."""
+        """Matches two accesses whose indices are read from memory. The indices must match; the operand is all of
+        `buffer`.
+        """
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):

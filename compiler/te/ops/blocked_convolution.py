@@ -107,7 +107,7 @@ def blocked_depthwise(
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block]; W [KH, KW, CB * block]; the
     parameters of `sums` (B [CB * block] or P [CB, 2, block]); Y [batch, CB, OH, OW, block]. Intermediates as in
     `blocked_convolution`, with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises
-    ValueError unless each channel is a group with one filter, or if the window does not fit.
+    ValueError if a group has several channels or filters, or if the window does not fit.
     """
     if not shape.groups == shape.channels == shape.filters:
         raise ValueError(

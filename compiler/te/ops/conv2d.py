@@ -28,9 +28,9 @@ from .convolution import Convolution
 class Factors:
     """Properties of the factors of a convolution's products, if X or W is not an ordinary activation or constant.
 
-    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]. For each block of channels only the first OB of the
-    `tiles` tiles are used, one for each block of filters. `zero_points` are subtracted from X and W. `last_columns`: in
-    the last block of channels, only the first `last_columns` columns of the kernel are multiplied (None: all).
+    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]. It has `tiles` weight tiles for each block of
+    channels; the products use the first OB of them (OB: number of filter blocks). `zero_points` are subtracted from X
+    and W. `last_columns`: in the last block of channels, how many columns of the kernel are multiplied (None: all).
     """
 
     tiles: int | None = None

@@ -28,7 +28,8 @@ def is_pointwise(window: Window) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseGroup:
-    """Consecutive phases of an axis with equal numbers of taps and outputs.
+    """Consecutive phases along one axis that have equal numbers of taps and outputs, so that one product computes them.
+    A phase is a set of outputs that use the same kernel taps.
 
     The base of phase m of the group (input position of the first tap of its first output) is `first.base` + (m +
     `offset`) // `stride`.
@@ -244,8 +245,8 @@ def _target(shape: Convolution) -> _Source:
 
 
 def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
-    """The map from (matrix indices, step k of the sum, column j of the result) to indices of X, for the phases `part`
-    of a transposed convolution.
+    """Returns the function from (indices of a matrix, step k of the sum, column j of the result) to the indices of X at
+    which the product's factor is read. `part`: the product of some phases of a transposed convolution.
     """
 
     def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Indices:
@@ -260,8 +261,8 @@ def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
 
 
 def _phase_target(part: PhaseProduct) -> _Source:
-    """The map from (matrix indices, row i, column j of the result) to indices of Y [batch, groups, filters, OH, OW],
-    for the phases `part`.
+    """Returns the function from (indices of a matrix, row i and column j of the product) to the indices of the result
+    in Y [batch, groups, filters, OH, OW]. `part`: the product of some phases of a transposed convolution.
     """
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:

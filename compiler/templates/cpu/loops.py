@@ -66,9 +66,9 @@ def team_times(
     """For each loop in `counts`, the total cycles of all threads if this loop runs in parallel: the mean over the
     numbers of threads in `TEAMS`.
 
-    `counts`: iterations of nested loops, outermost first; a fraction is a last, shorter iteration, which was peeled:
-    one thread computes it while the others wait. `cycles`: cycles of all iterations together. `ahead`: by loop, cycles
-    of the work in its body before the inner loops, summed over all iterations.
+    `counts`: iterations of nested loops, outermost first. A fractional part stands for a shorter last iteration, which
+    was peeled: one thread computes it while the others wait. `cycles`: cycles of all iterations together. `ahead`: for
+    each loop, cycles of the work in its body before the inner loops, summed over all iterations.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}

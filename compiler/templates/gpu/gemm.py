@@ -80,8 +80,8 @@ AXES = (
     Axis(name="splits", values=SPLITS),
     Axis(name="strided", values=(0, 1)),
 )
-"""Knobs of the search space. `strided`: whether the rows and columns of a thread are separate groups of one vector
-each.
+"""Knobs of the search space. `strided`: whether a thread's rows and columns are cut into vectors that are spread evenly
+over the tile, instead of being adjacent.
 """
 
 

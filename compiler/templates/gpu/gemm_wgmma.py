@@ -206,16 +206,17 @@ def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, 
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
-    """Splits loop `j` over a warpgroup's `columns` by the length of B's swizzled rows, if these rows run along the
-    columns instead of the depth. Returns the names of the resulting loops.
+    """Splits loop `j` over the `columns` of B in a warpgroup's tile into pieces as long as a swizzled row of B. Nothing
+    is split if these rows run along the depth, or if a row has all columns. Returns the names of the resulting loops.
     """
     row = row_elements(columns)
     return [j] if b.along_depth or row in (None, columns) else list(s.split(j, row))
 
 
 def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
-    """Arranges the slice of `factor` as boxes of swizzled rows, each of which one bulk copy fetches. If rows run across
-    the depth, their length divides `size`, the number of the factor's rows or columns in a product.
+    """Arranges the slice of `factor` as boxes of swizzled rows, each of which one bulk copy fetches. Nothing changes if
+    the factor is contiguous along the depth. `size`: number of the factor's rows or columns in a product; the length of
+    a swizzled row divides it.
     """
     if factor.along_depth:
         return

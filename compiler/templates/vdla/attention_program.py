@@ -345,8 +345,8 @@ def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
 
 
 def bank_aligned_blocks(config: Config, blocks: int, tile: Any) -> Any:
-    """Number of blocks, of `tile` accumulators each, that reserve whole accumulator banks for `blocks` blocks: the next
-    block then begins in a bank of its own.
+    """Number of blocks after which a new accumulator bank begins: `blocks`, rounded up until the next block is in a
+    bank of its own. `tile`: accumulators that each block takes.
     """
     bank = config.acc_bank_depth
     return -(-(-(-blocks * tile // bank) * bank) // tile)

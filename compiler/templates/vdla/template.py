@@ -77,7 +77,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
 
     `cost(config, workload, values, fitted)`: the cost model, for many points at once. `express(config, workload,
     details, common)`: the tensor expression; `common`: the arguments that all functions of `te.ops` for the accelerator
-    have. `copies`: for each axis that is a buffer's number of copies, the buffer's scratchpad. `dense_weights`: every
+    have. `copies`: maps each knob for a buffer's number of copies to the buffer's scratchpad. `dense_weights`: every
     filter has weights for every channel. `plain_constants`: in a lowered program the details' `post` occurs only in
     `intrinsics.post` and its attributes, and their `pad_value` is the value of all pads.
     """

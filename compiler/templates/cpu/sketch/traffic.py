@@ -24,9 +24,9 @@ NEAR_BYTES_CYCLE = 1024.0
 most of these transfers.
 """
 STREAM_SHARE = 0.5
-"""Factor on the time of waiting for packed weights from beyond the second-level cache, a stream that processors
-prefetch (3x3, 512 channels on 28 x 28: blocks of 4 rows, which read all weights 7 times, are 8% faster than one block,
-which reads the input for each panel of weights).
+"""Waiting for packed weights from beyond the second-level cache counts only this share, because processors prefetch
+this stream. (3x3, 512 channels on 28 x 28: blocks of 4 rows, which read all weights 7 times, are 8% faster than one
+block, which reads the input for each panel of weights.)
 """
 CACHE_SHARE = 0.75
 """Share of a cache for the operands that a loop nest reads again."""
