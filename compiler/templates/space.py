@@ -70,11 +70,11 @@ class Space:
     """All settings of a template's knobs for one shape.
 
     `cost`: the template's cost model. `floor`: lower bound on the cost of any program for this shape; points whose
-    bound exceeds `slack * floor` count as illegal. `capacities`: names of monotonic limits (memory sizes): if the point
-    of first values, which needs the least memory, violates one of them, every point does. `candidates`: groups of
-    points among which a default is chosen (`template.cheapest`): values by axis; a missing axis stands for all its
-    values. `open_grids`: `cost` also accepts columns that broadcast against each other (`numpy.ix_`), which is
-    faster; only limits and estimate are then used.
+    bound exceeds `slack * floor` count as illegal. `capacities`: names of the limits on memory. The point of all first
+    values needs the least memory; if it violates one of these limits, every point does. `candidates`: groups of points
+    among which a default is chosen (`template.cheapest`): values by axis; a missing axis stands for all its values.
+    `open_grids`: whether `cost` also accepts columns that broadcast against each other (`numpy.ix_`). Such a call is
+    faster, and only limits and estimate of its result are used.
     """
 
     template: str

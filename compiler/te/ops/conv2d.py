@@ -64,7 +64,7 @@ def conv2d(
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
 
-    `placement` and `factors` modify this. A part of Y (`placement.area`) cannot have a pool; with `placement.spread`
+    `placement` and `factors` change these tensors. A part of Y (`placement.area`) cannot have a pool; with `placement.spread`
     the size of Y is `spread.plane`. There is no `padded` for a resident X, which is in the on-chip chain memory. Raises
     ValueError if a window does not fit.
     """

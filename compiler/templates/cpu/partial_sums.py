@@ -71,8 +71,8 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """The loops in `own` (over the terms of one partial sum) that have a single iteration. They are also around the
-    initialization of the sums, because no condition contains their variables.
+    """The loops in `own` (over the terms of one partial sum) that have a single iteration. The initialization of the
+    sums also stays inside these loops, because the condition of the first term does not contain their variables.
     """
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 

@@ -89,8 +89,8 @@ class Tuned(Generic[SizesT, KnobsT]):
 
 
 def own_program(workload: CudaWorkload) -> Program:
-    """Returns the workload's program: the function `Tuned.sizes` of a template whose costs depend on the whole
-    program.
+    """Returns the workload's program. Templates whose costs depend on the whole program use this function as
+    `Tuned.sizes`.
     """
     return workload.expression
 

@@ -183,9 +183,9 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
 
 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
-    """Number of micro-ops in all sequences of a tile's program. An instruction's counters run over two of the tile's
-    three loops (rows, columns, blocks): preferably loops whose length differs between tiles, then the longest. The
-    third loop is unrolled: each of its iterations needs `extra` micro-ops, which compute the reduction.
+    """Number of micro-ops in all sequences of a tile's program. An instruction runs over two of the tile's three loops
+    (rows, columns, blocks) with its counters: preferably over loops whose length differs between tiles, then over the
+    longest. The third loop is unrolled: each of its iterations needs `extra` micro-ops, which compute the reduction.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)

@@ -1,5 +1,5 @@
-"""Kernels of transposed products: convolutions whose results have channels and positions exchanged, because weights and
-activations are exchanged.
+"""Kernels of transposed products: convolutions whose results have channels and positions exchanged. The kernel obtains
+such a result by using the activations as weights and the weights as activations.
 
 A block of n channels at n positions has the memory layout of a weight tile: each position is a row. The constant
 filters are laid out as the positions of an activation. For each filter the array then computes the values of a block of

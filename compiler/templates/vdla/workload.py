@@ -129,10 +129,8 @@ def filled_up(config: Config, filters: int) -> int:
 
 
 def computed_filters(config: Config, workload: Workload) -> int:
-    """Number of filters that the array computes: rounded up to whole blocks if the second operand is then read faster.
-
-    The operand is read in one burst if whole blocks are read. If not, each position needs a burst, which waits for
-    memory.
+    """Number of filters that the array computes. It is rounded up to whole blocks if the store then reads the second
+    operand faster: whole blocks are contiguous; otherwise each position needs a burst, which waits for memory.
     """
     blocks, memory = Blocks.of(config), config.memory
     own, whole = filter_vectors(blocks, workload.filters)

@@ -270,8 +270,8 @@ def schedule_nest(
 
 
 def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
-    """Schedules a transposing copy in squares that are transposed in registers: `nest.square` rows, unrolled, of as
-    many vectorized columns.
+    """Schedules a transposing copy in squares that are transposed in registers. A square has `nest.square` unrolled
+    rows and equally many vectorized columns.
     """
     sizes = {loop.name: loop.size for loop in nest.loops}
     column, row = nest.vectors[0], nest.across
