@@ -22,8 +22,8 @@ class Iterations:
     """A set of loop iterations in which a statement is evaluated at once, with numpy arrays.
 
     `axes`: the loops that have an axis in the arrays, each as (first iteration, number of iterations). `values`: for
-    every other loop, the value of its variable. `guards`: (variable, extent) of each loop whose extent depends on other
-    loops; an iteration is executed only if variable < extent.
+    every other loop, the value of the loop's variable. `guards`: (variable, extent) of each loop whose extent depends
+    on other loops; an iteration is executed only if variable < extent.
     """
 
     axes: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -255,7 +255,7 @@ class _Nest:
         )
 
     def widen(self, box: _Box, ranges: Ranges) -> _Box:
-        """The rectangle `box`, enlarged to all that this nest writes in each dimension that it cannot write in part."""
+        """Enlarges `box`: each dimension that this nest cannot write in part gets all elements that the nest writes."""
         starts, extents = list(box.starts), list(box.extents)
         for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
             if variable is not None or cut:

@@ -64,9 +64,9 @@ def conv2d(
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
 
-    `placement` and `factors` change these tensors. A part of Y (`placement.area`) cannot have a pool; with `placement.spread`
-    the size of Y is `spread.plane`. There is no `padded` for a resident X, which is in the on-chip chain memory. Raises
-    ValueError if a window does not fit.
+    `placement` and `factors` change these tensors. A part of Y (`placement.area`) cannot have a pool. With
+    `placement.spread` the size of Y is `spread.plane`. There is no `padded` for a resident X, which is in the on-chip
+    chain memory. Raises ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
