@@ -24,15 +24,15 @@ ROWS_APART = 8
 
 
 def own_row(lane: Expr, half: Expr) -> Expr:
-    """A lane has elements in two rows of a matrix of sums, numbered `half` = 0 and 1; returns this row's index in the
-    matrix.
+    """A lane has elements in two rows of a matrix of sums. Returns the index of row number `half` (0 or 1) of these
+    two.
     """
     return lane // LANES_OF_ROW + half * ROWS_APART
 
 
 def own_column(lane: Expr, part: Expr) -> Expr:
-    """A lane has elements in two columns of a matrix of sums, `part` = 0 and 1; returns this column's index in the
-    matrix.
+    """A lane has elements in two columns of a matrix of sums. Returns the index of column number `part` (0 or 1) of
+    these two.
     """
     return lane % LANES_OF_ROW * OWN_COLUMNS + part
 

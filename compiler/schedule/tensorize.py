@@ -235,7 +235,7 @@ class _Match:
         raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
-        """Matches the restart conditions of two sums; any that only `actual` has form the operation's `first`."""
+        """Matches the restart conditions of two sums; extra conditions of `actual` become the operation's `first`."""
         wanted = [] if formal.first is None else conjuncts(formal.first)
         outer = FIRST in wanted
         if formal.first is None:

@@ -19,8 +19,8 @@ from .expressions import Expression, storage_beside
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fused:
-    """A program with fused operators, and what is bound to the parameters that the fusion added: `tensors` maps a
-    parameter to the name of a tensor of the graph, `constants` to an array.
+    """A program with fused operators. Two mappings bind the parameters that the fusion added: `tensors` maps a
+    parameter to the name of a tensor of the graph, `constants` maps a parameter to an array.
     """
 
     program: Program

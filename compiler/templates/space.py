@@ -55,8 +55,7 @@ class CostEstimates:
     point, in the unit of measurements (cycles, seconds). `quantities`: positive float64 features for a learned model:
     counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: int64 values of
     the axes, in which an axis without effect has a fixed value: points with equal effective values have the same
-    program. `search_limits`: like `limits`, but excluding legal points that are not
-    worth a trial.
+    program. `search_limits`: like `limits`, but excluding legal points that are not worth a trial.
     """
 
     limits: Mapping[str, np.ndarray]

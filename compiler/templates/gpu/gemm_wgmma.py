@@ -96,8 +96,8 @@ def schedule(
 
     Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. If rows of 16-bit factors do not begin at multiples
     of 16 bytes, they are copied element by element (`applies` excludes the slow case). `constants`: parameters whose
-    arrays are packed before any call (`schedule.pack.pack_arrays`); bulk copies of 16-bit
-    factors need no packing. Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
+    arrays are packed before any call (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors need no packing.
+    Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):

@@ -183,7 +183,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Names of the loops over tiles: `names` are all, outermost first; `output` is over blocks, `columns` over x."""
+    """Names of the loops over tiles: all (`names`, outermost first), over blocks (`output`), over `columns`."""
 
     names: tuple[str, str, str]
     output: str
