@@ -74,9 +74,12 @@ def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseProduct:
-    """One matrix product: all pairs of a phase of the group `rows` and a phase of the group `columns`.
+    """One matrix product of a convolution. The outputs of a transposed convolution form phases, sets of outputs that
+    use the same kernel taps; other convolutions have one phase. The product computes each pair of a phase of the group
+    `rows` and a phase of the group `columns`.
 
-    `depth` is None if the phases have no taps: their sums are zero. Names of the product's loops end with `tag`.
+    `depth`: the order of a sum; None if the phases have no taps, so that their sums are zero. Names of the product's
+    loops end with `tag`.
     """
 
     rows: PhaseGroup

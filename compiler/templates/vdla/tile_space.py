@@ -140,8 +140,8 @@ def copies_axis(buffer: str) -> Axis:
 
 
 def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
-    """The knobs of one point, whose loops over tiles are `tiles`; levels that the template lacks default to the
-    innermost.
+    """The knobs at the point with these `values`. `tiles`: the loops over tiles at this point. A loop level for which
+    the template has no knob is the innermost.
 
     A window equal to the `kernel` becomes None. Levels with the same effect become the same level (`Tiles.effective`),
     so that points of equal effect yield the same program.

@@ -112,7 +112,7 @@ def copying_cycles(
     target: CpuTarget, read: Read, tile: Lengths, nest: Sequence[Level], at: int
 ) -> np.ndarray:
     """Cycles of copying the data of `read`, with pads, in each iteration of loop number `at` of `nest` (-1: once ahead
-    of all loops). The arguments are those of `waiting_cycles`.
+    of all loops). `nest`: the loops around a tile, outermost first. `tile`: iterations inside a tile.
     """
     length = dict(tile)
     for level in reversed(nest[at + 1 :]):
