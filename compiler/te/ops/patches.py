@@ -32,10 +32,11 @@ def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclarati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """The loops of an output's sum over patches. In each iteration `t` is the patch, `vector` the vector in the patch,
-    `product` the number of the vector among all that the output reads, and `k` the lane of the vector.
+    """The loops of an output's sum over patches, and the indices that an iteration uses. `t`: number of the patch.
+    `vector`: number of the vector in the patch. `product`: number of the vector among all vectors that the output
+    reads. `k`: lane of the vector.
 
-    `first`: the condition of the sum's first term.
+    `first`: the condition that is true only for the sum's first term.
     """
 
     loops: tuple[tuple[Var, ExprLike], ...]
