@@ -18,8 +18,9 @@ from .iteration_axes import Iterations
 
 
 class EvaluateError(CodeError):
-    """Raised for a program that only the interpreter can run: it has integers, intrinsics, or sums that are not
-    float32 or not initialized in the first iteration of their loops.
+    """Raised for a program that cannot be evaluated on arrays, only by the interpreter. Examples are programs with
+    integers or intrinsics, with sums that are not float32, and with sums whose initialization is not in the first
+    iteration of their loops.
     """
 
 

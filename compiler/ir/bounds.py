@@ -92,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of `var` (extent - 1 of its loop) as a linear form; None unless replacing `var` in `form` by
-    this value makes a `min` or `max` term of `form` cancel.
+    """The greatest value of `var`, extent - 1 of its loop, as a linear form, if a `min` or `max` term of `form` cancels
+    when this value replaces `var`; else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -126,7 +126,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of `form` without variables whose range depends on other loops; None if it has no such variables."""
+    """Upper bounds of `form`, free of variables whose range depends on other loops; None if `form` contains none."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -142,7 +142,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a linear form among the variables whose range depends on others; None without one."""
+    """The innermost variable of a linear form whose range depends on other variables; None if there is none."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]

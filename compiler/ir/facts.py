@@ -28,8 +28,8 @@ def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
     """A lower bound of a linear form, from the ranges alone or from the ranges and one fact: as fact >= 0, a lower
     bound of n * form - m * fact is also a lower bound of n * form.
 
-    Only factors n and m that cancel a term are tried. They differ from 1 if, for example, a condition counts single
-    elements while the form counts vectors of elements.
+    The factors n and m are both 1, or one of them is an integer that makes a term cancel. For example, a condition may
+    count single elements while the form counts vectors of elements.
     """
     best = form_interval(form, ranges).low
     if best is not None and best >= 0:

@@ -46,8 +46,8 @@ def owners(scope: str) -> tuple[str, ...]:
 
 
 def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
-    """The number of threads along x that exchange registers in an operation: the size of the operand, if the operation
-    has only one operand, a register of each thread; 0 for other operations.
+    """The number of threads along x that exchange registers in a hardware operation. If the operation has a single
+    operand, which is in registers, this is the size of the operand: one register for each thread. Otherwise 0.
     """
     if len(declaration.parameters) != 1 or declaration.code:
         return 0
@@ -87,8 +87,8 @@ def distribution_obstacle(alloc: Alloc) -> str | None:
     """The reason why a buffer that is distributed over threads is invalid, once all loops are bound; None if it is
     valid.
 
-    Outside of the loops over an axis only the first thread works, so accesses outside of these loops must be to index
-    0.
+    A dimension of the buffer has an element for each thread along an axis. Outside of the loops over the axis only the
+    first thread works, so accesses there must have index 0 in this dimension.
     """
     buffer = alloc.buffer
     found: _Accesses = {}

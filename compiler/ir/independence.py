@@ -45,7 +45,8 @@ def _reads(statement: Node, buffer: str) -> list[tuple[Expr, ...]]:
 def _apart(loop: For, buffer: str) -> bool:
     """Whether no iteration of the loop touches an element of the buffer that another iteration touches.
 
-    True if, in one dimension, every index is c times the loop's variable plus something from 0 to c - 1.
+    This is proven if there is a constant c such that, in one dimension, every index is c * i + r: i is the loop's
+    variable, and r lies between 0 and c - 1.
     """
     ranges: dict[str, Any] = {}
     touched: list[tuple[Expr, ...]] = []

@@ -19,10 +19,11 @@ along loops over the written indices; without such loops, arrays may be larger.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterations:
-    """The iterations in which a statement is evaluated at once: the loops that are axes of arrays, each as (first
-    iteration, count), and the values of the other loops' variables.
+    """A set of loop iterations in which a statement is evaluated at once, with numpy arrays.
 
-    `guards`: (variable, extent) of loops whose extent depends on others; an iteration exists if variable < extent.
+    `axes`: the loops that have an axis in the arrays, each as (first iteration, number of iterations). `values`: for
+    every other loop, the value of the loop's variable. `guards`: (variable, extent) of each loop whose extent depends
+    on other loops; an iteration is executed only if variable < extent.
     """
 
     axes: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -24,12 +24,16 @@ ROWS_APART = 8
 
 
 def own_row(lane: Expr, half: Expr) -> Expr:
-    """The row, in a matrix of sums, of a lane's row number `half` (0 or 1)."""
+    """A lane has elements in two rows of a matrix of sums. Returns the index of row number `half` (0 or 1) of these
+    two.
+    """
     return lane // LANES_OF_ROW + half * ROWS_APART
 
 
 def own_column(lane: Expr, part: Expr) -> Expr:
-    """The column, in a matrix of sums, of a lane's column number `part` (0 or 1)."""
+    """A lane has elements in two columns of a matrix of sums. Returns the index of column number `part` (0 or 1) of
+    these two.
+    """
     return lane % LANES_OF_ROW * OWN_COLUMNS + part
 
 

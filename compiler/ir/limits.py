@@ -11,8 +11,8 @@ MOST_TENSOR_BYTES = 2**31
 MOST_ARENA_BYTES = 2**34
 """Largest number of bytes of all activations that are live at the same time, on a processor or a GPU."""
 MOST_IMAGE_BYTES = 2**32
-"""Largest size of an accelerator's memory image in bytes: the accelerator's stores address 2**32 vectors, AXI of the
-presets 2**32 bytes.
+"""Largest size of an accelerator's memory image in bytes. Instructions address 2**32 vectors, but the AXI bus of the
+preset configurations addresses only 2**32 bytes.
 """
 MOST_CONSTANT_BYTES = 2**29
 """Largest size in bytes of a constant that the importer computes."""
@@ -33,6 +33,6 @@ MOST_RUNS = 4096
 of the tensor.
 """
 MOST_PHASES = 4096
-"""Largest number of phases of a transposed convolution, each compiled as a convolution: product of its strides (32 x 32
-has 1024).
+"""Largest number of phases of a transposed convolution, each of which is compiled as a convolution. Their number is the
+product of the strides (1024 for strides of 32 x 32).
 """

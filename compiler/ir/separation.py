@@ -1,12 +1,13 @@
 """Separation of accesses: a proof that two accesses touch different elements, for threads and blocks that run side by
 side.
 
-Two iterations touch one element if all indices agree. An index agrees if a sum of differences is 0, such as
+Two iterations touch the same element if all their indices are equal. Let p, t, j be the loop variables in one
+iteration, and p', t', j' in the other. Equal indices give an equation, for example
 
-    256 * (p' - p) + 4 * (t' - t) + (j' - j) = 0  with  t < 64, j < 4,
+    256 * (p' - p) + 4 * (t' - t) + (j' - j) = 0  with  t < 64, j < 4.
 
-which splits from the greatest coefficient down: the other terms are too small to cancel a multiple of 256, so p' = p,
-then t' = t, then j' = j. Indices that are the quotient and the remainder of one expression are treated as this
+It is solved from the greatest coefficient down: the other terms are too small to cancel a multiple of 256, so p' = p,
+then t' = t, then j' = j. A pair of indices that are quotient and remainder of one expression is replaced by the
 expression.
 """
 
@@ -118,8 +119,9 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Yields (i, j, c * m / n) for dimensions i and j of a buffer whose indices contain a quotient and a remainder of
-    one expression: in both accesses, index i has the term n * (a // c), and index j the term m * (a % c).
+    """Yields (i, j, weight) for each pair of dimensions of a buffer in which both accesses have a quotient and a
+    remainder of one expression a: index i contains the term n * (a // c), and index j contains m * (a % c). Then weight
+    * i + j contains m * a, where weight = c * m / n.
     """
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
@@ -166,8 +168,9 @@ class _Equations:
         self._values: dict[Var, LinearForm] = {}
 
     def add(self, a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> None:
-        """Assumes that two ranges of indices overlap: `width` elements from `a` on, and `other` elements from `b` on
-        (None: unknown number).
+        """Adds the assumption that two ranges of indices have an index in common. The first range has `width` elements
+        from `a` on, the second has `other` elements from `b` on. Nothing is added if a number of elements is unknown
+        (None).
         """
         if width is not None and other is not None:
             self._pending.append((b.plus(a, -1), -(other - 1), width - 1))

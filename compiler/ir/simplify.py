@@ -145,8 +145,8 @@ def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
 
 
 def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
-    """The minimum or maximum (`op`) of linear forms, itself a linear form: nested minima or maxima are flattened,
-    dominated forms dropped, the rest in canonical order.
+    """Simplifies the minimum or maximum (`op`) of the linear forms `forms`: merges nested minima or maxima, drops forms
+    that never decide the result, and sorts the others. Returns the result as a linear form.
     """
     flat: list[LinearForm] = []
     while forms:

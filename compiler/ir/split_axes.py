@@ -1,5 +1,5 @@
-"""Indices that are mixed-radix digits of one number, such as n // 49, n % 49 // 7 and n % 7, and the loops whose
-variables such indices determine together.
+"""Finds loops whose variables follow from the values of several indices. The indices are mixed-radix digits of one
+number, such as n // 49, n % 49 // 7 and n % 7; together they determine n, and so the variables that occur in n.
 """
 
 from __future__ import annotations

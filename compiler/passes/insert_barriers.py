@@ -79,7 +79,8 @@ class _Use:
     """An access of a thread, warp or block since the last barrier. `coordinates`: for each axis, the loop over threads
     that contains the access (None: a warp or block as a whole makes the access).
 
-    `own`: enclosing loops that have advanced since the access; the iteration in which the access happened is unknown.
+    `own`: names of the loops around the access that have gone on to a later iteration since. The iteration of these
+    loops in which the access happened is unknown.
     """
 
     access: Access
@@ -223,9 +224,9 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """Rewrites the accesses `uses` of one iteration of `loop` for comparison with the next iteration: in their
-        indices the loop variable i becomes i - 1. Accesses in `before` (None: all accesses) may have happened in any
-        earlier iteration: their indices stay unchanged, and `loop` is added to their `own` loops.
+        """Prepares the accesses `uses` of one iteration of `loop` for comparison with the next iteration: in their
+        indices, i - 1 replaces the loop variable i. Accesses that are also in `before` (None: all accesses) may have
+        happened in any earlier iteration. Their indices stay unchanged, and `loop` is added to their field `own`.
         """
         name = loop.name
         for use in uses:

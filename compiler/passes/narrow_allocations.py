@@ -18,9 +18,10 @@ def narrow_allocations(program: Program) -> Program:
         g(T)                   ->        alloc S
         h(S, T)                              h(S, T)
 
-    Buffers that are not live at the same time may then share memory. If two lifetimes overlap in part and must nest,
-    the lifetime of registers of threads is lengthened; the target's own compiler shortens it again. Allocations filled
-    by asynchronous copies stay, because a wait after the last use may belong to their copies.
+    Buffers that are not live at the same time may then share memory. Allocations are nested, so if two lifetimes
+    overlap in part, one is lengthened to contain the other: preferably the lifetime of registers, which the target's
+    own compiler shortens again. Allocations filled by asynchronous copies stay, because a wait after the last use may
+    belong to their copies.
     """
     return map_children(program, _narrowed)
 

@@ -52,7 +52,7 @@ def _split(statement: Stmt) -> Stmt:
 
 
 def _moving(region: Region) -> list[int]:
-    """Numbers of a region's dimensions with an extent above 1, without the trailing ones that form one element."""
+    """The dimensions of a region with an extent above 1, except the last dimensions, which form one element."""
     return [
         d
         for d in range(len(region.extents) - ELEMENT_DIMENSIONS)

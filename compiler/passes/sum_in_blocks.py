@@ -84,7 +84,8 @@ def _visit(
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
     """Cuts the long sums of a statement into blocks. Returns the new statement, and its incomplete Reduces: enclosing
-    loops add further terms to their sums. `around`: enclosing loops; `inside`: one of them satisfies `within`.
+    loops add further terms to their sums. `around`: enclosing loops. `inside`: whether `within`, which selects the
+    loops whose sums are cut, is true for an enclosing loop.
     """
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:

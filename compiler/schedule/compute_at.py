@@ -36,7 +36,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def compute_at(program: Program, name: str, loop: str) -> Program:
-    """Moves the producers of the buffer that the statement `name` writes under `loop` of its consumers.
+    """Moves the statements that produce a buffer, such as `name`, into the loop `loop` around the buffer's consumers.
 
     rewrite:
         alloc T[n]                         for i in range(n // 4):
@@ -51,9 +51,9 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
     loop shrinks to the box if its variable alone is an index of the buffer. Elements that neighbouring iterations both
     read are computed twice. All statements that write the buffer move, in their order.
 
-    Legal if the buffer is an allocation whose readers are all under `loop`, its producers are plain loop nests before
-    `loop` that write nothing else and do not continue earlier sums (no Reduce without `first`), and no statement
-    between producers and `loop` overwrites their inputs.
+    Legal if the buffer is an allocation with all readers under `loop`. Its producers must be plain loop nests before
+    `loop` that write nothing else and do not continue earlier sums (no Reduce without `first`). No statement between
+    the producers and `loop` may overwrite their inputs.
     """
     statement = locate(program, name)[-1]
     buffer = _target(statement, program, name)
@@ -255,7 +255,7 @@ class _Nest:
         )
 
     def widen(self, box: _Box, ranges: Ranges) -> _Box:
-        """`box` (a rectangle), enlarged to all elements that this nest writes in dimensions that cannot shrink."""
+        """Enlarges `box`: each dimension that this nest cannot write in part gets all elements that the nest writes."""
         starts, extents = list(box.starts), list(box.extents)
         for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
             if variable is not None or cut:

@@ -13,7 +13,8 @@ from .tree import locate, locate_alloc, rebuild
 
 
 def compute_early(program: Program, name: str) -> Program:
-    """Applies a function f where a buffer is written, by the Assign `name`, instead of wherever it is read.
+    """Moves the computation of a function f from the places where a buffer is read to the Assign `name`, which writes
+    the buffer.
 
     rewrite:
         alloc T[n]                             alloc T[n]

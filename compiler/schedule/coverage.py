@@ -59,9 +59,10 @@ class _Digits:
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether accesses to `width` elements each touch all of 0 .. extent - 1 in this dimension. The first element
-        of an access is the sum of step * variable over `digits`, given as (step, variable). False if a step exceeds the
-        number of elements that the digits with smaller steps cover together.
+        """Whether accesses together touch every index 0 .. extent - 1 of the dimension. Each access touches `width`
+        adjacent elements; its first index is the sum of step * variable over the pairs (step, variable) in `digits`.
+        False if a step exceeds the number of elements that the digits with smaller steps cover together: elements are
+        then left out.
         """
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)

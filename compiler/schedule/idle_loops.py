@@ -19,19 +19,20 @@ def _chain(node: Node) -> list[For]:
 
 
 def loops_with_work(names: AbstractSet[str], around: Sequence[For], body: Node, inside: int) -> list[str]:
-    """The sorted names of the loops among `names` that are not idle: iterations other than the first may do something.
-    `around`: the loops around `body`, outermost first; loops before position `inside` are never idle.
+    """The sorted names of the loops among `names` that are not idle. An idle loop does nothing in all iterations but
+    the first. `around`: the loops around `body`, outermost first; loops before position `inside` are never idle.
     """
     return sorted(names - _idle_loops((*around, *_chain(body)), inside))
 
 
 def _idle_loops(nest: Sequence[For], inside: int) -> set[str]:
-    """The idle loops of a perfect nest, from position `inside` on: all their iterations except the first do nothing.
+    """The names of the idle loops of a perfect nest, among the loops from position `inside` on. A loop is idle if all
+    its iterations except the first do nothing, because some inner loop has no iterations in them.
 
-    In these iterations some inner loop has no iteration. `guard` of a loop of one iteration makes such loops: j in
+    For example, j is idle here (the primitive `guard` makes such loops):
 
-        for j in range(32):
-            for j.in in range(min(1, 1 - j)):
+            for j in range(32):
+                for j.in in range(min(1, 1 - j)):
     """
     found: set[str] = set()
     for position, loop in enumerate(nest[inside:], inside):

@@ -64,8 +64,9 @@ def _check_equal(program: Program, name: str, where: str, result: Buffer, operan
 
 
 def _check_uses(program: Program, where: str, scope: Alloc, statement: Assign, operand: str) -> None:
-    """Raises LegalityError unless `statement` may overwrite `operand`. `scope`: the outer of two allocations: the one
-    of `operand`, and the one of the buffer that `statement` writes.
+    """Raises LegalityError unless `statement` may overwrite the buffer `operand` with its result. `scope`: the
+    allocation that encloses all uses of two buffers: `operand`, and the buffer that `statement` writes now. `where`:
+    text at the beginning of error messages.
     """
     name, result = statement.name, statement.buffer.name
     before = True

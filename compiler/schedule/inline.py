@@ -21,9 +21,11 @@ def compute_inline(program: Program, name: str) -> Program:
             T[a] = f(a)              ->        C[i] = f(i + 1)
         for i in range(n):
             C[i] = T[i + 1]
-    Legal if only `name` writes the buffer, an allocation, and its indices are the variables of the loops of its nest,
-    each once; all other uses are later reads of single elements (no copies, no intrinsics); and no statement between
-    `name` and these reads overwrites the elements that `name` reads. Elements read several times are computed again.
+
+    Legal under these conditions. The buffer is allocated in the program, and no other statement writes it. The indices
+    of the written element are the variables of the loops around the Assign, each once. All other uses of the buffer
+    come later and read single elements (no copies, no intrinsics). No statement between the Assign and these reads
+    overwrites elements that the Assign reads. Elements read several times are computed again.
     """
     statement = locate(program, name)[-1]
     if not isinstance(statement, Assign):

@@ -300,10 +300,10 @@ _ANY = frozenset({""})
 
 
 def _reduction_loops(by: NamedStmt, target: str) -> frozenset[str] | None:
-    """The loops over which a Reduce, or an intrinsic of Reduces, sums into `target`; _ANY if any order gives the same
-    result.
+    """The loops over which statement `by`, a Reduce or an intrinsic made of Reduces, sums into `target`. The set `_ANY`
+    if the loops may run in any order.
 
-    None for other statements, and for a target that is also an ordinary operand.
+    None for other statements, and if `by` also reads `target` as an ordinary operand.
     """
     match by:
         case Reduce(first=first):

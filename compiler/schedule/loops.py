@@ -27,9 +27,8 @@ def split(program: Program, loop: str, factor: int) -> Program:
             body(i)              ->        for i.1 in range(min(4, 10 - i.0 * 4)):
                                                body(i.0 * 4 + i.1)
     All pieces are whole if the extent is provably a multiple of `factor`. Both loops have the kind of the old one.
-    Always legal (iterations and order stay), except for axes of a grid, which must not nest in themselves: bind after
-    splitting. With one piece only, the body is body(i.1). Raises LegalityError for a factor below 1, or a name that is
-    taken.
+    Legal unless the loop is an axis of a grid (split loops before binding them): iterations and their order stay. If
+    there is only one piece, the body is body(i.1). Raises LegalityError for a factor below 1, or a name that is taken.
     """
     path, old = locate_loop(program, loop)
     if old.kind in AXES:
@@ -70,8 +69,8 @@ def reorder(program: Program, *names: str) -> Program:
                 body                           body
     Legal if the loops are a perfect nest, no extent depends on a loop that would be inside it, and no iteration depends
     on another. Two exceptions: a Reduce may depend on its sum so far; and without a Reduce, dependent iterations may
-    differ in the variable of one loop alone, because each loop's iterations stay in order. Concurrent loops must stay
-    legal, and axes of a grid must nest as before.
+    differ in the variable of one loop alone, because each loop's iterations stay in order. Loops of a concurrent kind
+    must be legal in their new places, and axes of a grid must nest as before.
     """
     if not names:
         raise LegalityError("reorder needs the name of at least one loop", program, "")

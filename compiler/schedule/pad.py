@@ -111,10 +111,10 @@ def _sum(loop: For) -> Reduce | None:
 
 
 def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer | None, int, int]]:
-    """Yields (buffer, dimension, step) for each index that uses the variable of `loop`. The step is 0 if the index is
-    the variable itself; the buffer is None if the index is any other expression of the variable.
-
-    With `steps`, an index of an operand may also contain step * variable as a term; then the step is positive.
+    """Yields (buffer, dimension, step) for each index of the sum's accesses in which the variable of `loop` occurs. The
+    step is 0 if the index is the variable alone. If `steps` is set, an index of an operand may also contain the
+    variable as a term with a positive coefficient; the step is this coefficient. For every other index, the buffer is
+    None.
     """
     accesses = [(reduce.buffer, reduce.indices), *[(e.buffer, e.indices) for e in loads_in(reduce.value)]]
     for number, (buffer, indices) in enumerate(accesses):

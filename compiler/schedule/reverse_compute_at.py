@@ -35,11 +35,11 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
     box (rectangle of elements) that one iteration of `loop` writes. If nothing else uses the buffer, its allocation
     moves too and shrinks.
 
-    Legal if the consumer is one loop nest around one Assign or Reduce, after the nest that contains `loop`; if each
-    iteration of `loop` (and of the loops around it in that nest) completely and finally writes a box of its own; if
-    these boxes contain all elements that the consumer reads, and all its reads have the same index; if the consumer
-    does not sum over its shrunken loops; and if no statement in between touches a buffer that the consumer writes, or
-    writes a buffer that the consumer reads.
+    Legal under these conditions. The consumer is one loop nest around one Assign or Reduce, after the nest that
+    contains `loop`. Each iteration of `loop` (and of the loops around it in that nest) writes a box of its own,
+    completely and for the last time. The boxes together contain all elements that the consumer reads, and all its reads
+    have the same index. The consumer does not sum over loops that shrink. No statement between the nest and the
+    consumer writes a buffer that the consumer reads, or touches a buffer that the consumer writes.
     """
     statement = locate(program, name)[-1]
     path, at = locate_loop(program, loop)

@@ -138,8 +138,8 @@ class Schedule:
         return f"{name}.{dimension}"
 
     def share_copy(self, name: str, axes: sharing.Axes, width: int) -> None:
-        """Distributes the elements of a copy over the threads of a block, `width` neighbouring ones to a thread at a
-        time (`share_copy.share_copy`). The loops are called `name`.x, `name`.step, `name`.in and so on.
+        """Distributes a copy over a block's threads, which copy `width` adjacent elements at a time. `axes`: (name,
+        size) of each thread axis. The loops are `name`.x, `name`.step, `name`.in and so on (`share_copy.share_copy`).
         """
         self._apply(sharing.share_copy, "share_copy", name, axes, width)
 

@@ -73,9 +73,9 @@ def _sum(loop: For) -> Reduce | None:
 
 
 def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[LinearForm, int]]:
-    """(index in the source, size of the source) for each dimension of a load from a buffer that one copy fills.
-
-    Yields nothing if the copy's pad is not zero; skips dimensions whose index depends on loops that are not `known`.
+    """For each dimension of `load`, yields (index of the element in the source array, size of the source along this
+    dimension). The buffer that `load` reads must be filled by a single copy with pad zero; otherwise nothing is
+    yielded. `known`: names of the loops on which the copy's position may depend; other dimensions are skipped.
     """
     allocation = locate_alloc(program, load.buffer.name)
     if allocation is None:
@@ -99,8 +99,9 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 def _in_range_conditions(
     position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges
 ) -> Iterator[Expr]:
-    """Yields expressions that must all be at least 1 if `position` is in 0 .. size - 1 in any iteration of the loops
-    `inner`. Yields none if these expressions would not depend on `loop`.
+    """Yields expressions that are all at least 1 if `position` is within 0 .. size - 1 in at least one iteration of the
+    loops `inner`. If one of them is below 1, all these iterations are thus out of range. Yields nothing if the
+    expressions would not depend on `loop`.
     """
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
     rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)

@@ -46,8 +46,9 @@ def apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Abs
 
 
 def residues(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` whose iterations touch different elements because, in different iterations, the indices
-    have different remainders modulo some number. Smaller terms that all indices have may add to the remainders.
+    """The loops among `varying` whose iterations provably touch different elements, because their indices have
+    different remainders modulo some number. `forms`: the index of each access, which touches `extent` adjacent
+    elements. The remainder may contain several terms, if these are the same in all `forms`.
 
     For example, 8*k + x and 32 + x with x < 8 have the remainder x modulo 8, so they differ if x differs. For the same
     reason 64*k + 32*y + x and 256 + 32*y + x with y < 2 and x < 32 differ if y differs.

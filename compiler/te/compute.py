@@ -5,8 +5,8 @@
     c = compute("C", (64, 48), lambda i, j: reduce_sum(a[i, k] * b[k, j], k))
     program = program_of(c)        # loops C.i, C.j, C.k around one Reduce
 
-Names: a loop is named by its tensor and the parameter of the tensor's function or the reduce axis (C.i, C.k); a
-statement has the tensor's name.
+A statement has the name of its tensor. A loop has the name of its tensor and, after a dot, of its index: the parameter
+of the tensor's function (C.i) or the reduce axis (C.k).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Post:
 
     Stage A is `requantize(sum, scale, zero_point, low, high)` of `vdla.isa.arithmetic`; its scales, one for each output
     channel, are data like biases. Zero point and limits are int8 like the stored tensors. With `table`, stage A's
-    result is the index in a table T int8 [256], whose entry 0 is for -128; the entry is the input of stage B.
+    result r is replaced by entry r + 128 of a table T, int8 [256], before stage B.
     """
 
     zero_point: int = 0

@@ -261,8 +261,9 @@ def fold(
     unroll: bool = False,
     most: Expr | None = None,
 ) -> Fold:
-    """Reduces each row of a block: first each thread's elements to their sum or maximum, then these partial results in
-    a tree of `BRANCHES` threads at a time or, with shuffles, over the threads of a warp and over the warps.
+    """Reduces each row of a block to its sum or maximum. First each thread reduces its own elements of a row. Then the
+    threads of a row combine their partial results, in a tree that joins `BRANCHES` threads at a time. If
+    `threads.shuffles` is set, shuffles combine the results of a warp instead, then the results of all warps.
 
     `value` returns, for an element, statements to run first and the value to reduce. `unroll`: whether the loop over a
     thread's elements is unrolled. `most`: number of elements of a row, if this number may be less than `threads.size`.

@@ -367,8 +367,8 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
 
 
 def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
-    """The storage shape of `tensor` with which it broadcasts against another tensor, stored in `rank` dimensions and in
-    blocks of `block` channels (1: row-major).
+    """The shape in which `tensor` is stored, extended by dimensions of size 1 if necessary, so that it broadcasts
+    against another tensor. The other tensor has `rank` stored dimensions and blocks of `block` channels (1: row-major).
     """
     if block == 1 or tensor.block > 1:
         return tensor.storage

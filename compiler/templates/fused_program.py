@@ -19,8 +19,8 @@ from .expressions import Expression, storage_beside
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fused:
-    """A program with fused operators, and what is bound to the parameters that the fusion added: `tensors` maps a
-    parameter to the name of a tensor of the graph, `constants` to an array.
+    """A program with fused operators. Two mappings bind the parameters that the fusion added: `tensors` maps a
+    parameter to the name of a tensor of the graph, `constants` maps a parameter to an array.
     """
 
     program: Program
@@ -77,9 +77,10 @@ def fused(
 def fused_expression(
     graph: Graph, node: Node, expression: Expression, own: Sequence[str] | None = None
 ) -> tuple[Fused, dict[str, str]]:
-    """A node's expression with its fused operators, and the names of the tensors bound to its parameters, by parameter.
+    """The tensor expression of a node together with its fused operators. Also returns, for each parameter, the name of
+    the tensor bound to the parameter.
 
-    `own`: the tensors of the operator's own parameters (None: `node.own_inputs`).
+    `own`: tensors of the parameters that the operator has without fusion (None: `node.own_inputs`).
     """
     program = expression.program
     names = [p.name for p in program.parameters if p.name not in expression.arrays]

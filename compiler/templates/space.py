@@ -53,9 +53,9 @@ class CostEstimates:
 
     `limits`: bool by name, true for points within the limit. `bound`: lower bound on the cost of any program of the
     point, in the unit of measurements (cycles, seconds). `quantities`: positive float64 features for a learned model:
-    counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: values of the
-    axes (int64), canonical where they have no effect: points with equal effective values are the same program.
-    `search_limits`: like `limits`, but they exclude points that work and are not worth a trial.
+    counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: int64 values of
+    the axes, in which an axis without effect has a fixed value: points with equal effective values have the same
+    program. `search_limits`: like `limits`, but excluding legal points that are not worth a trial.
     """
 
     limits: Mapping[str, np.ndarray]
@@ -70,11 +70,11 @@ class Space:
     """All settings of a template's knobs for one shape.
 
     `cost`: the template's cost model. `floor`: lower bound on the cost of any program for this shape; points whose
-    bound exceeds `slack * floor` count as illegal. `capacities`: names of monotonic limits (memory sizes): if the point
-    of first values, which needs the least memory, violates one of them, every point does. `candidates`: groups of
-    points among which a default is chosen (`template.cheapest`): values by axis; a missing axis stands for all its
-    values. `open_grids`: `cost` also accepts columns that broadcast against each other (`numpy.ix_`), which is
-    faster; only limits and estimate are then used.
+    bound exceeds `slack * floor` count as illegal. `capacities`: names of the limits on memory. The point of all first
+    values needs the least memory; if it violates one of these limits, every point does. `candidates`: groups of points
+    among which a default is chosen (`template.cheapest`): values by axis; a missing axis stands for all its values.
+    `open_grids`: whether `cost` also accepts columns that broadcast against each other (`numpy.ix_`). Such a call is
+    faster, and only limits and estimate of its result are used.
     """
 
     template: str
@@ -254,8 +254,8 @@ def space_of_axes(
 
 
 def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:
-    """All combinations of one row from each table, as columns: int64 [entries, combinations], with the entries of all
-    tables one after the other. The last table's row varies fastest.
+    """All combinations of one row from each table, as an int64 array with a column for each combination. A column holds
+    the entries of its rows one below the other, in the order of the tables. The last table's row varies fastest.
     """
     parts = [np.array(table, dtype=np.int64).T for table in tables]
     chosen = np.unravel_index(

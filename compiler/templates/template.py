@@ -147,11 +147,11 @@ def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarr
 
 
 def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
-    """Returns (costs of all combinations of `values`, the last axis fastest; the name of a limit, as from `_costs`).
-    `values` has an array for each axis.
+    """The results of `grid_costs`: the costs of all combinations of `values` (an array for each axis), the last axis
+    fastest; and the name of the limit that excluded the last point, or "".
 
-    Columns broadcast against each other, the column with most values along the last dimension, so that numpy's inner
-    loops are long.
+    Columns broadcast against each other. The longest column lies along the last dimension, so that numpy's inner loops
+    are long.
     """
     several = [name for name, column in values.items() if len(column) > 1]
     order = sorted(several, key=lambda name: len(values[name]))

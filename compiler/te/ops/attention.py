@@ -255,8 +255,8 @@ class _Kernel:
         return nest([(r, tile.rows)], allocated((new, base, factor), body), kind="unroll")
 
     def context(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Adds to o (sums of weighted rows of V) the products of a step's weights, exp(score - m), and the rows of
-        V.
+        """One step over a block of keys: adds products to the thread's accumulators o. Each product is a weight of the
+        step, exp(score - m), times a row of V. `z`, `y`, `x`: coordinates of the thread.
         """
         tile, shared = self.tile, self.shared
         width = VECTOR if tile.split_keys % VECTOR == 0 else 1

@@ -32,7 +32,8 @@ def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") 
     shapes and types of `sizes`, whose depth and columns are multiples of 16.
 
     Grid axes: x blocks of rows, y heads, z the rest of the batch. Loops "STAGE.z" and "STAGE.y" are axes of warps,
-    "STAGE.x" the lanes of a warp. m, l and o are as in the text at the top of this file. Stages:
+    "STAGE.x" the lanes of a warp. For each row, m is the greatest score so far, l the sum of exp(score - m), and o the
+    sum of exp(score - m) times rows of V. Stages:
     - "q" copies Q to shared memory, and "queries" loads each warp's rows of it; "start" and "start.sums" begin m, l, o.
     - In each step over the keys (loop "step"), "k" and "v" copy keys and values, "scores" multiplies, "masked" computes
       scores, "most" finds the greatest score of a row, "weights" the exponentials, and "context" multiplies again.

@@ -22,8 +22,8 @@ _NOTHING, _ZERO = Const(0.0, DType.FLOAT32), Const(0)
 class Result:
     """The stages that compute and store the result of each row, in float32.
 
-    For each thread's rows, `greatest` has the greatest scores m, `total` the sums l of exp(score - m), `sum` the sums
-    o.
+    Three buffers hold values for the rows of each thread: `greatest` the greatest score m, `total` the sum l of
+    exp(score - m), and `sum` the sum o of exp(score - m) times rows of V.
     """
 
     def __init__(
@@ -75,9 +75,11 @@ class Result:
         return allocated((sums, bounds), seq(*stages))
 
     def over_splits(self, sums: Buffer, bounds: Buffer, y: Expr, x: Expr) -> Stmt:
-        """Combines the partial results of all splits of the keys, for a thread's rows, as the module's text says.
-        `sums`: by split, the sum o of weighted rows of V. `bounds`: by split, [0] the greatest score m and [1] the sum
-        l of the weights.
+        """Combines the partial results of all splits of the keys, for the rows of one thread: divides the sum of all o
+        by the sum of all l, after both are multiplied by exp(m - greatest m of all splits).
+
+        `sums`: for each split, o, the weighted sum of rows of V. `bounds`: bounds[0] holds the greatest score m of each
+        split, and bounds[1] holds l, the sum of its weights. `y`, `x`: coordinates of the thread.
         """
         tile = self.tile
         factors = Buffer(name="post.factors", shape=(tile.splits,), dtype=DType.FLOAT32, scope="register")

@@ -72,13 +72,15 @@ class Tile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The buffers of a block in shared memory. Rows are padded so that threads of a warp access the same word or
-    different banks: threads along x read neighbouring rows of `key` and neighbouring elements of all other buffers;
-    threads along y read neighbouring rows.
+    """The buffers of a block in shared memory. Rows are padded to avoid bank conflicts: the threads of a warp always
+    access the same word or different banks. Threads along x read neighbouring rows of `key` and neighbouring elements
+    of all other buffers; threads along y read neighbouring rows.
 
-    For a row with the greatest score m, `weights` has exp(score - m). `most`: partial maxima and sums of threads (None
-    with shuffles or one lane). For each split of the keys (None if there is one split), `sums` has the sum of weights
-    times rows of V, `bounds` the greatest score and the sum of weights.
+    `query`, `key`, `value`: parts of Q, K and V. `weights`: exp(score - m) for each score, where m is the greatest
+    score of the row. `most`: the maxima and sums of single threads, before they are combined; None if shuffles combine
+    them, or if each row has one thread. `sums` and `bounds` hold the results of each split of the keys: `sums` the sum
+    of weights times rows of V, `bounds` the greatest score and the sum of weights. Both are None if there is only one
+    split.
     """
 
     query: Buffer
@@ -90,7 +92,9 @@ class Shared:
     bounds: Buffer | None
 
     def bytes(self, stages: int) -> int:
-        """Bytes of all buffers, where the buffers of keys and of values hold `stages` steps."""
+        """Bytes of all buffers. `stages`: number of steps over the keys whose keys and values are in shared memory at
+        once.
+        """
         ahead = [self.key, self.value] * (stages - 1)
         held = (self.query, self.key, self.value, self.weights, self.most, self.sums, self.bounds)
         return sum(prod(b.shape) * b.dtype.bits // 8 for b in (*held, *ahead) if b is not None)

@@ -61,15 +61,15 @@ def blocked_convolution(
     """Y = the epilogue of `sums` (default `FloatSums()`) on the sum over the window and the group's channels of W * X.
 
     Let ci, co = block_in, block_out, and CB, OB the blocks of a group's channels and filters. Parameters: X [batch,
-    groups, CB, height, width, ci]; W [groups, OB * co, CB * ci, KH, KW] (for quantized networks [groups, OB * co, CB,
-    KH, KW, ci]; for transposed convolutions ONNX's W with channels and filters of each group exchanged); the parameters
-    of `sums` (B [groups, OB * co] or P [groups * OB, 2, co]); Y [batch, groups, OB, OH, OW, co]. All but Y must be zero
-    beyond the channels and filters of a group. A block of 1 is plain NCHW. Intermediates: `padded` (statement "pad") if
-    taps reach beyond X; `sum` (statement "conv", loops conv.n, conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic,
-    conv.kh, conv.kw, conv.k). Statement "post" in loops n, g, o, y, x, j stores Y. A transposed convolution has these
-    stages for each of its phases y, x, with .y.x after all names ("conv.0.1", "conv.0.1.n", "n.0.1"). If its input has
-    one position and no pads, `product` with ONNX's W as [channels, filters * KH * KW] is better: it computes no useless
-    taps. Raises ValueError if the window does not fit, or nothing is left between the pads.
+    groups, CB, height, width, ci]; W [groups, OB * co, CB * ci, KH, KW]; the parameters of `sums` (B [groups, OB * co]
+    or P [groups * OB, 2, co]); Y [batch, groups, OB, OH, OW, co]. W of quantized networks is [groups, OB * co, CB, KH,
+    KW, ci]; W of transposed convolutions has channels and filters of each group exchanged, as in ONNX. All inputs must
+    be zero beyond the channels and filters of a group. Blocks of 1 are plain NCHW. Intermediates: `padded` (statement
+    "pad") if taps reach beyond X; `sum` (statement "conv", loops conv.n, conv.g, conv.o, conv.y, conv.x, conv.j,
+    conv.ic, conv.kh, conv.kw, conv.k). Statement "post" in loops n, g, o, y, x, j stores Y. A transposed convolution
+    has these stages for each of its phases y, x, with .y.x after all names ("conv.0.1", "conv.0.1.n", "n.0.1"). For an
+    input of one position without pads, `product` with ONNX's W as [channels, filters * KH * KW] is better: it computes
+    no useless taps. Raises ValueError if the window does not fit, or if pads leave no output.
     """
     ci, co, groups = block_in, block_out, shape.groups
     cb, ob = ceil_div(shape.group_channels, ci), ceil_div(shape.group_filters, co)
@@ -107,7 +107,7 @@ def blocked_depthwise(
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block]; W [KH, KW, CB * block]; the
     parameters of `sums` (B [CB * block] or P [CB, 2, block]); Y [batch, CB, OH, OW, block]. Intermediates as in
     `blocked_convolution`, with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Raises
-    ValueError unless each channel is a group with one filter, or if the window does not fit.
+    ValueError if a group has several channels or filters, or if the window does not fit.
     """
     if not shape.groups == shape.channels == shape.filters:
         raise ValueError(

@@ -56,8 +56,8 @@ class Part:
 class Spread:
     """Outputs that are not adjacent: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a `plane`.
 
-    With a `pitch`, rows of outputs are stored one after the other in a plane of a single row. Positions in the plane
-    count from the first output, which the kernel's byte offset selects.
+    With a `pitch`, rows of outputs are stored one after the other in a plane of a single row. The place of output (0,
+    0) in the tensor is the kernel's byte offset.
     """
 
     plane: Pair
@@ -138,11 +138,11 @@ def padded_input(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
-    """The accelerator's operands for one output vector, as functions that return the element at batch index b and
-    channel j of the vector.
+    """The operands with which the accelerator computes one output vector, each as a function that returns one element.
+    The element belongs to the image at index b of the batch and to channel j of the vector.
 
-    Arguments of `accumulator` are (row, column, b, j), with row and column in the window; those of `parameter` (0 for
-    the bias or 1 for the bits of the scale, j). `table` is the look-up table T.
+    `accumulator` takes (row in the window, column in the window, b, j). `parameter` takes (0 for the bias or 1 for the
+    bits of the scale, j). `out` and `operand` take (b, j). `table`: the look-up table T.
     """
 
     out: Callable[[Expr, Expr], Load]
@@ -335,7 +335,7 @@ class Outputs:
         return nest(loops, point)
 
     def _element(self, buffer: Buffer, neighbours: int) -> Callable[[Expr, Expr], Load]:
-        """The function (b, j) -> element (b, j) of the vector of `buffer` (Y or R) at the loops of `finish`."""
+        """The function from (b, j) to element (b, j) of a vector of `buffer` (Y or R), in loops that `finish` makes."""
         n, o, y, x, xi, s = _LOOPS
         spread, outputs = self.placement.spread, self.blocks.outputs
         top, left, _, _ = self.extent if spread is None else (0, 0, 0, 0)

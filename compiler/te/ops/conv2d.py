@@ -28,9 +28,9 @@ from .convolution import Convolution
 class Factors:
     """Properties of the factors of a convolution's products, if X or W is not an ordinary activation or constant.
 
-    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]. For each block of channels only the first OB of the
-    `tiles` tiles are used, one for each block of filters. `zero_points` are subtracted from X and W. `last_columns`: in
-    the last block of channels, only the first `last_columns` columns of the kernel are multiplied (None: all).
+    `tiles`: W is an activation, int8[CB, tiles, KH, KW, co, ci]. It has `tiles` weight tiles for each block of
+    channels; the products use the first OB of them (OB: number of filter blocks). `zero_points` are subtracted from X
+    and W. `last_columns`: in the last block of channels, how many columns of the kernel are multiplied (None: all).
     """
 
     tiles: int | None = None
@@ -64,9 +64,9 @@ def conv2d(
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
 
-    `placement` and `factors` modify this. A part of Y (`placement.area`) cannot have a pool; with `placement.spread`
-    the size of Y is `spread.plane`. There is no `padded` for a resident X, which is in the on-chip chain memory. Raises
-    ValueError if a window does not fit.
+    `placement` and `factors` change these tensors. A part of Y (`placement.area`) cannot have a pool. With
+    `placement.spread` the size of Y is `spread.plane`. There is no `padded` for a resident X, which is in the on-chip
+    chain memory. Raises ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window

@@ -65,7 +65,7 @@ def running_product(
     x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=dtype) for n in ("X", "Y"))
 
     def at(step: Expr) -> Expr:
-        """The index, along the axis, of the element that is combined after `step` other elements."""
+        """The index along the axis of element number `step`, counted from the end at which the product begins."""
         return size - 1 - step if reverse else step
 
     n, i, kind = Var("n"), Var("i"), "product" if product else "sum"

@@ -61,10 +61,10 @@ class Depth:
 class GatheredProduct:
     """Y[target] = epilogue(sum over k of W[matrix, k, i] * X[source]) for all matrices, rows i and columns j.
 
-    `matrices`: number of matrices along each index of a matrix. `source` maps (matrix indices, k, j) to indices of X;
-    an element outside X is zero. `target` maps (matrix indices, i, j) to indices of Y, and `bias` (matrix indices, i)
-    to indices of B. With `plain` the source is X[..., k, j], all other indices 0, and X is copied as a box (rectangle
-    of elements). Names of all buffers, statements and loops end with `tag`.
+    `matrices`: the extent of each index of a matrix. `source` maps (matrix indices, k, j) to indices of X; an element
+    outside X is zero. `target` maps (matrix indices, i, j) to indices of Y, and `bias` (matrix indices, i) to indices
+    of B. With `plain` the source is X[..., k, j], all other indices 0, and X is copied as a box (rectangle of
+    elements). Names of all buffers, statements and loops end with `tag`.
     """
 
     matrices: tuple[int, ...]

@@ -28,7 +28,8 @@ def is_pointwise(window: Window) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseGroup:
-    """Consecutive phases of an axis with equal numbers of taps and outputs.
+    """Consecutive phases along one axis that have equal numbers of taps and outputs, so that one product computes them.
+    A phase is a set of outputs that use the same kernel taps.
 
     The base of phase m of the group (input position of the first tap of its first output) is `first.base` + (m +
     `offset`) // `stride`.
@@ -93,12 +94,15 @@ class PhaseProduct:
 
     @property
     def matrices(self) -> Pair:
-        """Number of weight matrices along rows and along columns: one for each phase of a transposed convolution."""
+        """Number of phases along rows and along columns. A phase is a set of outputs of a transposed convolution that
+        use the same kernel taps; each pair of a row phase and a column phase has a weight matrix.
+        """
         return len(self.rows.members), len(self.columns.members)
 
     def pack(self, weights: np.ndarray) -> np.ndarray:
-        """The weights of the product's phases, [groups, row phases, column phases, depth, filters], from all weights
-        [groups, filters, channels, KH, KW]. The first three dimensions are dropped where their size is 1.
+        """Selects this product's weights from all `weights` [groups, filters, channels, KH, KW]. A phase (the outputs
+        of a transposed convolution that use the same kernel taps) has its own weight matrix. Returns an array [groups,
+        row phases, column phases, depth, filters], in which the first three dimensions are left out if their size is 1.
 
         Raises ValueError if the phases have no taps.
         """
@@ -117,9 +121,11 @@ class PhaseProduct:
 
 
 def phase_products(shape: Convolution, block: int = 1) -> tuple[PhaseProduct, ...]:
-    """The matrix products of a convolution. Raises ValueError if it has no outputs.
+    """The matrix products that together compute a convolution: one for each group of output rows and of output columns
+    that use the same kernel taps. Raises ValueError if the convolution has no outputs.
 
-    Sums are ordered in blocks of `block` channels (`Depth`); a product of a single tap needs no blocks.
+    A sum runs over blocks of `block` channels, then over the taps, then over the channels of a block (`Depth`). A
+    product with a single tap needs no blocks.
     """
     rows, columns = map(_groups, shape.axes)
     products: list[PhaseProduct] = []
@@ -210,8 +216,8 @@ _Source = Callable[[Sequence[Expr], Expr, Expr], Indices]
 
 
 def _source(shape: Convolution, depth: Depth) -> _Source:
-    """The map from (matrix indices, step k of the sum, column j of the result) to indices of X; X of a pointwise
-    convolution has merged rows and columns.
+    """Returns the function from (indices of a matrix, step k of the sum, column j of the result) to the indices of X at
+    which the product's factor is read. X of a pointwise convolution has rows and columns merged into one dimension.
     """
     (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads
     oh, ow = shape.outputs
@@ -228,7 +234,9 @@ def _source(shape: Convolution, depth: Depth) -> _Source:
 
 
 def _target(shape: Convolution) -> _Source:
-    """The map from (matrix indices, row i, column j of the result) to indices of Y [batch, groups, filters, OH*OW]."""
+    """Returns the function from (indices of a matrix, row i and column j of the product) to the indices of the result
+    in Y [batch, groups, filters, OH*OW].
+    """
     oh, ow = shape.outputs
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:
@@ -240,8 +248,8 @@ def _target(shape: Convolution) -> _Source:
 
 
 def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
-    """The map from (matrix indices, step k of the sum, column j of the result) to indices of X, for the phases `part`
-    of a transposed convolution.
+    """Returns the function from (indices of a matrix, step k of the sum, column j of the result) to the indices of X at
+    which the product's factor is read. `part`: the product of some phases of a transposed convolution.
     """
 
     def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Indices:
@@ -256,8 +264,8 @@ def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
 
 
 def _phase_target(part: PhaseProduct) -> _Source:
-    """The map from (matrix indices, row i, column j of the result) to indices of Y [batch, groups, filters, OH, OW],
-    for the phases `part`.
+    """Returns the function from (indices of a matrix, row i and column j of the product) to the indices of the result
+    in Y [batch, groups, filters, OH, OW]. `part`: the product of some phases of a transposed convolution.
     """
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:
@@ -270,6 +278,8 @@ def _phase_target(part: PhaseProduct) -> _Source:
 
 
 def _position(part: PhaseProduct, j: Expr) -> tuple[Expr, Expr, Expr]:
-    """Image of output number `j`, and its row and column within the phase."""
+    """Image, row and column of output number `j` of a matrix product. Row and column count only the outputs of one
+    phase, a set of outputs that use the same kernel taps.
+    """
     rows, columns = part.outputs
     return j // (rows * columns), j % (rows * columns) // columns, j % columns

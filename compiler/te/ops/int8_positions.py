@@ -19,7 +19,8 @@ Shape = tuple[int, ...]
 def int8_positions(
     parts: Sequence[Shape], result: Shape, *, fill: int, name: str = "int8_positions"
 ) -> Program:
-    """Y[n, o, p] = channel block o of the inputs at position I[n * P + p], or `fill`; see `graph.Positions`.
+    """Moves whole vectors of channels: Y[n, o, p] is block o of the channels at the input position with number I[n * P
+    + p], or `fill` where the number is -1.
 
     `parts` and `result` are the shapes [batch, blocks, height, width, block] of the inputs and of Y; P is height *
     width of Y. Parameters: the inputs uint8 X0, X1, ... with height and width merged; int64 I [batch * P], whose

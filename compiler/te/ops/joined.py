@@ -40,12 +40,12 @@ def joined_remap(
     dtype: DType = DType.FLOAT32,
     name: str = "remap",
 ) -> tuple[Program, dict[str, np.ndarray]]:
-    """`te.ops.movement.remap` in one loop nest. Returns (the program; the arrays of its tables, by parameter). Loops
-    d0, d1, … of the output are around the statement "move".
+    """Computes `te.ops.movement.remap` in one loop nest: loops d0, d1, … over the output around the statement "move".
+    Returns (the program; the arrays of its index tables, by parameter).
 
-    Parameters X, tables, Y; X and Y have the shapes that `remap` gives them. If an axis has a single run that copies
-    elements, the index of the input is computed. For any other axis d, it is read from a table Td int64 [size of the
-    output], in which -1 means `fill`.
+    The parameters are X, the tables, and Y; X and Y have the shapes that `remap` gives them. If an axis has a single
+    run that copies elements, the program computes the index of the input. For any other axis d, the program reads the
+    index from the table Td, int64 [size of the output], in which -1 means `fill`.
     """
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=dtype)

@@ -32,10 +32,11 @@ def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclarati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """The loops of an output's sum over patches. In each iteration `t` is the patch, `vector` the vector in the patch,
-    `product` the number of the vector among all that the output reads, and `k` the lane of the vector.
+    """The loops of an output's sum over patches, and the indices that an iteration uses. `t`: number of the patch.
+    `vector`: number of the vector in the patch. `product`: number of the vector among all vectors that the output
+    reads. `k`: lane of the vector.
 
-    `first`: the condition of the sum's first term.
+    `first`: the condition that is true only for the sum's first term.
     """
 
     loops: tuple[tuple[Var, ExprLike], ...]
@@ -75,8 +76,8 @@ class Patches:
         layout: PatchLayout | None = None,
         ring: int | None = None,
     ) -> Patches:
-        """The buffers of a convolution; without a `layout` each window is a patch. `ring`: rows of a ring (None: no
-        ring).
+        """The buffers of a convolution. Without a `layout`, each window is a patch of its own. `ring`: number of patch
+        rows in the ring buffer, which holds only the latest rows; None: the buffer holds all patch rows.
 
         Raises ValueError for dilations, or a window that does not fit.
         """
@@ -183,9 +184,10 @@ class Patches:
         reduction: Reduction,
         column: Expr | None,
     ) -> Expr:
-        """The product that a step of a `reduction` adds to filter j of a `block`, at output (n, y, patch column, b).
+        """The product of an input element and a weight that one step of `reduction` adds to a sum. The sum is output
+        `at` (n, y, patch column, b) of filter `j` in filter block `block`.
 
-        `column`: the output's number among those that share the patch (None: no other output shares it).
+        `column`: if several adjacent outputs read one patch, the number of the output among them; else None.
         """
         n, y, x, b = at
         row = y + reduction.t * self.layout.apart

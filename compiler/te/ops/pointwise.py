@@ -27,11 +27,11 @@ def max_pool(
 ) -> Program:
     """Y = post(bias + maximum over the window of X); positions outside X read as -128 and so never win.
 
-    Parameters as for `conv2d`: X int8[NB, CB, H, W, B, co]; P int32[CB, 2, co]; R, if `post` has an operand; Y int8[NB,
-    CB, OH, OW, B, co]. Intermediate: `acc` int32, X widened and padded (statement "pad"). `placement` is as for
-    `conv2d`, but X is never resident. With `placement.apart` above 1, X, R and Y have a further dimension of this size
-    behind the columns, and only the first vector of each position is used. Raises ValueError for dilations, a window
-    that does not fit, or a resident X.
+    The parameters are as for `conv2d`: X int8[NB, CB, H, W, B, co]; P int32[CB, 2, co]; R, if `post` has an operand; Y
+    int8[NB, CB, OH, OW, B, co]. Statement "pad" converts X to int32 and pads it, into the buffer `acc`. `placement` is
+    as for `conv2d`, but X is never resident. With `placement.apart` above 1, X, R and Y have a further dimension of
+    this size behind the columns, and only the first vector of each position is used. Raises ValueError for dilations, a
+    window that does not fit, or a resident X.
     """
     return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max", placement=placement)
 
@@ -87,7 +87,10 @@ def _widened(
     pool: PoolOperator,
     placement: Placement,
 ) -> Program:
-    """Y = post(bias + the `pool` over the window of X), after X was widened to int32 in `acc`; see `max_pool`."""
+    """The program of a pool or of an element-wise operator: Y = post(bias + the sum or maximum over each window of X),
+    where `pool` chooses sum or maximum. X is first converted to int32 in buffer `acc`; positions outside X have
+    `pad_value`. The other parameters are those of `max_pool`.
+    """
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):
         raise ValueError("the store unit does not support windows with dilations")

@@ -185,7 +185,10 @@ def _fill(
 
 
 def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) -> Stmt:
-    """Fills `stride` - `added` ring rows from `first` on with the least int32: rows below the last convolution row."""
+    """Fills the ring rows below the last row of convolution outputs with the least int32, so that the max-pool ignores
+    them. A step adds `stride` rows to the ring, of which only `added` are convolution outputs; the others begin at row
+    `first`.
+    """
     y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
     fill = Assign.to("border.bottom", acc[(first + y) % ring.rows, x, b, j], Const(INT32_MIN, DType.INT32))
     extents = (stride - added, ring.filters * ring.width, *acc.shape[2:])

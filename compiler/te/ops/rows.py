@@ -36,11 +36,13 @@ number of DIFFERENCE_BITS bits.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The kind of row operator: softmax by a table of exponentials (`look_up`), or normalization; see
-    `graph.int8_operators.Rows`.
+    """The kind and the constants of a row operator, which computes for each element of a row its share of the row.
+    `look_up`: the operator is a softmax, by a table of exponentials; else a normalization.
 
-    `length`: number of elements of a row; the padding behind them in the last block is ignored, and its results are 0.
-    With `own` each channel has its own parameters, else all channels have the same.
+    `length`: number of elements of a row. The last block is padded; the padding is ignored, and its results are 0.
+    `own`: each channel has its own post-processing parameters; else all channels have the same. The other fields are
+    for normalizations: `zero_point` is subtracted from each element, and the mean if `centre` is set. `epsilon` and
+    `epsilon_shift` (mantissa and shift) encode the number that is added to the variance.
     """
 
     look_up: bool

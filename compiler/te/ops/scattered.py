@@ -49,9 +49,9 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
 def _indexed_element(
     prefix: str, chosen: Buffer, shape: Shape, axis: int
 ) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """Returns (loops over all elements of `chosen`; position of the element of a tensor of `shape` that an element of
-    `chosen` selects). The selected position has the element of `chosen` along `axis`, and the loops' variables along
-    other axes. Names of loops begin with `prefix`.
+    """Returns (loops; position). The loops run over all elements of `chosen`, an array of indices along `axis`. The
+    position, in a tensor of `shape`, is the element that an index selects: along `axis` it is the value from `chosen`,
+    along other axes the loop variable. Names of loops begin with `prefix`.
     """
     loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
     places: list[Expr] = list(loops)

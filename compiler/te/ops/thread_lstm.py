@@ -96,7 +96,10 @@ def _step(
         return Const(most) if size % most == 0 else minimum(most, size - tiles * most)
 
     def threads(stage: str, axes: str) -> tuple[list[tuple[Var, ExprLike]], list[Var]]:
-        """Thread loops of a stage, one for each letter of `axes`: slices s or rows n (z), gates q (y), cells j (x)."""
+        """The loops over threads of a stage, as ([(variable, extent)], variables). Each letter in `axes` stands for a
+        loop: "s" over slices or "n" over rows of the batch (axis z of the threads), "q" over gates or "1" for a single
+        thread (axis y), and "j" over cells (axis x).
+        """
         extents: dict[str, ExprLike] = {
             "s": slices,
             "n": some(batch, rows, group),

@@ -36,8 +36,8 @@ class _Rows:
 
     @property
     def grid(self) -> tuple[Expr, Var]:
-        """The outer index and the index of the group of rows of a block, as expressions of the block's grid
-        coordinates. The index with more values is on axis x, which allows the most blocks.
+        """Two indices that a block computes from its grid coordinates: the index along the outer dimension of X, and
+        the number of its group of rows. The index with more values is on axis x, which allows the most blocks.
         """
         y, x = Var("block.y"), Var("block.x")
         if self.outer is None:
@@ -115,11 +115,11 @@ def thread_softmax(
     name: str = "softmax",
 ) -> Program:
     """Softmax on a GPU, with the parameters of `te.ops.softmax`: X and Y [outer, size of the axis, inner], or [outer,
-    size] where inner is 1.
+    size] if inner is 1.
 
-    `sharing` distributes rows over threads; if inner is not 1, it distributes the inner rows of each outer index.
-    `shuffles`: threads of a warp combine their results in registers (`te.threads`).
-    Stages "max", "sum" (and "exp" with `sharing.kept`), "scale".
+    `sharing` distributes rows over threads; if inner is not 1, it distributes the inner rows of each outer index. With
+    `shuffles`, threads of a warp combine their results in registers (`te.threads`). The program has the stages "max",
+    "sum" and "scale", and "exp" if `sharing.kept` is set.
     """
     outer, size, inner = around_axis(shape, axis % len(shape))
     whole = (outer, size) if inner == 1 else (outer, size, inner)
@@ -156,10 +156,10 @@ def thread_softmax(
 def thread_normalize(
     sizes: Normalized, sharing: Sharing, *, shuffles: bool = False, name: str = "normalize"
 ) -> Program:
-    """LayerNormalization or InstanceNormalization on a GPU, with the parameters of `te.ops.normalization.normalize`;
-    `sharing` and `shuffles` distribute rows over threads as in `thread_softmax`.
+    """LayerNormalization or InstanceNormalization on a GPU, with the parameters of `te.ops.normalization.normalize`.
+    `sharing` distributes rows over threads. With `shuffles`, threads of a warp combine their results in registers.
 
-    Stages "sum", "square", "scale".
+    The program has three stages: "sum" and "square" add up elements and squares, and "scale" stores the results.
     """
     x, scale, shift, y = sizes.buffers
     single = sizes.channels == 1
@@ -196,9 +196,10 @@ def thread_reduction(
     shuffles: bool = False,
     name: str = "reduction",
 ) -> Program:
-    """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` and `shuffles` distribute rows over
-    threads as in `thread_softmax`, one row for each element of the output Y. Neighbouring axes of X that are all
-    reduced or all kept are merged; `beside`: shapes of tensors that must still broadcast against X after the merging.
+    """A reduction on a GPU, with the parameters of `te.ops.reduction`. A row is the elements of X that are reduced to
+    one element of the output Y; `sharing` and `shuffles` say how threads share rows and combine their results.
+    Neighbouring axes of X that are all reduced or all kept are merged. `beside`: shapes of other tensors that broadcast
+    against X; axes are merged only if the tensors still broadcast afterwards.
 
     If `sharing` has several chunks, each row is first cut into that many pieces, and a block of `lanes` * `group`
     threads reduces each piece into `chunk.sums` (stage "chunk"). The reduction itself is stage "reduce" with statement

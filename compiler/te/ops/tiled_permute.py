@@ -62,7 +62,10 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     def stage(
         label: str, outer: tuple[int, Expr], inner: tuple[int, Expr], body: Callable[[Expr, Expr], Stmt]
     ) -> Stmt:
-        """A stage over all elements of the tile: `rows` of the outer axis at a time, the inner axis over threads."""
+        """A stage that runs `body` for all elements of the tile. `outer` and `inner`: (size, number of the tile) of the
+        two axes. A step covers `rows` elements of the outer axis; threads along y share them, and threads along x share
+        the inner axis.
+        """
         ty, tx, step, guard = (Var(f"{label}.{v}") for v in ("y", "x", "k", "g"))
         size, tiles = outer
         position = step * rows + ty + guard

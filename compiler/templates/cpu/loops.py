@@ -26,8 +26,8 @@ cache.
 
 
 def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[str]:
-    """Peels the first (if `first`) and the last (if `last`) iteration of a loop. Returns the name suffix of each
-    resulting part, that of the middle part ("") first.
+    """Peels the first (if `first`) and the last (if `last`) iteration of a loop. Returns the name suffixes of the
+    resulting parts. The first suffix is "", which belongs to the middle part.
 
     A loop of one iteration is replaced by its body, which is then the only part.
     """
@@ -49,10 +49,8 @@ def parts_of(schedule: Schedule, name: str) -> list[For]:
 
 
 def peel_ragged(schedule: Schedule, *names: str) -> None:
-    """Peels the last iteration of the loops `names` over tiles, outermost first; a loop is peeled if the extent of some
-    loop inside depends on its variable.
-
-    Afterwards no extent inside depends on these loops.
+    """Peels the last iteration of loops over tiles, so that the extents of inner loops become constant. `names`: the
+    loops, outermost first. A loop is peeled only if the extent of some inner loop depends on the loop's variable.
     """
     for name in names:
         for loop in parts_of(schedule, name):
@@ -68,9 +66,9 @@ def team_times(
     """For each loop in `counts`, the total cycles of all threads if this loop runs in parallel: the mean over the
     numbers of threads in `TEAMS`.
 
-    `counts`: iterations of nested loops, outermost first; a fraction is a last, shorter iteration, which was peeled:
-    one thread computes it while the others wait. `cycles`: cycles of all iterations together. `ahead`: by loop, cycles
-    of the work in its body before the inner loops, summed over all iterations.
+    `counts`: iterations of nested loops, outermost first. A fractional part stands for a shorter last iteration, which
+    was peeled: one thread computes it while the others wait. `cycles`: cycles of all iterations together. `ahead`: for
+    each loop, cycles of the work in its body before the inner loops, summed over all iterations.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}

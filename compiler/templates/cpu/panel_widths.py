@@ -28,7 +28,9 @@ LEAST_SUMS = 8
 fewer, products of a single row took 1.7 times as long, which the estimate does not model.
 """
 Panels = dict[tuple[int, int], list[int]]
-"""Widths of packed panels of weights, in vectors, by (depth, columns) of the weights, in order of first use."""
+"""For each size (depth, columns) of a matrix of weights, the widths of the panels into which weights of this size are
+packed. Widths are in vectors, in order of first use.
+"""
 
 
 @dataclass(frozen=True, slots=True)

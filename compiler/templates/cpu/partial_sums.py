@@ -42,9 +42,10 @@ def sum_in_memory(
     """Schedules a sum like `sum_in_parts`, but with the sums of many tiles in memory: the loop over partial sums is
     outside of the loops over tiles, so each part of the terms is added to all tiles before the next part.
 
-    `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile; each becomes loop.0, over
-    tiles, and loop.1, within a tile. Returns for each nest the names of a tile's loops. The nest that initializes sums
-    has no tiles, and no names for the loops in `cuts`.
+    `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile. Each becomes two loops:
+    "loop.0" over tiles and "loop.1" within a tile. Returns, for each resulting nest, a mapping from the loops in
+    `around` to the loops within a tile. The nest that initializes sums is not tiled; its mapping has no entry for the
+    loops in `cuts`.
     """
     parts, own = _parts(s, name, terms, part)
     s.reorder(parts, *_single(s, own), *around)
@@ -70,8 +71,8 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """The loops in `own` (over the terms of one partial sum) that have a single iteration. They are also around the
-    initialization of the sums, because no condition contains their variables.
+    """The loops in `own` (over the terms of one partial sum) that have a single iteration. The initialization of the
+    sums also stays inside these loops, because the condition of the first term does not contain their variables.
     """
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 

@@ -91,8 +91,8 @@ def choose_tile(
     largest.
 
     `sizes`: rows, columns and blocks of filters of the whole output. `depth`: products of a sum. `most`: largest rows,
-    pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays; entry i is the fraction of products
-    that tiles of i + 1 rows (second array: columns) compute, without products of pads that they skip (None: all).
+    pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays, for rows and for columns.
+    Entry i is the fraction of products that tiles of i + 1 rows compute, as they skip products of pads (None: all).
     """
     limits = (min(sizes[0], most[0]), min(sizes[1], target.vector_registers), min(sizes[2], most[2]))
     grid = np.meshgrid(*(np.arange(1, limit + 1) for limit in limits), indexing="ij")

@@ -68,8 +68,8 @@ def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -
 
 
 def _sums(target: CpuTarget, sizes: tuple[int, int, int], depth: int) -> float:
-    """Cycles of the sums of `depth` products for outputs of `sizes` (rows, columns, blocks of filters), at two vector
-    multiplications a cycle.
+    """Cycles to compute all outputs of a convolution, each a sum of `depth` products, at two vector multiplications a
+    cycle. `sizes`: number of outputs as (rows, columns, blocks of filters).
     """
     tile = choose_positions(target, sizes, depth)
     return float(tile_cycles(sizes, tile, depth)) / 2

@@ -31,8 +31,8 @@ kernels for the two products are faster. An estimate.
 MOST_THREADS = 256
 """Largest number of threads of a block with default knobs."""
 OWN = 4
-"""Largest number of rows, and of keys, whose scores a thread computes with default knobs: 4 vectors of Q and 4 vectors
-of K, of 4 elements each, give 64 multiply-adds.
+"""A thread computes, with default knobs, the scores of at most this many rows and this many keys. The thread then holds
+4 vectors of Q and 4 vectors of K, of 4 elements each, which give 64 multiply-adds.
 """
 
 

@@ -42,8 +42,8 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """The knobs that `schedule` uses by default for `program`, of any shape: wide accesses if they leave enough threads
-    for all multiprocessors.
+    """The default knobs of `schedule`. Threads access memory in wide vectors if the program is large enough to leave
+    threads for all multiprocessors. The program's tensors may have any shape.
     """
     elements = max([_elements(loop) for loop in nests(program)])
     wide = elements >= WIDTHS[0] * THREADS * target.multiprocessors

@@ -64,7 +64,7 @@ def on_tensor_cores(target: GpuTarget, program: Program) -> bool:
 
 
 def template_of(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> CudaTemplate:
-    """The name of the template that `choose_knobs` uses by default for a product of floats."""
+    """The default template for `program`, a product of floats. `constants`: names of its constant parameters."""
     if on_tensor_cores(target, program):
         return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"
     return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
@@ -80,8 +80,8 @@ AXES = (
     Axis(name="splits", values=SPLITS),
     Axis(name="strided", values=(0, 1)),
 )
-"""Knobs of the search space. `strided`: whether the rows and columns of a thread are separate groups of one vector
-each.
+"""Knobs of the search space. `strided`: whether a thread's rows and columns are cut into vectors that are spread evenly
+over the tile, instead of being adjacent.
 """
 
 

@@ -340,7 +340,9 @@ def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:
-    """The number of groups into which a thread's `own` rows or columns are divided; each group is one vector."""
+    """The number of groups into which a thread's rows or columns are divided. Each group is one vector. `own`: number
+    of the rows or columns.
+    """
     return np.maximum(np.asarray(own, np.int64) // VECTOR, 1)
 
 

@@ -51,8 +51,8 @@ X: LoopKind = "thread.x"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """The layout of a factor: the dimension of its buffer along the tile's rows or columns (`data`), and the dimension
-    along which products are summed (`depth`).
+    """The layout of a factor X or W of a product in its buffer with `rank` dimensions. `data`: number of the dimension
+    for the rows of X or the columns of W. `depth`: number of the dimension along which products are summed.
     """
 
     name: str
@@ -192,8 +192,9 @@ def described(program: Program) -> Factors:
 def blocks_in_groups(
     s: Schedule, grid: list[str], i: str, j: str, group: int
 ) -> tuple[list[tuple[str, LoopKind]], str]:
-    """Orders a grid of tiles in groups of `group` tiles, one below the other, that run at the same time. `i`, `j`:
-    loops over the rows and the columns of tiles.
+    """Changes the order in which blocks compute the tiles of a product: `group` tiles that lie one below the other get
+    successive block numbers. `i`, `j`: loops over the rows and the columns of tiles. `grid`: loops around the tiles; if
+    there are any, tiles are not grouped.
 
     Blocks that run at the same time share fetched data in the second-level cache; they share most if their tiles cover
     a square of the result. Blocks start in the order of their numbers, x fastest. Returns (loop, axis of blocks) for

@@ -47,10 +47,10 @@ Number: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """The sizes of a product and the type of its factors, for the choice of knobs.
+    """The sizes of a product A B and the type of its factors, for the choice of knobs.
 
-    `matrix`, `along_depth`, both for factors A and B: whether `ldmatrix` can load the factor, and whether it is
-    contiguous along the depth.
+    `matrix`: for A and for B, whether the instruction `ldmatrix` can load the factor. `along_depth`: for A and for B,
+    whether elements adjacent in depth are adjacent in memory.
     """
 
     rows: int
@@ -114,11 +114,11 @@ class Knobs:
 
 
 def room(size: Size, dtype: DType, *, matrix: bool) -> Size:
-    """Distance, in elements, from one row of a tile in shared memory to the next such that accesses have no bank
-    conflicts; `size`: elements of a row.
+    """Distance, in elements, between the beginnings of adjacent rows of a tile in shared memory, chosen to avoid bank
+    conflicts. `size`: elements of a row. `matrix`: whether the instruction `ldmatrix` reads the rows.
 
-    `ldmatrix` (`matrix`) reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads
-    and stores of fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
+    `ldmatrix` reads 8 rows of 16 bytes at a time, so rows must begin at odd multiples of 16 bytes. Plain loads and
+    stores of fragments touch 4 or 8 rows and 8 banks in each, so rows must begin 8 banks apart.
     """
     bits = dtype.bits
     if matrix:

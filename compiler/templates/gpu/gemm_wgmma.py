@@ -57,9 +57,10 @@ LINE = CORE
 def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> bool:
     """Whether warpgroups should compute the program's product.
 
-    The target must have warpgroup products for the factors' types, copies must be able to fetch whole lines of both
-    factors, and the product must have more rows than an `mma` and at least as many columns. For types whose rows must
-    be along the depth, the method must also be faster than `gemm_mma`, including the time of transpositions.
+    The target must have warpgroup products for the factors' types, and copies must be able to fetch whole lines of both
+    factors. The product must have more rows than one instruction `mma` computes, and at least as many columns. For
+    types whose rows must be along the depth, the method must also be faster than `gemm_mma`, including the time of
+    transpositions.
     """
     if not target.has("wgmma"):
         return False
@@ -93,10 +94,10 @@ def schedule(
     """Schedules a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post")
     with `knobs` (default: `default_knobs`).
 
-    Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
-    multiples of 16 bytes are legal, but copied element by element (`applies` excludes such factors). `constants`:
-    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies of 16-bit factors do not
-    need. Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
+    Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. If rows of 16-bit factors do not begin at multiples
+    of 16 bytes, they are copied element by element (`applies` excludes the slow case). `constants`: parameters whose
+    arrays are packed before any call (`schedule.pack.pack_arrays`); bulk copies of 16-bit factors need no packing.
+    Raises LegalityError for other programs or architectures, or if the knobs are inconsistent.
     """
     where = f"cannot tile {program.name} for warpgroups: "
     if not target.has("wgmma"):
@@ -205,16 +206,17 @@ def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, 
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
-    """Splits loop `j` over a warpgroup's `columns` by the length of B's swizzled rows, if these rows run along the
-    columns instead of the depth. Returns the names of the resulting loops.
+    """Splits loop `j` over the `columns` of B in a warpgroup's tile into pieces as long as a swizzled row of B. Nothing
+    is split if these rows run along the depth, or if a row has all columns. Returns the names of the resulting loops.
     """
     row = row_elements(columns)
     return [j] if b.along_depth or row in (None, columns) else list(s.split(j, row))
 
 
 def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
-    """Arranges the slice of `factor` as boxes of swizzled rows, each of which one bulk copy fetches. If rows run across
-    the depth, their length divides `size`, the number of the factor's rows or columns in a product.
+    """Arranges the slice of `factor` as boxes of swizzled rows, each of which one bulk copy fetches. Nothing changes if
+    the factor is contiguous along the depth. `size`: number of the factor's rows or columns in a product; the length of
+    a swizzled row divides it.
     """
     if factor.along_depth:
         return

@@ -56,8 +56,8 @@ BULK_TURN = 120
 Fitted.
 """
 BULK_LATENCY, BULK_TRIP = 900, 700
-"""With bulk copies: cycles from a block's beginning to its first product, and about as many at its end; and cycles from
-a copy's issue to its arrival.
+"""Two latencies of bulk copies. BULK_LATENCY: cycles from the beginning of a block to its first product, and about as
+many from its last product to its end. BULK_TRIP: cycles from the issue of a copy to its arrival.
 """
 BULK_RESULT_BYTES_A_CYCLE = 64
 """Bytes per cycle at which a block's results pass through shared memory to global memory; each result counts as 8

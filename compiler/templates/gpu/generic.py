@@ -48,7 +48,9 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def bind(s: Schedule, knobs: Knobs) -> None:
-    """Puts the program of a schedule into kernel form, like `schedule`."""
+    """Changes the schedule `s` so that its program is in kernel form: all work is inside loops over GPU blocks. The
+    rules are those of `schedule`.
+    """
     for node in walk(s.program):
         if isinstance(node, Copy):
             s.expand_copy(node.name)

@@ -139,7 +139,9 @@ def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredC
 def lower_recorded(
     target: GpuTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
 ) -> LoweredCudaNode:
-    """The node `lowered`, scheduled again with recorded knob `values`: a point of its workload's search space."""
+    """The node `lowered` with a new schedule, which uses the knob `values` from a tuning record. The values are a point
+    of the search space of the node's workload.
+    """
     workload = lowered.workload
     assert workload is not None
     if workload.rows is None:

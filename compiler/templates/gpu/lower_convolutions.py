@@ -58,8 +58,8 @@ def lower_convolution(
 def lower_convolution_methods(
     target: GpuTarget, graph: Graph, node: Node, operator: Convolution
 ) -> tuple[LoweredCudaNode, ...]:
-    """A convolution lowered by every method that is as accurate as the method of `lower_convolution`, whose result
-    comes first.
+    """The kernels of a convolution by several methods, all equally accurate. The first is the result of
+    `lower_convolution`.
     """
     default = lower_convolution(target, graph, node, operator)
     alone = operator.transposed or graph.tensors[node.inputs[0]].dtype in HALVES

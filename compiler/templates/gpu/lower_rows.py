@@ -95,10 +95,11 @@ def _of_rows(
     knobs: rows.Knobs | None,
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    """The kernels of a row operator, which reduces or normalizes rows. With `knobs`, each row has threads of its own. A
-    softmax or normalization whose grid would then be too large is scheduled by `generic` instead.
+    """The kernels of a row operator, which reduces or normalizes rows. `knobs` say how many threads share a row (None:
+    default knobs). If the grid of a softmax or normalization is too large for CUDA, `generic` schedules the operator
+    instead.
 
-    `beside`: shapes of tensors that fused operators read together with a reduction's input.
+    `beside`: for a reduction, shapes of other tensors that fused operators read.
     """
     program = operator.program(target, knobs or operator.choose_knobs(target, beside), beside)
     if not operator.is_reduction and not _fits(program):

@@ -30,9 +30,9 @@ class Kernel:
     knobs (None: default knobs). `name`: name of this kind of schedule, part of the kernel's cache key.
 
     `tuned`: the template of the node's workload, or a function from a program to this template (None: no template with
-    knobs). `flat`: parameters are flattened to one dimension first; with `intermediates`, also the arrays that the
-    program allocates. `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise
-    convolution.
+    knobs). `flat`: whether parameters are flattened to one dimension before scheduling. `intermediates`: if `flat`,
+    whether arrays that the program allocates are flattened as well. `constants`: names of parameters that are packed
+    before any call. `window`: the window of a depthwise convolution.
     """
 
     name: str = "generic"

@@ -32,8 +32,8 @@ NARROW = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Knob of a permutation: `rows` of a 32-row tile that a block's threads move at once, a divisor of 32. None: no
-    tiles, elements are moved one by one (template `elementwise`).
+    """The knob of a permutation. `rows`: how many rows of a 32 x 32 tile the threads of a block move at once, a divisor
+    of 32. None: there are no tiles, and elements are moved one by one (template `elementwise`).
     """
 
     rows: int | None

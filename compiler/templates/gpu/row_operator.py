@@ -61,8 +61,8 @@ class RowOperator:
     def choose_knobs(self, target: GpuTarget, beside: Sequence[Shape] = ()) -> Knobs:
         """Default knobs of the row operator.
 
-        `beside`: shapes of tensors that fused operators read together with a reduction's input; axes along which these
-        shapes differ are not merged.
+        `beside`: for a reduction, the shapes of other tensors that fused operators read. Adjacent axes of the input are
+        merged into one axis only if all these shapes allow it.
         """
         rows, size, inner = self.sizes
         if not self.is_reduction:

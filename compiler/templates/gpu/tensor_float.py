@@ -29,7 +29,9 @@ def for_target(target: GpuTarget, program: Program) -> Program:
 
 
 def is_rounded(program: Program) -> bool:
-    """Whether the factors of "gemm" are rounded to tf32, so that `gemm_mma` computes exactly this program."""
+    """Whether the program itself rounds the factors of "gemm" to tf32. Tensor cores (`gemm_mma`) then compute the
+    product without further rounding of factors.
+    """
     reduce = find_statement(program, "gemm")
     return isinstance(reduce, Reduce) and any(
         isinstance(e, Call) and e.function == "round_tf32" for e in walk_expr(reduce.value)

@@ -251,7 +251,8 @@ def _add_partial_sums(s: Schedule, tag: str) -> None:
 
 def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
     """Distributes the copies of an operand's tile (`stage`) over the block's threads. `k0`: loop over steps of the
-    depth; `width`: largest number of elements copied at once; `constants`: parameters that are packed ahead.
+    depth. `axes`: (name, size) of the axes of threads. `width`: largest number of elements copied at once. `constants`:
+    parameters that are packed before any call.
     """
     path = path_to(s.program, stage)
     copy = path[-1]
@@ -287,8 +288,9 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
 
 
 def _run(s: Schedule, stage: str, loop: str, width: int) -> int:
-    """Number n of elements for which one copy of n adjacent elements may replace n copies of single elements, in n
-    iterations of the innermost loop `loop`: the greatest of `width`, `width` / 2, `width` / 4 ... 1 that is legal.
+    """The number n of adjacent elements that a single copy may move, in place of n copies of one element each in n
+    iterations of the innermost loop `loop`. The result is the greatest legal one of `width`, `width` / 2, `width` / 4
+    ... 1. `stage`: name of the copying statement.
     """
     while width > 1:
         if extent_of(s, loop) % width == 0:

@@ -89,15 +89,15 @@ class Tuned(Generic[SizesT, KnobsT]):
 
 
 def own_program(workload: CudaWorkload) -> Program:
-    """Returns the workload's program: the function `Tuned.sizes` of a template whose costs depend on the whole
-    program.
+    """Returns the workload's program. Templates whose costs depend on the whole program use this function as
+    `Tuned.sizes`.
     """
     return workload.expression
 
 
 def by_name(kind: Callable[..., KnobsT]) -> Callable[[Any, Values], KnobsT]:
-    """Makes the function `Tuned.knobs`, which converts the values of a point of the search space to knobs, for a
-    template whose axes are named like the fields of its knobs, the dataclass `kind`.
+    """Makes a function for `Tuned.knobs`, which converts the values of a point of the search space to knobs. `kind`:
+    the dataclass of the knobs, whose fields have the names of the axes of the search space.
     """
     return lambda _, values: kind(**values)
 

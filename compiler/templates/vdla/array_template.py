@@ -156,8 +156,8 @@ class Frame:
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Schedules two loads: weights at `knobs.weights_level` (for level CHUNK in loop `chunk`, which runs over the
-        chunks of the reduction), and post-processing parameters in loop `parameters`.
+        """Schedules the loads of weights (in the loop at level `knobs.weights_level`) and of post-processing parameters
+        (in the loop `parameters`). `chunk`: the loop over chunks of the reduction, which is the loop of level CHUNK.
         """
         self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")

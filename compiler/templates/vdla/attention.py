@@ -82,12 +82,12 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationCycles:
-    """Cycles of array and store unit in one iteration of the pipelined loop of `attention_program`, by
-    activity.
+    """Cycles of array and store unit in one iteration of the pipelined loop of `attention_program`, by activity.
 
-    The array sums the scores of tile t (`scored`), sums the context of tile t - 1 (`summed`) and widens the scores of t
-    to accumulators (`widened`). The store unit computes the softmax of t - 1 (`shared`), writes the scores of t to the
-    on-chip chain memory (`kept`) and stores the context of t - 2 (`stored`).
+    Activities of the array: `scored`, to compute the scores of tile t; `summed`, to compute the context of tile t - 1;
+    `widened`, to load the int8 scores of tile t back into accumulators. Activities of the store unit: `shared`, to
+    compute the softmax of tile t - 1; `kept`, to write the scores of tile t to the on-chip chain memory; `stored`, to
+    store the context of tile t - 2.
     """
 
     scored: np.ndarray

@@ -42,8 +42,8 @@ def fuse_attention(config: Config, graph: Graph) -> Graph:
     """The graph with each chain (products, softmax, products) replaced by one Attention node, if that node's kernel
     fits the machine and the cost model expects it to take fewer cycles.
 
-    Unchanged unless the machine has the extension `rows`, a chain memory (on-chip memory for tensors between layers)
-    and square tiles of one image.
+    The graph stays unchanged on machines without the extension `rows`, without a chain memory (on-chip memory for
+    tensors between layers), or on which the array cannot multiply two activations.
     """
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}
@@ -202,8 +202,8 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """Sizes of the attention, and loops that visit its matrices in memory; None if three nested loops do not
-    suffice.
+    """The sizes of an attention, with the loops that visit the matrices of its tensors in memory. None if a matrix does
+    not begin at a block boundary, or if the matrices' places in memory cannot be described by three nested loops.
     """
     scores, context = operator.scores, operator.context
 

@@ -337,16 +337,16 @@ class _Attention:
 
 
 def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
-    """Whether the accumulators hold the scores (`keys` blocks) and contexts (`width` blocks) of two tiles in separate
-    banks; `tile`: accumulators of a block.
+    """Whether the accumulators can hold two tiles at once, with scores and contexts in separate banks. `keys`: blocks
+    of scores in a tile. `width`: blocks of contexts in a tile. `tile`: accumulators that each block takes.
     """
     blocks = 2 * bank_aligned_blocks(config, keys, tile) + bank_aligned_blocks(config, width, tile) + width
     return blocks * tile <= config.acc_depth
 
 
 def bank_aligned_blocks(config: Config, blocks: int, tile: Any) -> Any:
-    """Number of blocks, of `tile` accumulators each, that reserve whole accumulator banks for `blocks` blocks: the next
-    block then begins in a bank of its own.
+    """Number of blocks after which a new accumulator bank begins: `blocks`, rounded up until the next block is in a
+    bank of its own. `tile`: accumulators that each block takes.
     """
     bank = config.acc_bank_depth
     return -(-(-(-blocks * tile // bank) * bank) // tile)

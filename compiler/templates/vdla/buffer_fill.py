@@ -106,8 +106,8 @@ def least_data_beats(config: Config, shape: LayerShape, element: int) -> float:
 
 
 def _least_seen(shape: LayerShape, axis: int) -> int:
-    """Lower bound on input rows (columns) read by any tiling: the minimum of `seen` over four cases, in which a tile
-    has all outputs or one, and the kernel is whole or cut into single rows (columns).
+    """Lower bound on the input rows (`axis` 0) or columns (1) that any tiling reads: the least result of `seen` for
+    tiles of all outputs or one output, with the kernel whole or cut into single rows (columns).
     """
     whole = np.array([[(shape.out_height, shape.out_width)[axis]], [1]])
     return int(seen(whole, shape, axis, np.array([1, shape.kernel[axis]])).min())
@@ -187,9 +187,9 @@ def _positions(
     cuts: np.ndarray,
     loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
 ) -> Side:
-    """One dimension, rows or columns, of the boxes of inputs that fill the input buffer: at most `most` of `size` rows
-    or columns. `cuts`: number of parts of the kernel along this dimension. The last part (`short_window`), and the last
-    tile along `loop` (tiles, letter, whether each loop is outside the fill), may need fewer rows or columns.
+    """Rows or columns of the boxes that fill the input buffer: at most `most` of the input's `size`. A box is smaller
+    for the last of `cuts` parts of the kernel (if `short_window`) and for the last tile. `loop`: (tiles, letter of the
+    loop over tiles along this dimension, for each letter whether the loop is outside the fill).
     """
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)

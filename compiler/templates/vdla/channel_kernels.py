@@ -40,10 +40,11 @@ POINTWISE = Window(kernel=(1, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Blocks `first` to `last` (exclusive) of the output, whose channels come from the inputs `parts`.
+    """A range of adjacent channel blocks of the output, from `first` to `last` (exclusive). `parts`: numbers of the
+    inputs that contain the channels of these blocks.
 
-    `copied`: (input, its first block) if whole blocks of one input are copied; None if channels change their place in a
-    block.
+    `copied`: set if whole blocks of a single input are copied: (number of the input, first block of that input). None
+    if channels move to another position within a block.
     """
 
     first: int

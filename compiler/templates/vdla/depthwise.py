@@ -51,7 +51,9 @@ def taps_of(config: Config, window: Window) -> TapGroups | None:
 
 
 def filters_of(config: Config, window: Window) -> Filters:
-    """The layout of depthwise weights on a machine: the window positions that its operations multiply together."""
+    """The layout in memory of the weights of a depthwise convolution with `window`. The layout depends on how many
+    positions of the window the machine multiplies in one operation.
+    """
     sweep = Sweep.of(config, window)
     return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=SWEEP_MODE.group(config))
 
@@ -69,11 +71,11 @@ def widened(config: Config, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """The operations of the array for a depthwise layer on one machine.
+    """The operations of the accelerator's multiplier array for one depthwise layer.
 
     `shape`: the layer, with the window that `widened` returns. `columns`: columns of the kernel before widening.
-    `taps`: groups of columns that one operation multiplies; None on machines without such operations. `sweep`:
-    operations that multiply several rows at once; None on machines without them.
+    `taps`: groups of columns that one operation multiplies; None on machines without operations on groups. `sweep`:
+    operations that multiply several rows at once; None on machines without sweeps.
     """
 
     shape: LayerShape
@@ -90,8 +92,9 @@ class _Array:
         return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
 
     def pads(self, rows: int) -> dict[str, int]:
-        """Numbers of input rows for sweeps (runs of operations that multiply several rows at once) over tiles of `rows`
-        output rows: pads "above" and "below" the image, and "rows", all rows that windows read, pads included.
+        """Describes the input rows that a sweep (a run of operations that multiply several rows at once) visits for a
+        tile of `rows` output rows. "above" and "below": numbers of pad rows above and below the image. "rows": number
+        of all rows that windows read, pads included.
 
         Empty without sweeps, for kernels cut into several groups of rows, for tiles of less than full height, and for
         images without pads above or below.

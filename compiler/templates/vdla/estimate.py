@@ -55,7 +55,7 @@ class Fitted:
     last_store: float = 0.5
     """Share of one tile's store cycles that no other work hides, at the end of a layer."""
     head_start: float = 0.5
-    """Share of a reduction step by which a fill is late if another buffer, filled more often, occupies the load unit.
+    """Delay of a fill, as a share of a reduction step, if the load unit is busy filling another buffer more frequently.
     """
     first_inputs: float = 0.3
     """Relative increase of the first input fill's exposed cycles: the preceding layer has yet to store the input."""

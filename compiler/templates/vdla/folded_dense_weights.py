@@ -23,11 +23,11 @@ from .workload import Workload
 
 @lru_cache(maxsize=64)
 def folded_dense_weights(config: Config, workload: Workload) -> FoldedWeights | None:
-    """The parts of weight tiles that hold weights, assuming that a workload's weights are a dense matrix (filters x
-    channels) without zeros.
+    """The parts of weight tiles that hold weights, if a workload's weights are a dense matrix (filters x channels)
+    without zeros.
 
-    None for templates without GEMM weights, for activations as weights, and on machines that do not fold (multiply a
-    weight tile in parts).
+    None for templates without weight tiles, for products whose weights are computed by the network, and on machines
+    that always multiply a weight tile as a whole.
     """
     if config.tile_parts == 1 or workload.own_weights:
         return None

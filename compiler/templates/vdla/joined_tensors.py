@@ -47,8 +47,9 @@ def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _whole_parts(graph: Graph, node: Node, operator: Channels, lanes: int) -> list[tuple[str, int]]:
-    """The inputs of a concatenation that fill blocks of the output alone, each of their channels once and in order:
-    (input, first block).
+    """The inputs of a concatenation that can be written directly into the output, as (input, first block of the
+    output). All channels of the input appear in the output in their order and once. The blocks of the output that hold
+    them contain no channels of other inputs. `lanes`: channels of a block.
     """
     places: dict[int, list[tuple[int, int]]] = {}
     for place, (part, channel) in enumerate(operator.sources):

@@ -197,7 +197,7 @@ def _check_extensions(graph: Graph, config: Config) -> None:
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
-    """Whether an input of the graph stays in the host's layout: if every reader can gather patches from it."""
+    """Whether graph input `tensor` stays in the host's channels-last layout: all its readers can gather patches."""
     readers = [node for node in graph.nodes if tensor in node.inputs]
     return (
         config.has("patch")

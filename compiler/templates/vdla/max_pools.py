@@ -23,8 +23,9 @@ from .rolling_pool import PATCH_CONV2D_POOL
 def fit_max_pools(graph: Graph, config: Config, interleaved: Collection[str]) -> Graph:
     """Fuses or splits max-pools until each fits the machine's memories.
 
-    A convolution also computes the max-pool after it if its input is `interleaved` (channels-last, as the host has it)
-    and a ring buffer for rows of its results fits the machine; other max-pools that are too large are split.
+    A convolution also computes the max-pool after it under two conditions: its input is in `interleaved` (names of
+    tensors in the host's channels-last layout), and the machine has room for a ring buffer of rows of the convolution's
+    output. All other max-pools are split if they are too large.
     """
     makers = graph.producers()
     graph = fuse_pool(

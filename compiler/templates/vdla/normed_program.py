@@ -97,7 +97,8 @@ def chunks_in_front(chunks: Any) -> Any:
 def tiles_step(config: Config, blocks: int, rows: Any) -> Any:
     """Distance between two tiles in the accumulators, in blocks of `rows` accumulators; a tile has `blocks` blocks.
 
-    The tiles are in separate banks if both then fit in half of the accumulators, else adjacent.
+    If half of the accumulators has room for two tiles in separate banks, the tiles are in separate banks; otherwise
+    they are adjacent.
     """
     apart = bank_aligned_blocks(config, blocks, rows)
     return np.where((apart + blocks) * rows <= config.acc_depth // 2, apart, blocks)
@@ -155,8 +156,8 @@ class _Normed:
         self.entries = held("entries", "par", self._group, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """The loop over all tiles, as a software pipeline: iteration t sums tile t, loads tile t - 1 back, and
-        normalizes tile t - 2.
+        """The loop over all tiles, as a software pipeline. Iteration t computes the products of tile t, loads the
+        results of tile t - 1 back into the accumulators, and normalizes tile t - 2.
 
         The loop therefore has two more iterations than there are tiles.
         """

@@ -88,8 +88,9 @@ def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair)
     """Copies the channels `taken` of tensor `source` and pads each plane with positions to a whole number of blocks;
     returns the copy's name.
 
-    The added values have no effect: they become unused columns of products, or channels of a sum for which the other
-    factor equals its zero point.
+    The added positions do not change the results of `node`. Where positions become columns of a product, the added
+    columns are unused. Where positions are summed over, the added terms are zero: the other factor of each term holds
+    its zero point.
     """
     tensor = rewrite.tensors[source]
     batch, channels, height, width = tensor.nchw
@@ -123,8 +124,8 @@ def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -
 
 def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
     """The product `node`, changed so that spare lanes (lanes of the last block without a channel) add nothing to its
-    sum: unchanged if the spare lanes of one factor already hold its zero point, else with a padded copy of its first
-    factor.
+    sum. If the spare lanes of one factor already hold that factor's zero point, the node stays unchanged. Otherwise one
+    factor is replaced by a copy whose spare lanes hold the zero point.
     """
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]
@@ -165,8 +166,8 @@ def _channel(group: Group, side: int) -> int:
 def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
     """The int8 value in the spare lanes (lanes without a channel) of the last block of tensor `name`; None if unknown.
 
-    The value follows from the node that produces the tensor: weights, biases and the row terms of softmax and
-    normalizations are 0 in spare lanes.
+    The value follows from the node that produces the tensor. For example, weights and bias of a convolution are 0 in
+    spare lanes, so the output there is the zero point, clamped to the output's range.
     """
     maker = rewrite.makers.get(name)
     match None if maker is None else maker.operator:

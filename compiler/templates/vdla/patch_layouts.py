@@ -57,9 +57,10 @@ def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
 
 
 def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
-    """Average number of times that a patch is gathered, if tiles are square and the input scratchpad holds two tiles.
+    """Average number of times that a patch is gathered. Neighbouring tiles both gather the `layout.reach` rows of
+    patches that they share. Tiles are assumed to be square, and the input scratchpad to hold two tiles.
 
-    None if a tile would have no more rows of its own than rows shared with its neighbours.
+    None if the shared rows are at least half of a tile.
     """
     if not layout.reach:
         return 1.0
@@ -156,10 +157,11 @@ def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) ->
 def _layouts(
     config: Config, workload: Workload, shape: LayerShape, filters: int, sharing: Iterable[int]
 ) -> Iterator[PatchLayout]:
-    """All layouts that fit the instructions' fields and the weight scratchpad (`filters` blocks); the layouts without
-    shared patches come first.
+    """Yields all layouts whose sizes fit the fields of instructions and whose weights fit the scratchpad. The layouts
+    without shared patches come first.
 
-    `sharing`: numbers of columns that may share a patch, ascending from 1.
+    `filters`: number of blocks of filters. `sharing`: numbers of output columns that may share a patch, ascending from
+    1.
     """
     window, channels = workload.window, workload.channels
     (kernel_rows, wide), (down, right), top = window.kernel, window.strides, window.pads[0]

@@ -193,8 +193,9 @@ def _stored_average(
 def _multiplied_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """The kernel of an average pool by products: a depthwise product with ones, shared by all channels, or a product
-    with the unit matrix.
+    """The kernel that computes an average pool with the multiplier array. If the machine has depthwise operations, each
+    window is multiplied by ones. Otherwise each input vector is multiplied by the unit matrix, so that the products add
+    up the window.
     """
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)

@@ -164,8 +164,9 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
 def _copies(
     config: Config, node: Node, source: str, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
 ) -> list[Kernel]:
-    """Kernels that copy `part`, one for each output vector of a block. `ends`: index of the image's first position in
-    the output tensor, and in tensor `source`. `post`: post-processing of the copied values.
+    """The kernels that copy one rectangle of positions, `part`: one kernel for each output vector of a block of
+    channels. `source`: name of the input tensor. `ends`: index of the image's first position in the output tensor, and
+    in `source`. `post`: post-processing of the copied values.
     """
     vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
     mine = channels_of_vectors(config, channels)
@@ -238,11 +239,12 @@ def resample_kernels(config: Config, legalized: Legalized, node: Node, operator:
 
 
 def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
-    """Groups outputs of an interpolation along an axis into runs with equal steps. Yields (first output, number of
-    outputs, step of outputs, first source, step of sources) of each run.
+    """Groups outputs of an interpolation along an axis into runs. In a run, the outputs are a constant step apart, and
+    so are their sources. Yields (first output, number of outputs, step of outputs, first source, step of sources) of
+    each run.
 
-    `places`: indices of outputs along the axis; `sources`: index of the source of each output. Steps of sources are
-    above 0.
+    `places`: indices of the outputs along the axis. `sources`: for each output, the index of its source. Only positive
+    steps of sources form a run.
     """
     start = 0
     while start < len(places):

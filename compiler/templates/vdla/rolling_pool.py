@@ -33,12 +33,15 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
-    """Sizes of a convolution with its max-pool: `rows` x `columns` sums (convolution outputs before the pool), pooled
-    to `pooled` rows.
+    """Sizes of a convolution with its max-pool, and of its buffers. The convolution computes `rows` x `columns` sums
+    for each image and filter; the pool reduces them to `pooled` rows. `filters`: vectors of filters at a position; they
+    are computed in `groups`. `width`: columns of the convolution's output.
 
-    A sum has `vectors` products, each of which needs `parts` array operations on average. Sums are in a ring buffer of
-    `ring` rows of `width` sums. Patches (image parts that the load unit gathers) follow `layout`, in a ring buffer of
-    `patch_rows` rows (None: no ring).
+    A sum has `vectors` products, each of which needs `parts` array operations on average. `ring` describes the ring
+    buffer in which rows of sums wait for the pool. Patches (image parts that the load unit gathers) follow `layout`, in
+    a ring buffer of `patch_rows` rows (None: no ring). `output_vectors`: vectors of the pool's output for an image.
+    `image_bytes`: size of the input. `steps`: cycles of the load unit to gather all patches. `store`: accumulator reads
+    for a row of the pool, in one group.
     """
 
     images: int
@@ -73,7 +76,7 @@ class RollingShape:
 
     @property
     def products(self) -> float:
-        """Cycles of the array: one operation a cycle."""
+        """Cycles of the multiplier array, which executes one operation a cycle."""
         return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors * self.parts
 
     def cycles(self, pool: Window) -> float:

@@ -28,10 +28,11 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsExpression(Expression):
-    """A softmax or normalization. The expression has one tile with all positions; `schedule` replaces it by an
-    expression with smaller tiles, which it builds from `shares` (the parameters of the arithmetic) and `plane`.
+    """The tensor expression of a softmax or normalization, with one tile for all positions. `schedule` builds a new
+    expression with smaller tiles from the two fields.
 
-    `plane`: number of positions in an output plane if it is larger than an input plane; else None.
+    `shares`: the kind of operator and the constants of its arithmetic. `plane`: number of positions in a plane of the
+    output, if it is larger than a plane of the input; else None.
     """
 
     shares: Shares

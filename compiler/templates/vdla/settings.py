@@ -15,8 +15,8 @@ def settings_of(config: Config, workload: Workload, values: Values) -> dict[str,
     """The settings of a point of a workload's space that have an effect, by axis name.
 
     "order": the loops over tiles that run more than once, outermost first, a letter each: o (output blocks), y (rows),
-    x (columns). "..._level": the letters of the loops around the fill of this buffer, and c if it is also filled for
-    each chunk of the reduction.
+    x (columns). "data_level" and "weights_level": the letters of the loops in which the buffer of data or weights is
+    filled; a c is added if the buffer is filled for each chunk of the reduction.
     """
     if workload.template == PATCH_CONV2D_POOL.name:
         return dict(values)

@@ -23,8 +23,8 @@ from ...te.blocks import Pair, ceil_div
 def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
     """The graph with convolutions split at multiples of `block` channels; channels without readers are dropped.
 
-    If `turns` (the machine can transpose products), a part that a Swap (exchange of channels and positions) reads is
-    split off as well, if its positions are whole blocks or can be padded to whole blocks.
+    `turns`: the machine can transpose products. Channels that are read by a Swap (exchange of channels and positions)
+    then become a convolution of their own, if the positions fill whole blocks or can be padded to whole blocks.
     """
     readers, makers = graph.readers(), graph.producers()
     kept = {output.tensor for output in graph.outputs}
@@ -126,8 +126,11 @@ def _range(
 
 
 def _parts(alone: Sequence[bool], ranges: Sequence[Pair]) -> list[Pair] | None:
-    """The channel ranges into which a convolution is split. A reader's range becomes a part of its own if the reader's
-    entry in `alone` is true; other overlapping ranges are united. None if no entry is true or parts overlap.
+    """The channel ranges (low, high) into which a convolution is split. `ranges`: the channels that each reader of the
+    convolution uses. `alone`: for each reader, whether its range becomes a part of its own. Overlapping ranges of the
+    other readers are united.
+
+    None if no reader gets a part of its own, or if parts overlap.
     """
     if len(alone) != len(ranges):
         return None

@@ -30,8 +30,8 @@ def part_kernel(
 ) -> Kernel:
     """The kernel of an `area` of a convolution's outputs, written to the node's output with the strides `spread`.
 
-    `starts`: by name of a parameter of the program, the position in the tensor's plane at which the parameter begins (0
-    for parameters that are missing here).
+    `starts`: for each parameter of the program (X, Y ...), the position in a plane of its tensor from which the kernel
+    reads or writes; 0 for parameters that are missing here.
     """
     whole, weight = blocked_form(config, convolution_workload(graph, node, operator), operator)
     details = Details(

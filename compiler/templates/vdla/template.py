@@ -77,7 +77,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
 
     `cost(config, workload, values, fitted)`: the cost model, for many points at once. `express(config, workload,
     details, common)`: the tensor expression; `common`: the arguments that all functions of `te.ops` for the accelerator
-    have. `copies`: for each axis that is a buffer's number of copies, the buffer's scratchpad. `dense_weights`: every
+    have. `copies`: maps each knob for a buffer's number of copies to the buffer's scratchpad. `dense_weights`: every
     filter has weights for every channel. `plain_constants`: in a lowered program the details' `post` occurs only in
     `intrinsics.post` and its attributes, and their `pad_value` is the value of all pads.
     """
@@ -153,9 +153,9 @@ class Kernel:
     that are bound to the parameters of its program. The choice of knobs depends on `workload` alone.
 
     `source`: the tensor expression, or the arguments from which to build it. `recorded`: whether tuning records of the
-    workload are used. `offsets`: by parameter, the byte of its tensor at which the parameter begins. `series`: set if
-    there is an equal kernel for each image: the workload of one kernel for all images. As such kernels overlap in time,
-    they use the knobs of `series`.
+    workload are used. `offsets`: by parameter, the byte of its tensor at which the parameter begins. `series`: if each
+    image has an equal kernel, one workload for all images, else None; the kernels overlap in time and use the knobs of
+    `series`.
     """
 
     workload: Workload

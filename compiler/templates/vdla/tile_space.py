@@ -80,7 +80,8 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Groups of candidate points, of which the cheapest is the default: balanced tile sizes, one order of loops.
+    """Groups of candidate points, of which the cheapest is the default. All have balanced tile sizes and one order of
+    loops.
 
     Inputs and weights are filled at the innermost or outermost level; all buffers have the same number of copies. The
     first groups have whole windows. The other groups are used if no tile with whole windows fits: windows are cut,
@@ -139,8 +140,8 @@ def copies_axis(buffer: str) -> Axis:
 
 
 def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
-    """The knobs of one point, whose loops over tiles are `tiles`; levels that the template lacks default to the
-    innermost.
+    """The knobs at the point with these `values`. `tiles`: the loops over tiles at this point. A loop level for which
+    the template has no knob is the innermost.
 
     A window equal to the `kernel` becomes None. Levels with the same effect become the same level (`Tiles.effective`),
     so that points of equal effect yield the same program.
@@ -182,7 +183,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Names of the loops over tiles: all three (`names`, outermost first), over output blocks, and over `columns`."""
+    """Names of the loops over tiles: all (`names`, outermost first), over blocks (`output`), over `columns`."""
 
     names: tuple[str, str, str]
     output: str

@@ -132,11 +132,10 @@ class Tiles:
         return count
 
     def stores(self, *, windows: bool = False) -> np.ndarray:
-        """Number of STORE.POST instructions of all tiles: an instruction stores blocks as rows, positions as columns.
-
-        Rows of a tile narrower than the output, or of a pool with `windows`, are not contiguous: then there is an
-        instruction for each row or for each block, whichever are fewer. If a position has several vectors, the vectors
-        are the columns and the positions the rows.
+        """Number of STORE.POST instructions of all tiles. One instruction stores a matrix of vectors: rows are blocks,
+        columns are positions. A tile narrower than the output, or of a pool with `windows`, is not contiguous in
+        memory; it takes an instruction for each row or for each block, whichever are fewer. If a position has several
+        vectors, the vectors are the columns and the positions the rows.
         """
         whole, (o, y, x) = self.trips["x"] == 1, (self.extents[letter] for letter in LETTERS)
         by_block = self.images * o * self.trips["y"] * self.trips["x"]
@@ -180,15 +179,15 @@ class Tiles:
 
 
 def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
-    """Moves loops with one trip outermost, in the order of LETTERS; returns the new orders (indices of TILE_ORDERS)."""
+    """Puts the loops over tiles with a single iteration outermost. `order` and the result index TILE_ORDERS."""
     once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
     return _ONCE_OUTERMOST[images > 1][order, once]
 
 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
-    """Number of micro-ops in all sequences of a tile's program. An instruction's counters run over two of the tile's
-    three loops (rows, columns, blocks): preferably loops whose length differs between tiles, then the longest. The
-    third loop is unrolled: each of its iterations needs `extra` micro-ops, which compute the reduction.
+    """Number of micro-ops in all sequences of a tile's program. An instruction runs over two of the tile's three loops
+    (rows, columns, blocks) with its counters: preferably over loops whose length differs between tiles, then over the
+    longest. The third loop is unrolled: each of its iterations needs `extra` micro-ops, which compute the reduction.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 
 def transpose_kernels(config: Config, legalized: Legalized, node: Node, operator: Swap) -> list[Kernel]:
-    """One kernel for each block of channels of each image; channels begin at a block boundary.
+    """The kernels that exchange channels and positions of a tensor: one kernel for each block of channels of each
+    image. The first channel that is exchanged must begin a block.
 
-    Raises NodeError for machines without square tiles of one image.
+    Raises NodeError unless the machine computes one image at a time, with equal sizes of input and output blocks.
     """
     graph = legalized.graph
     lanes = Blocks.of(config).block

@@ -1,5 +1,5 @@
-"""Kernels of transposed products: convolutions whose results have channels and positions exchanged, because weights and
-activations are exchanged.
+"""Kernels of transposed products: convolutions whose results have channels and positions exchanged. The kernel obtains
+such a result by using the activations as weights and the weights as activations.
 
 A block of n channels at n positions has the memory layout of a weight tile: each position is a row. The constant
 filters are laid out as the positions of an activation. For each filter the array then computes the values of a block of
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 def transposed_products(
     config: Config, legalized: Legalized, node: Node, operator: TransposedProduct
 ) -> list[Kernel]:
-    """One kernel for each image of the input.
+    """The kernels of a transposed product, a convolution whose result has channels and positions exchanged: one kernel
+    for each image.
 
-    The input has whole blocks of positions, where the last block may be partly unused; a second operand is a constant
-    with one value for each filter.
+    A plane of the input must consist of whole blocks of positions, of which the last may be padding. If the operator
+    combines its result with a second operand, the operand is a constant with one value for each filter.
     """
     graph = legalized.graph
     lanes, convolution = config.block_out, operator.convolution

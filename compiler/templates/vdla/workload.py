@@ -29,9 +29,9 @@ class Workload:
     "patch_conv2d_pool" only; pooling templates use `kernel`. `resident`: the input is in the chain memory (on-chip
     memory that keeps a layer's output for the next layer), with its pads. `margins`: the output is in the chain memory,
     with pads (top, left, bottom, right) around it; None: in DRAM. `own_weights`: each image has its own weights and is
-    computed by its own kernel; the workload covers this series of kernels. `turned`: columns, not filters, have
-    post-processing parameters. `last_vectors`: number of input vectors that are read of each position in the last block
-    of channels (None: all).
+    computed by its own kernel; the workload covers this series of kernels. `turned`: the product is transposed:
+    post-processing parameters belong to columns, not filters. `last_vectors`: how many vectors of each position are
+    read in the last block of input channels (None: all).
     """
 
     template: str
@@ -129,9 +129,8 @@ def filled_up(config: Config, filters: int) -> int:
 
 
 def computed_filters(config: Config, workload: Workload) -> int:
-    """Number of filters that the array computes: rounded up to whole blocks if the operand is then read faster.
-
-    Operands are contiguous if whole blocks are read. If not, each position needs a burst, which waits for memory.
+    """Number of filters that the array computes. It is rounded up to whole blocks if the store then reads the second
+    operand faster: whole blocks are contiguous; otherwise each position needs a burst, which waits for memory.
     """
     blocks, memory = Blocks.of(config), config.memory
     own, whole = filter_vectors(blocks, workload.filters)

@@ -228,7 +228,7 @@ def _tile(
 def _plan_blocks(
     sketches: Sketches, summed: Sum, roles: Roles, tile: Mapping[str, int], part: int, *, stored: bool = False
 ) -> _Plan:
-    """The plan of least cost for the register tile `tile`; `part`, `stored`: the plan's fields of these names."""
+    """The cheapest plan for the register tile `tile`. `part`: terms of a partial sum. `stored`: sums are in memory."""
     target, cut = sketches.target, next(iter(roles.positions), None)
     strips = roles.filters if stored else None
     grid = np.meshgrid(_counts(sketches, summed, cut, tile), _counts(sketches, summed, strips, tile))

@@ -53,8 +53,8 @@ class Nest:
 
 
 class NestFinder:
-    """Finds the nests of a program. `around`: loops that contain several sums or nests. `chains`: for each loop of
-    `around` that is in no other loop, the loop itself and the loops nested directly inside, as (name, iterations).
+    """Finds the nests of a program. `around`: names of loops that contain several nests. `chains`: for each outermost
+    loop of `around`, a list of (name, iterations): the loop itself and the loops perfectly nested in it.
     """
 
     def __init__(self, program: Program) -> None:
@@ -271,8 +271,8 @@ def schedule_nest(
 
 
 def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
-    """Schedules a transposing copy in squares that are transposed in registers: `nest.square` rows, unrolled, of as
-    many vectorized columns.
+    """Schedules a transposing copy in squares that are transposed in registers. A square has `nest.square` unrolled
+    rows and equally many vectorized columns.
     """
     sizes = {loop.name: loop.size for loop in nest.loops}
     column, row = nest.vectors[0], nest.across

@@ -21,8 +21,8 @@ ROWS, COLUMNS = 2, 4
 COLUMNS columns if vectors run over channels.
 """
 SCALARS = 16
-"""Largest number of rows in the register tile of a windowed sum with a single filter over blocks of channels. Its
-columns are not contiguous, so sums are scalars, which LLVM combines into vectors.
+"""Largest number of rows in a register tile of a sum over windows that has a single filter, with data in blocks of
+channels. The tile's columns are not contiguous in memory, so each sum is a scalar; LLVM combines scalars into vectors.
 """
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
@@ -164,10 +164,12 @@ def _product_tile(
 def _panels(
     sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle], again: list[str]
 ) -> dict[str, int]:
-    """Chooses knobs for operand `wide` of a matrix product: whether it is packed or copied into panels (contiguous
-    pieces, each for one tile), and the order of loops. Products with constant weights, which may be long, also get
-    knobs for unrolled steps and partial sums. `again`: the loops over tiles with several iterations, in the order to
-    keep.
+    """Chooses knobs for a matrix product with operand `wide`: whether the operand is packed or copied into panels
+    (contiguous pieces, each for one tile), and the order of loops. If the operand is a constant (weights), its
+    reduction may be long, so the knobs of unrolled steps and partial sums are chosen too.
+
+    `lane`: the vectorized loop. `rows`: the loops over rows of the product. `again`: loops over tiles that have several
+    iterations; the chosen order is the first one that runs the loops over rows inside the others.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

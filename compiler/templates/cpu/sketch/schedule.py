@@ -216,9 +216,9 @@ def _pack(s: Schedule, sketches: Sketches, summed: Sum, tiles: _Tiles) -> None:
 
 
 def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs) -> None:
-    """Emits prefetches of packed weights at the places where a tile would wait for them. A product with a single
-    reduction loop that reads its weights only once gets no prefetches. (With several reduction loops, they save an
-    eighth of the time even then: 1x1, 2048 channels, 512 filters, one position.)
+    """Emits prefetches of packed weights at the places where a tile would wait for them. No prefetch is emitted for a
+    product that has a single long reduction loop and reads its weights only once. With several reduction loops,
+    prefetches save an eighth of the time even if weights are read once (1x1, 2048 channels, 512 filters, one position).
     """
     terms = order_of_terms(summed, knobs.get("terms"))
     long = [name for name in terms if _sizes(summed)[name] > 1]
@@ -246,8 +246,8 @@ def _sum_up(
     lane: str,
     order: Sequence[str],
 ) -> tuple[str, ...]:
-    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops. Returns the
-    loops over tiles that the sum itself has (if sums are in memory), in the order of the consumer's loops `order`.
+    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops. If sums are in
+    memory, the sum has loops over tiles of its own; returns their names, in the order of the consumer's loops `order`.
     """
     n = sketches.lanes(summed.bits)
     of_vector = knobs.vector.inner

@@ -39,9 +39,9 @@ MOST_WINDOW = 64
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Values of the knob producer, the place where a sum's producers are computed: before all loops; in the outermost loop
-around the sum, in the innermost of the loops over blocks (`middle`), or in the innermost loop; or inline (then the
-tiles along borders are separate kernels).
+"""Values of the knob "producer", the place where a sum's producers are computed. WHOLE: before all loops. OUTERMOST,
+INNERMOST: in this loop around the sum. MIDDLE: in the innermost of the loops over blocks (`middle`). INLINE: inside the
+sum; the tiles along borders are then separate kernels.
 """
 
 
@@ -221,8 +221,8 @@ def default_part(summed: Sum) -> int:
 def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
     """The reduction loops to unroll, innermost first, and the unrolled iterations of each: at most `most` terms in all.
 
-    The last of these loops may be unrolled partially, by a divisor of its iterations; if partial sums of `part`
-    iterations cut that loop, by a divisor of `part`.
+    The outermost of these loops may be unrolled in part, by a number that divides its iterations (or `part`, if partial
+    sums of `part` iterations cut the loop).
     """
     sizes = {t.name: t.size for t in summed.terms}
     found: list[tuple[str, int]] = []

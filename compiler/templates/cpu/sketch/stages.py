@@ -97,8 +97,8 @@ class Sum:
 class Stages:
     """All sums and nests of a program, in program order.
 
-    `around`: the loops that contain several sums or nests. `chains`: for each of these loops that is in no other loop,
-    the loop itself and the loops nested directly inside, as (name, iterations), outermost first.
+    `around`: the loops that contain several sums or nests. `chains`: for each outermost loop among these, (name,
+    iterations) of the loop itself and of the loops perfectly nested in it, outermost first.
     """
 
     sums: tuple[Sum, ...]

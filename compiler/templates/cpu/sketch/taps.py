@@ -96,8 +96,8 @@ def taps_of(program: Program, summed: Sum) -> tuple[Taps, ...]:
 def skip_dead_taps(
     s: Schedule, taps: Sequence[Taps], tile: Mapping[str, int], block: Mapping[str, int]
 ) -> None:
-    """Adds branches that skip taps (rows and columns of the window) for tiles in which they read only pads, if this
-    saves enough (`Taps.live`). `tile`, `block`: by loop, elements of a tile, and tiles of a block (0: all).
+    """Adds branches with which a tile skips taps (rows and columns of the window) that read only pads, if this saves
+    enough (`Taps.live`). `tile`: for each loop, elements of a tile. `block`: for each loop, tiles of a block (0: all).
     """
     for along in taps:
         size = tile[along.axle]

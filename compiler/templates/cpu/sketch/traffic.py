@@ -24,9 +24,9 @@ NEAR_BYTES_CYCLE = 1024.0
 most of these transfers.
 """
 STREAM_SHARE = 0.5
-"""Factor on the time of waiting for packed weights from beyond the second-level cache, a stream that processors
-prefetch (3x3, 512 channels on 28 x 28: blocks of 4 rows, which read all weights 7 times, are 8% faster than one block,
-which reads the input for each panel of weights).
+"""Waiting for packed weights from beyond the second-level cache counts only this share, because processors prefetch
+this stream. (3x3, 512 channels on 28 x 28: blocks of 4 rows, which read all weights 7 times, are 8% faster than one
+block, which reads the input for each panel of weights.)
 """
 CACHE_SHARE = 0.75
 """Share of a cache for the operands that a loop nest reads again."""
@@ -83,8 +83,8 @@ def _moved_bytes(
 ) -> list[np.ndarray]:
     """For each operand, the bytes that come from beyond a cache of `room` bytes.
 
-    An iteration of a loop reads its operands again if the operands of one iteration are larger than the cache.
-    Otherwise the next iteration reads only new elements, or none of an operand that does not depend on the loop.
+    If the operands of one iteration of a loop exceed the cache, every iteration reads its operands again. Otherwise the
+    next iteration reads only elements that are new; an operand that does not depend on the loop has none.
     """
     length = dict(tile)
     boxes = [box_bytes(read, length) for read in reads]
@@ -112,7 +112,7 @@ def copying_cycles(
     target: CpuTarget, read: Read, tile: Lengths, nest: Sequence[Level], at: int
 ) -> np.ndarray:
     """Cycles of copying the data of `read`, with pads, in each iteration of loop number `at` of `nest` (-1: once ahead
-    of all loops). The arguments are those of `waiting_cycles`.
+    of all loops). `nest`: the loops around a tile, outermost first. `tile`: iterations inside a tile.
     """
     length = dict(tile)
     for level in reversed(nest[at + 1 :]):
