@@ -56,11 +56,11 @@ def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
 
 
 def distribution(alloc: Alloc) -> tuple[str | None, ...]:
-    """For each dimension of an allocated buffer, the axis of threads that it is distributed over, or None.
+    """For each dimension of an allocated buffer, the axis of threads over which the dimension is distributed, or None.
 
-    A dimension is distributed over an axis if the variable of the loop over that axis, and nothing else, is the index
-    in every access inside such a loop. (Accesses outside are allowed until all loops are bound; `distribution_obstacle`
-    finds them.)
+    A dimension is distributed over an axis if all accesses inside loops over this axis have the loop's variable as
+    their index in the dimension. (Accesses outside of these loops are allowed until all loops are bound;
+    `distribution_obstacle` finds them.)
     """
     found: _Accesses = {}
     _record(alloc.body, (), found)

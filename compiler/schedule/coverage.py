@@ -100,8 +100,8 @@ class _Digits:
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """Splits an extent that is a minimum of several expressions: returns its least constant (or an upper bound if
-        it has none), and the other expressions.
+        """Splits an extent that is a minimum of several expressions. Returns the least of the constants among them
+        (without constants an upper bound of the extent), and the other expressions.
         """
         flat, stack = [], [extent]
         while stack:

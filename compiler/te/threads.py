@@ -26,8 +26,9 @@ LANES = ".lanes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A thread of a block. `row`: the index in the block of the thread's row; `lane`: the index of the thread among the
-    threads of this row; `own`: the thread's indices in buffers of the shape `Threads.register_shape`.
+    """A thread of a block. `row`: number of the row, among the rows of the block, to which the thread belongs; `lane`:
+    number of the thread among the threads of this row. `own`: the indices of the thread's element in a buffer with one
+    element for each thread (shape `Threads.register_shape`).
     """
 
     row: Expr
@@ -199,7 +200,9 @@ class Fold:
     buffers: tuple[Buffer, ...]
 
     def result(self, place: Place) -> Expr:
-        """The result of the row of the thread `place`: a load from a buffer that this thread can read."""
+        """The reduction's result for a row, as seen by `place`, one of the row's threads: a load from a buffer that
+        this thread can read.
+        """
         last = self.buffers[-1]
         if self.threads.shuffles:
             return last[place.own]

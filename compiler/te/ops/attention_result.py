@@ -34,9 +34,9 @@ class Result:
         self.vectors = sum.shape[-2]
 
     def stages(self, totals: Sequence[Stmt]) -> Stmt:
-        """The stages `totals`, which add up the sums of weights of all threads of a row, and "post", which stores the
-        result. If there are several splits, "give.bounds" and "give" first store the greatest scores and the sums of
-        each split in shared memory.
+        """The last stages of the kernel, in this order: `totals` (they add up the weights of all threads of a row); if
+        there are several splits of the keys, "give.bounds" and "give" (they store each split's greatest scores and sums
+        in shared memory); and "post" (it stores the result).
         """
         shared, tile = self.shared, self.tile
         if shared.sums is None or shared.bounds is None:

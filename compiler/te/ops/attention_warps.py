@@ -11,7 +11,9 @@ from ...ir.stmt import Stmt
 from .attention_blocks import phase
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16
-"""The sizes of a product of a warp: sums [16, 8] of products of [16, 16] and [16, 8]."""
+"""Sizes of a matrix product of a warp: factors of `ROWS` x `DEPTH` and `DEPTH` x `COLUMNS` elements, and `ROWS` x
+`COLUMNS` sums.
+"""
 PAIR = 2
 """Number of neighbouring products whose right factors a warp loads together."""
 

@@ -90,7 +90,9 @@ class PatchLayout:
 
     @property
     def steps(self) -> int:
-        """Cycles of the load unit for a patch: one for each row of the patch and each vector that this row touches."""
+        """Cycles in which the load unit gathers a patch. A row of the patch takes a cycle for each vector to which the
+        unit writes a part of the row.
+        """
         run, block = self.run, self.block
         return sum((y * run + run - 1) // block - y * run // block + 1 for y in range(self.rows))
 

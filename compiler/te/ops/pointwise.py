@@ -46,11 +46,12 @@ def average_pool(
     placement: Placement = WHOLE,
     name: str = "average_pool",
 ) -> Program:
-    """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; otherwise like `max_pool`.
+    """An average pool: Y = post(bias + sum over the window of X), where positions outside X read as `pad_value`.
+    Parameters and loops are those of `max_pool`.
 
-    The parameters P turn the sum into an average: the bias is -(window size) * zero point, the scale includes the
-    divisor. If divisors differ along the border, there is one program for each area of equal divisors, which computes
-    its part of Y (`placement.area`).
+    The parameters P turn the sum into an average: the bias is -(window size) * zero point, and the scale includes the
+    divisor. If windows at the border have other divisors, a separate program computes each area of equal divisors
+    (`placement.area`).
     """
     return _widened(
         name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", placement=placement

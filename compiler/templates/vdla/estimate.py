@@ -273,7 +273,7 @@ class ArrayLayer:
 
 
 def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> CostEstimates:
-    """Limits, lower bounds, features and estimated cycles of the points with the knob values `values`."""
+    """Limits, lower bounds, features and estimated cycles of `layer` at the points with the knob values `values`."""
     shape, tiles, data, weights = layer.shape, layer.tiles, layer.data, layer.weights
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
     sums_copies = np.minimum(values["sums_copies"], tiles.count)

@@ -41,7 +41,9 @@ class NormedShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedTiles:
-    """Tiles of `rows` positions. Inputs are loaded in chunks of `chunk` channel blocks, to `copies` buffers in turn."""
+    """Sizes of tiles: a tile has `rows` positions, and its inputs are loaded in chunks of `chunk` channel blocks.
+    Successive chunks are loaded to `copies` buffers, one after the other.
+    """
 
     rows: int
     chunk: int

@@ -125,7 +125,7 @@ class Tiles:
         return np.where(outside[letter], self.sizes[letter], self.extents[letter])
 
     def repetitions(self, letters: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Number of fills of a buffer: product of the trips of the loops in `letters` around its fill (`outside`)."""
+        """Number of times a buffer is filled: product of the iterations of loops in `letters` that are `outside`."""
         count = np.ones_like(self.order)
         for letter in letters:
             count = count * np.where(outside[letter], self.images if letter == "n" else self.trips[letter], 1)

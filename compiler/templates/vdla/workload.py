@@ -190,7 +190,7 @@ def workload_of_area(workload: Workload, area: Area) -> Workload:
 
 
 def vector_loops(shape: LayerShape) -> tuple[str, ...]:
-    """Names of the loops inside the loops over positions: vectors of a position, if several, batch and lanes."""
+    """Names of the loops inside the loops over positions: s (vectors, if several), b (batch), j (lanes)."""
     return ("s", "b", "j") if shape.vectors > 1 else ("b", "j")
 
 

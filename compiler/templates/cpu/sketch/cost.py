@@ -126,8 +126,8 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """Three maps from each loop of the sum's consumer (the nest that reads the sum) to an array over points (settings
-    of the knobs): elements of a tile, number of tiles, and tiles of a block (0: all).
+    """Returns three maps: elements of a tile, number of tiles, and tiles of a block (0: all). Each maps a loop of the
+    sum's consumer (the nest that reads the sum) to an array with a value for each point (setting of the knobs).
     """
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}

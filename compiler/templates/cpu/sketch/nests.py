@@ -171,8 +171,8 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """Describes a nest that copies and transposes a tensor: (loop along which the source is contiguous, largest side of
-    squares that are transposed in registers, whether vectors run along that loop).
+    """For a nest that copies and transposes a tensor, returns (name, side, vectors): the loop along which the source is
+    contiguous, the largest side of squares that are transposed in registers, and whether vectors run along this loop.
 
     None if the source is contiguous along `column` too, or along no other loop of at least LEAST_SQUARE iterations.
     """
