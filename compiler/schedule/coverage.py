@@ -150,7 +150,7 @@ def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
 
 
 def _least(form: LinearForm) -> list[LinearForm]:
-    """The linear forms whose minimum is `form`, after the `min` operators in it are expanded."""
+    """Expands the `min` operators in `form`: returns linear forms without them, of which the least equals `form`."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             rest = form.without(atom)

@@ -99,7 +99,9 @@ class Space:
         }
 
     def values(self, point: np.ndarray) -> dict[str, int]:
-        """The knob values of one point [axes], given as indices of values, by axis."""
+        """The values of the knobs at one `point`, by name. A point has, for each axis, the index of a value of this
+        axis.
+        """
         return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
 
     def point(self, values: Values) -> np.ndarray:

@@ -1,8 +1,9 @@
-"""The end of an attention of 16-bit matrices: the result of each row from the sums of all splits of the keys.
+"""The end of an attention of 16-bit matrices: combines the partial results of all splits of the keys into each row's
+result.
 
-A split has, for each row, the greatest score m of its keys, the sum l of exp(score - m), and the sum o of exp(score -
-m) times rows of V. The result is the sum of o over the splits, divided by the sum of l, where both are multiplied by
-exp(m - greatest m of all splits) first.
+For a row, a split of the keys has three values: the greatest score m of its keys; the sum l of exp(score - m); and the
+sum o of exp(score - m) times the keys' rows of V. Let M be the greatest m of all splits. First l and o of each split
+are multiplied by exp(m - M); then the result is the sum of o over the splits, divided by the sum of l.
 """
 
 from __future__ import annotations

@@ -62,11 +62,13 @@ def _indexed_element(
 def gather_nd(
     shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_nd"
 ) -> Program:
-    """ONNX's GatherND: Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b.
+    """ONNX's GatherND: Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …]. The first `batch` dimensions of X and I are
+    batch dimensions b; I's last dimension lists indices of the next axes of X; Y has all remaining axes of X.
 
-    Parameters: X of `dtype` and `shape`, with the batch dimensions merged into one, and the axes without an index into
-    another one; I int64 [batch, rows, depth]; Y [batch, rows, rest] of `dtype`. Negative indices count from the end; an
-    index outside an axis reads the element at the nearer end. Raises ValueError for shapes that do not match.
+    Parameters: X [batch, indexed axes, rest] of `dtype`, which is X of `shape` with the batch dimensions merged into
+    one and the remaining axes merged into one; I int64 [batch, rows, depth]; Y [batch, rows, rest] of `dtype`. Negative
+    indices count from the end; an index outside an axis reads the element at the nearer end. Raises ValueError for
+    shapes that do not match.
     """
     depth = indices[-1]
     if batch + depth > len(shape) or shape[:batch] != indices[:batch] or batch >= len(indices):

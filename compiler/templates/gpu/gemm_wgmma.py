@@ -195,8 +195,9 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
-    """Sizes and types of a program's product, and whether bulk copies can fetch its factors. Factors that warpgroups
-    read only with rows along the depth are described in this order (`lay_along_depth`); `program` is unchanged.
+    """Sizes and types of a program's product, and whether bulk copies can fetch its factors. Warpgroups can read some
+    types of factors only if rows run along the depth: the result then describes the factors in this order
+    (`lay_along_depth`). `program` is unchanged.
     """
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:

@@ -64,8 +64,8 @@ def array_space(
 
 
 def window_tiles(shape: LayerShape, values: Columns, chunks: np.ndarray | int = 1) -> Tiles:
-    """The tiles of points (settings of the knobs) whose axes cut the kernel window into parts; `chunks`: number of
-    chunks into which the reduction over channels is cut.
+    """The tiles of points (settings of the knobs) that may cut the kernel window into parts of "window_rows" x
+    "window_columns". `chunks`: number of chunks into which the reduction over channels is cut.
     """
     cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
     return Tiles.of(shape, values, chunks * cuts)

@@ -122,7 +122,7 @@ class IterationCycles:
 
     @property
     def cycles(self) -> np.ndarray:
-        """Cycles of an iteration of the pipelined loop in the steady state."""
+        """Estimated cycles of one iteration of the pipelined loop, when all stages of the pipeline are busy."""
         widened = np.maximum(self.summed, self.kept) + self.widened
         return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
 

@@ -54,7 +54,9 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Image:
-    """Data common to the kernels of image group `index`; a group has `batch` images, which are computed together."""
+    """One group of images of a node, the argument of the functions that make kernels. The array computes `batch` images
+    together; `index` is the number of this group of `batch` images.
+    """
 
     config: Config
     graph: Graph

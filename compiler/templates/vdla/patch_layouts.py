@@ -106,8 +106,8 @@ def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
 
 @lru_cache(maxsize=256)
 def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np.ndarray:
-    """Number of image rows that patches read if the output is computed in tiles of k rows, for each k: int64 [outputs +
-    1]. Entry k > 0 is the sum over all tiles of an output of `outputs` rows; pads are not counted.
+    """Number of image rows that patches read to compute `outputs` rows of outputs in tiles. Entry k > 0 of the result,
+    int64 [outputs + 1], is the number for tiles of k rows, summed over all tiles. Pads do not count.
     """
     first = np.arange(layout.patch_rows(outputs)) * layout.row_stride - workload.pads[0]
     read = np.minimum(first + layout.rows, workload.height) - np.maximum(first, 0)

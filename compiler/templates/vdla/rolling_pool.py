@@ -140,7 +140,8 @@ def _rings(config: Config, workload: Workload) -> tuple[Ring, ...]:
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: columns gathered at a time, copies of buffers.
+    """The knob space. The knobs are the number of patch columns that are gathered at a time, and the numbers of copies
+    of the buffers for data and for weights.
 
     Raises EmptySpaceError if no ring of rows fits the accumulators.
     """

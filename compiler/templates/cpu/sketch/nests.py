@@ -17,7 +17,7 @@ from ....schedule import LegalityError, Schedule
 from ..loops import VECTORS, has_loop, parallel_grains, peel_ragged
 
 LEAST_SQUARE = 4
-"""Least number of rows for which a transposing copy is cut into squares, which are transposed in registers; fewer rows
+"""A transposing copy of at least this number of rows is cut into squares, which are transposed in registers; fewer rows
 are loaded with strides.
 """
 

@@ -130,7 +130,7 @@ def inline_producer(s: Schedule, name: str) -> None:
 
 
 def borders(s: Schedule, summed: Sum) -> set[str]:
-    """The loops whose variables occur in conditions of a sum's terms, which test whether an input element is a pad."""
+    """The loops that decide whether a sum's term is a pad: their variables occur in the conditions of the terms."""
     value = next(
         node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
     )

@@ -127,8 +127,8 @@ def copying_cycles(
 
 
 def paging_cycles(data: Read, panel: np.ndarray, tile: Lengths) -> np.ndarray:
-    """Cycles that a tile waits for its memory pages of the input `data` and of its `panel` bytes of packed weights; 0
-    if all these pages fit the translation buffer. `tile`: iterations inside a tile.
+    """Cycles that a tile waits when it enters memory pages: pages of the input `data`, and of `panel` bytes of packed
+    weights. 0 if all pages of the tile fit the translation buffer. `tile`: iterations of each loop inside a tile.
     """
     stride = data.bits / 8
     bytes_, near, planes = np.full(len(panel), stride), np.ones(len(panel)), np.zeros(len(panel))
