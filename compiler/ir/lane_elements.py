@@ -24,7 +24,7 @@ ROWS_APART = 8
 
 
 def own_row(lane: Expr, half: Expr) -> Expr:
-    """The row, in a matrix of sums, of a lane's row number `half` (0 or 1)."""
+    """The index of a row in a matrix of sums. A lane holds parts of two rows, of which `half` (0 or 1) chooses one."""
     return lane // LANES_OF_ROW + half * ROWS_APART
 
 

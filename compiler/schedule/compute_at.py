@@ -272,9 +272,7 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """A copy of the nest that computes only the elements in `box`, and writes them to `local` instead, from index 0
-        on.
-        """
+        """A copy of the nest for the elements in `box` only; it writes these to buffer `local`, from index 0 on."""
         values: dict[str, Expr] = {}
         inner = {**ranges}
         headers: list[For] = []

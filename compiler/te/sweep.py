@@ -98,12 +98,13 @@ class Sweep:
         return whole * self.operations(heights) + self.operations(rest)
 
     def packed(self, config: Config, weight: np.ndarray) -> np.ndarray:
-        """Packs `weight`, int8 (channels, kernel rows, `columns`, TAPS) from `TapGroups.rows`, into weight tiles: int8
-        [ceil(channels / b), `tiles`, b, m], with b the larger and m the smaller of block_in and block_out.
+        """Packs the weights of a depthwise convolution into weight tiles: int8 [ceil(channels / b), `tiles`, b, m],
+        where b is the larger and m the smaller of block_in and block_out. `weight`: int8 (channels, kernel rows,
+        `columns`, TAPS) from `TapGroups.rows`.
 
-        The weights of one operation (`swept` kernel rows of a group of columns) are `SWEEP_MODE.group` rows of m
-        weights, zeros at the end. They are ordered by output vector of the block of channels, then group of kernel
-        rows, then group of columns.
+        An operation multiplies `swept` kernel rows of a group of columns. Its weights take `SWEEP_MODE.group` rows of a
+        tile, each with m weights, and zeros at the end. Operations are in this order: by output vector of the block of
+        channels, then by group of kernel rows, then by group of columns.
         """
         block, narrow = config.whole_tile_rows, min(config.block_in, config.block_out)
         blocks, inputs, parts = (

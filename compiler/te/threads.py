@@ -110,12 +110,14 @@ class Threads:
         unroll: bool = False,
         most: Expr | None = None,
     ) -> Stmt:
-        """The statements of `body` for all elements of thread `lane` of a row. `body` gets a suffix for names, the step
-        (number of the element among the thread's elements) and the element's index in the row.
+        """Runs `body` for all elements of a row that belong to thread `lane`. `body` is called with a suffix for the
+        names of its statements, the step (number of the element among the thread's elements), and the element's index
+        in the row.
 
-        Loop `name`.k runs over the steps in which every thread of the row has an element. Loop `name`.g, of at most one
-        iteration, is the step in which only some threads have one. `unroll`: whether loop k is unrolled. `most`: number
-        of elements of the row, if it may be less than `size`; loop g is then inside loop k.
+        In loop `name`.k, every thread of the row has an element in each step. If the last step has elements for some
+        threads only, this step is loop `name`.g, which has one iteration for these threads and none for the others.
+        `unroll`: whether loop k is unrolled. `most`: number of elements of the row, if it may be less than `size`; loop
+        g is then inside loop k.
         """
         k, g = Var(f"{name}.k"), Var(f"{name}.g")
         if most is not None:
@@ -164,9 +166,9 @@ class Sharing:
     chunks: int = 1
 
     def threads(self, rows: int, size: int, *, shuffles: bool = False) -> Threads:
-        """The threads for `rows` of `size` elements. `shuffles`: whether the target has shuffles. They are used if the
-        threads of a row are neighbours, which excludes interleaved rows (`columns`), and if their number is a power of
-        two.
+        """The distribution of `rows` rows of `size` elements over threads. `shuffles`: whether the target has shuffles.
+        They are used only if the number of threads for a row is a power of two, and if these threads are neighbours
+        (with `columns`, threads of different rows alternate).
         """
         return Threads(
             rows=rows,

@@ -37,11 +37,11 @@ class Splits:
         )
 
     def stages(self, greatest: Buffer, total: Buffer, sum: Buffer) -> Stmt:
-        """The stages "give.bounds" and "give", in which warps store m, l and o (see the module's text) in shared
-        memory, and "post", in which all threads of the block compute the result.
+        """The last stages: "give.bounds" and "give", in which each warp stores its partial results in shared memory,
+        and "post", in which all threads of the block compute the result.
 
-        Buffers: `greatest` has m and `total` l of each lane's rows, equal in all lanes of a row; `sum` has o of each
-        warp.
+        Buffers of the partial results: `greatest` has the greatest score of each row of a lane, `total` the row's sum
+        of weights (both are equal in all lanes of a row), and `sum` has each warp's sums of weighted rows of V.
         """
         m, h, t, c, i, j = (Var(f"give.{v}") for v in "mhtcij")
 

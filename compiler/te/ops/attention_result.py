@@ -137,8 +137,9 @@ class Result:
         begin: Callable[[Expr], Stmt] | None = None,
         element: Callable[[Expr, Expr, Expr], Stmt] | None = None,
     ) -> Stmt:
-        """Stores `value(r, c, u)` for each element of a thread (row r, vector c, element u of the vector) inside the
-        result. `begin(r)`, `element(r, c, u)`: statements to run before each row and before each element.
+        """Stores the elements that a thread computes: `value(r, c, u)` for row r, vector c and element u of the vector.
+        Elements beyond the end of the result are left out. `begin(r)`, `element(r, c, u)`: statements to run before
+        each row and before each element.
         """
         sizes, tile = self.blocks.sizes, self.tile
         r, c, u, i, j = (Var(f"post.{v}") for v in "rcuij")

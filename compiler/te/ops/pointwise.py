@@ -67,8 +67,8 @@ def elementwise(
     placement: Placement = WHOLE,
     name: str = "elementwise",
 ) -> Program:
-    """Y = post(bias + X), where `post` combines X with a second tensor R (adds, multiplies) or looks X up in a table, T
-    int8[256]. Parameters and intermediate are otherwise those of `max_pool`.
+    """An element-wise operator: Y = post(bias + X). `post` combines X with a second tensor R (adds or multiplies), or
+    replaces X by entries of a table T int8[256]. The other parameters, and the intermediate, are those of `max_pool`.
 
     With bias 0, scale 1 and zero point 0 requantization does not change X. `strides` selects every n-th row and column
     of X, `placement.area` a part of the selected positions; all other fields of `placement` are as for `max_pool`.

@@ -94,8 +94,9 @@ def scatter_elements(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_elements",
 ) -> Program:
-    """ONNX's ScatterElements: Y = X, then element Y[..., I[..., k, ...], ...] becomes U[..., k, ...] or, with
-    `combine`, the combination of its old value and U[..., k, ...].
+    """ONNX's ScatterElements: copies X to Y, then writes each element of U to the place in Y that the same element of I
+    gives: Y[..., I[..., k, ...], ...] = U[..., k, ...], where the index from I replaces the index along `axis`. With
+    `combine`, the new value is the combination (a sum, for example) of the old value and U's.
 
     Parameters, in this order: X of `dtype` and `shape`; I int64 and U of `dtype`, both of the shape `indices`; Y like
     X. Statement "copy" copies X, statement "write" visits the elements of U in order. Raises ValueError for shapes that

@@ -260,7 +260,7 @@ def _order(factor: Factor, *, rows: bool) -> Order:
 
 
 def _pack_cores(s: Schedule, buffer: str) -> None:
-    """Arranges the last two dimensions of a factor's slice in core matrices of 8 lines."""
+    """Stores a factor's slice in core matrices, the blocks of CORE x CORE elements that warpgroups read."""
     rank = len(shape_of(s, buffer))
     s.pack(buffer, ((rank - 2, CORE), (rank - 1, CORE)), tuple(range(rank + 2)))
 

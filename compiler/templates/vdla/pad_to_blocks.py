@@ -45,8 +45,8 @@ class _Rewrite:
         taken: Pair,
     ) -> str:
         """Adds a node that applies `operator` to the channels `taken` of tensor `source`; returns the name of the
-        result, of shape `shape`. The node is derived from `reader`, with `suffix` as suffix of its names. Calls with
-        equal `source`, `suffix` and `taken` share one result.
+        node's result, which has the shape `shape`. The new node is a variant of `reader`, the node that will read the
+        result; `suffix` ends its names. Calls with equal `source`, `suffix` and `taken` share one result.
         """
         key = (source, suffix, taken)
         if key not in self._made:

@@ -157,9 +157,9 @@ class Tiles:
         return self.extents[letter] % self.sizes[letter]
 
     def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
-        """Canonical values of the knobs "order", "data_level" and "weights_level", equal at points that yield the same
-        program. Of several fill levels with the same effect, the innermost is taken for data and the outermost for
-        weights.
+        """Canonical values of the knobs "order", "data_level" and "weights_level": points with the same program get
+        equal values. If several fill levels have the same effect, data get the innermost of these, weights the
+        outermost.
         """
         letters = _ORDERS[self.order]
         repeats = np.stack([self.trips[letter] > 1 for letter in LETTERS], axis=1)

@@ -45,7 +45,8 @@ MOST_WORKSPACE = 1 << 28
 """Largest workspace for the sums of a block in memory, in bytes."""
 SLACK = 8.0
 """A point (setting of the knobs) is searched if its lower bound on the time is at most this multiple of the space's
-lower bound. This excludes scalar sums, but not short vectors.
+lower bound. The factor is so small that points without vectors are not searched, and so large that points with short
+vectors are.
 """
 MOST_STATEMENTS = 1024
 """Largest number of unrolled statements in the tiles of all sums; more would take longer to compile than other

@@ -34,11 +34,11 @@ class Term:
 class Nest:
     """A loop nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
 
-    `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none). `across`: the loop
-    along which the source of a move is contiguous, while the destination is contiguous along the first loop of
-    `vectors` ("": none); such a move is a transposition. `square`: largest number of successive iterations of `across`
-    that may be transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest
-    reads elements that it wrote before.
+    `ragged`: a loop in whose last iteration the first loop of `vectors` has fewer iterations ("": none). `across`: set
+    if the nest transposes a tensor: the loop along which the source is contiguous, while the destination is contiguous
+    along the first loop of `vectors` ("": none). `square`: largest number of successive iterations of `across` that may
+    be transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads its
+    own results.
     """
 
     name: str

@@ -63,8 +63,8 @@ class Taps:
 
 
 def taps_of(program: Program, summed: Sum) -> tuple[Taps, ...]:
-    """The taps (positions in the window) along each dimension of the window of a sum that reads a padded copy; empty
-    for other sums. Dimensions of one output are left out.
+    """The taps (positions in the window) of a sum that reads a padded copy, one `Taps` for each dimension of the window
+    with several outputs; empty for other sums.
     """
     if (found := padded_read(program, summed)) is None:
         return ()

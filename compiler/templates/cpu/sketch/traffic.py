@@ -34,9 +34,9 @@ PAGE_BYTES = 4096
 NEAR_PAGES = 64
 """Number of memory pages in a processor's first-level translation buffer (Zen 64 to 72, Golden Cove 96)."""
 INPUT_PAGE_CYCLES, WEIGHT_PAGE_CYCLES = 25.0, 8.0
-"""Cycles to enter a page of the input and of weights, if a tile uses more than `NEAR_PAGES` pages: memory streams of an
-input restart in each page, those of weights continue. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048
-channels, tiles with sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums in memory.
+"""Cycles to enter a page of the input, and a page of weights, if a tile uses more than `NEAR_PAGES` pages. A stream of
+input data restarts in each page, a stream of weights continues. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and
+2048 channels, tiles with sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums in memory.
 """
 Lengths = Mapping[str, np.ndarray]
 """For each loop of a sum, its iterations at every point (setting of the knobs): int64 [points]."""
