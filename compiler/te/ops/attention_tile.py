@@ -66,8 +66,8 @@ class Tile:
         return r * self.row_threads + y
 
     def of_split(self, z: Expr, y: Expr, r: Expr) -> Expr:
-        """The index of a row in a buffer that holds the rows of all splits, one split after the other: of the row
-        `row(y, r)` of split `z`.
+        """The index of row `row(y, r)` of split `z`, in a buffer that holds the rows of all splits, one split after the
+        other.
         """
         return z * self.block_rows + self.row(y, r)
 

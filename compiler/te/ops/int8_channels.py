@@ -145,9 +145,9 @@ def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
 def int8_interleave(
     data: Shape, result: Shape, *, factors: Pair, before: Pair, stride: int, name: str = "int8_interleave"
 ) -> Program:
-    """Puts the outputs of a transposed convolution's phases side by side. A phase is the set of outputs with equal
-    remainders of (y + top) % sy and (x + left) % sx; X has the channels of phase number k = remainder of y * sx +
-    remainder of x from channel k * stride on: Y[n, c, y, x] = X[n, k * stride + c, (y + top) // sy, (x + left) // sx].
+    """Puts the outputs of a transposed convolution's phases side by side. Let ry = (y + top) % sy and rx = (x + left) %
+    sx. Outputs with equal ry and rx are a phase, whose number is k = ry * sx + rx; X holds the channels of phase k from
+    channel k * stride on: Y[n, c, y, x] = X[n, k * stride + c, (y + top) // sy, (x + left) // sx].
 
     (sy, sx) are the `factors`, (top, left) is `before`. Parameters: uint8 X of shape `data` and uint8 Y of shape
     `result`, both [batch, blocks, height, width, block]. Each phase has a nest of loops n, o, y, x, j around the

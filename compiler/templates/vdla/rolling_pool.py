@@ -117,7 +117,9 @@ def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
 
 
 def _parts(config: Config, workload: Workload, layout: PatchLayout) -> float:
-    """Average number of array operations per weight tile: above 1 if the array multiplies a tile in several parts."""
+    """Average number of array operations per weight tile. It can be above 1 if the array multiplies a tile in several
+    parts.
+    """
     weights = patch_weights(config, workload, layout)
     return 1.0 if weights is None else int(weights.used.sum()) * config.tile_parts / weights.used.size
 

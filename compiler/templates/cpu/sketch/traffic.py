@@ -14,8 +14,8 @@ from .stages import Read, Sum
 REMOTE_BYTES_CYCLE = 8.0
 """Bytes per cycle that a core gets from beyond the second-level cache, for transfers that arithmetic does not hide."""
 WAITING_SHARE = 0.05
-"""Least share that waiting for weights has of the arithmetic's time for prefetches to be used: below this share, their
-instructions cost more than they save.
+"""Prefetches are used only if waiting for weights would take at least this share of the arithmetic's time: otherwise
+the instructions of the prefetches cost more than they save.
 """
 COPY_BYTES_CYCLE = 16.0
 """Bytes per cycle when copying an input into its padded form."""
