@@ -174,7 +174,7 @@ class _Equations:
             self._pending.append((b.plus(a, -1), -(other - 1), width - 1))
 
     def agree(self, a: Var | None, b: Var | None) -> bool:
-        """Whether two variables (None: 0) are known to be equal."""
+        """Whether `a` and `b` are known to be equal; None stands for the number 0."""
         form = LinearForm({}, 0)
         if a is not None:
             form = form.plus(LinearForm({a: 1}, 0))

@@ -65,8 +65,8 @@ def merge_axes(
     """Merges neighbouring dimensions of `shape`; returns (size, whether `axes` contain it) for each merged dimension.
     Negative axes count from the end.
 
-    Dimensions of size 1 are dropped. Two neighbours are not merged if a shape of `beside`, which broadcasts against the
-    shape, has size 1 in only one of them. Raises ValueError for an axis that the shape does not have.
+    Dimensions of size 1 are dropped. The shapes in `beside` broadcast against `shape`: if one has size 1 in exactly one
+    of two neighbouring dimensions, the two are not merged. Raises ValueError for an axis that the shape does not have.
     """
     if bad := [a for a in axes if not -len(shape) <= a < len(shape)]:
         raise ValueError(f"shape {shape} has no axis {bad[0]}")

@@ -24,7 +24,7 @@ class WarpTile:
 
     A block has `splits` groups of `warps` warps (axes z and y of threads), called splits. Each split computes all of
     the block's `warps` * `tiles` * 16 rows, for keys of its own: `keys` keys in each step, a multiple of 16. Shared
-    memory holds the keys and values of `stages` steps: while a step is computed, those of the next steps are loaded.
+    memory holds the keys and values of `stages` steps: while a step is computed, data of the next steps are loaded.
     """
 
     splits: int

@@ -1,7 +1,7 @@
 """Winograd's method for processors, over activations in blocks of channels; `te.ops.winograd` describes the method.
 
-Between the two programs of this module, a 1 x 1 convolution computes the n * n matrix products. Its groups are the n *
-n positions in a tile; its input has one row, with a column for each tile.
+Between the two programs of this module, a 1 x 1 convolution computes the n * n matrix products. The convolution has a
+group for each of the n * n positions in a tile; its input has one row, with a column for each tile.
 """
 
 from __future__ import annotations

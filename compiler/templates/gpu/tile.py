@@ -35,7 +35,7 @@ REDUCING_THREADS = 256
 class Tile:
     """The tiling of a sum of products; all sizes are in elements.
 
-    A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them.
+    A block computes `rows` x `columns` sums in steps of `depth`; each thread computes `thread_rows` x `thread_columns`.
     A thread's sums are divided into `row_groups` x `column_groups` pieces; the pieces of all threads are interleaved,
     so that adjacent threads read adjacent vectors. `stages`: number of steps whose operands are in shared memory at
     once; with one stage a step waits for its copies, with more the copies run ahead. `splits`: number of blocks that

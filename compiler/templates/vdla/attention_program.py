@@ -54,11 +54,12 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionShape:
-    """Sizes of a stack of attentions. `loops`: extents of the loops over its matrices, outermost first.
+    """Sizes of several attentions that are computed by one kernel, one matrix after the other. `loops`: extents of the
+    loops over the matrices, outermost first.
 
-    A matrix of queries has `rows` queries of `depth` channels; there are `keys` keys and values; a value and the
-    context have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks. Fields ending in
-    `_in`: addresses of the matrices in their tensors.
+    A matrix of queries has `rows` queries of `depth` channels. It has `keys` keys and as many values; a value and a row
+    of the result (the context) have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks.
+    Fields whose name ends in `_in` hold the addresses of the matrices in their tensors.
     """
 
     loops: tuple[int, ...]

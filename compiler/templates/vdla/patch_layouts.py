@@ -1,8 +1,8 @@
-"""Choice of patches for a first convolution: the layout with the fewest cycles of load unit and array running
-concurrently.
+"""Chooses how the windows of a first convolution are cut into patches: by the layout with the fewest estimated cycles,
+while load unit and array run concurrently.
 
-The load unit writes a row of a patch in a cycle, or part of the row if it spans several vectors; the array multiplies
-one vector a cycle. A patch shared by several outputs is loaded once for all of them, but leaves lanes unused.
+In a cycle, the load unit writes a row of a patch, or a part of the row if the row spans several vectors; the array
+multiplies one vector. A patch that several outputs share is loaded once for all of them, but leaves lanes unused.
 """
 
 from __future__ import annotations
