@@ -81,8 +81,8 @@ class Memory:
         return as_strided(begin, iterations.shape, list(steps.values()), writeable=False)
 
     def value(self, e: Expr, iterations: Iterations) -> Any:
-        """An expression's values in all iterations: an array with one axis for each loop, of size 1 if the value is
-        constant.
+        """The values of expression `e` in all iterations: an array with one axis for each loop. Along loops on which
+        the value does not depend, the array has size 1.
         """
         match e:
             case Const(value=value, dtype=dtype):

@@ -30,7 +30,7 @@ class Interval:
 
 
 Ranges: TypeAlias = Mapping[str, Interval | Expr]
-"""Ranges of variables, outermost first: an interval, or a dependent extent E, meaning 0 .. E - 1."""
+"""Ranges of variables, outermost loop first: an interval, or an extent E that depends on outer loops (0 .. E - 1)."""
 
 UNKNOWN = Interval(None, None)
 _BOOL = Interval(0, 1)

@@ -138,8 +138,8 @@ class _Machine:
         to.data[(np.broadcast_to(first, values.shape), *others)] = values
 
     def box(self, region: Region, iterations: Iterations) -> list[np.ndarray]:
-        """The indices of a region in each of its dimensions: arrays with one axis for each loop, then one axis for each
-        dimension.
+        """The indices of the elements of a region, in all iterations: an int64 array for each dimension of the region's
+        buffer. Each array has one axis for each loop, and behind these one axis for each dimension.
         """
         found: list[np.ndarray] = []
         for d, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):

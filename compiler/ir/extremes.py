@@ -17,10 +17,10 @@ from .visit import free_vars
 
 
 def extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | None:
-    """An expression that `form` never exceeds (`up`), or is never less than, while the loops `over` run: the form's
-    greatest or least value where it can be computed, else a bound on it; None if unknown.
+    """A bound on `form` over all iterations of the loops `over`: an upper bound if `up`, else a lower bound. The bound
+    is the form's greatest or least value where this value can be computed; None if no bound is known.
 
-    The expression is in terms of the other variables of `form`, whose ranges are `ranges`.
+    The bound is an expression in the other variables of `form`, whose ranges are `ranges`.
     """
     names = over.keys()
     for atom, coefficient in form.terms.items():

@@ -56,11 +56,11 @@ def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
 
 
 def distribution(alloc: Alloc) -> tuple[str | None, ...]:
-    """For each dimension of an allocated buffer, the axis of threads that it is distributed over, or None.
+    """For each dimension of an allocated buffer, the axis of threads over which the dimension is distributed, or None.
 
-    A dimension is distributed over an axis if the variable of the loop over that axis, and nothing else, is the index
-    in every access inside such a loop. (Accesses outside are allowed until all loops are bound; `distribution_obstacle`
-    finds them.)
+    A dimension is distributed over an axis if all accesses inside loops over this axis have the loop's variable as
+    their index in the dimension. (Accesses outside of these loops are allowed until all loops are bound;
+    `distribution_obstacle` finds them.)
     """
     found: _Accesses = {}
     _record(alloc.body, (), found)
@@ -107,10 +107,10 @@ def distribution_obstacle(alloc: Alloc) -> str | None:
 
 
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
-    """The thread axis along which one dimension of a buffer is distributed: the single element of `axes`, if every
-    access inside loops over that axis has the axis' variable as its index; else None.
+    """The thread axis over which one dimension of a buffer is distributed, or None. It is the only element of `axes`;
+    and in loops over this axis, all accesses have the loop's variable as their index in the dimension.
 
-    `accesses`: for each access the axes of the loops around it, and the axis whose variable is its index (None: no
+    `accesses`: for each access, the axes of the loops around it, and the axis whose variable is its index (None: no
     axis).
     """
     if len(axes) != 1:
@@ -128,7 +128,7 @@ def _axis(start: Expr, extent: Expr, loops: tuple[For, ...]) -> str | None:
 
 _ZERO, _ONE = Const(0), Const(1)
 _LANE = Var("lane'")
-"""Variable for the number of a thread along x in a shuffle, which is in no loop over threads; no loop has this name."""
+"""Stands for the number of a lane where a shuffle reads registers of all lanes; no loop has a variable of this name."""
 
 
 _Access = tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]

@@ -67,8 +67,8 @@ class Phase:
 
     @property
     def lanes(self) -> int:
-        """Number of threads along x that execute the phase's statements together: 1, some of a warp, a warp or a
-        warpgroup.
+        """Number of neighbouring threads along x that must execute the phase's statements together: the lanes that
+        exchange data, a warp, or a warpgroup; 1 if each thread runs on its own.
         """
         uses = [n for n in walk(self.body) if isinstance(n, Intrinsic)] if self.collective else []
         if uses and (lanes := min(exchanging_lanes(use.declaration) for use in uses)) > 0:

@@ -32,8 +32,8 @@ def read_regions(
     targets: bool = True,
     only: str | None = None,
 ) -> dict[Buffer, Region]:
-    """The box (rectangle of elements) of every buffer that `node` reads, over all iterations of the loops inside it and
-    of those in `over`.
+    """The box (rectangle of elements) of every buffer that `node` reads, in all iterations of the loops inside `node`
+    and of the loops in `over`.
 
     The result is in terms of the other loops around `node`; `ranges` are the ranges of these loops and only make the
     result more precise. Buffers allocated inside `node` are left out. A Reduce reads its target too, unless `targets`

@@ -64,8 +64,9 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
 
 
 def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
-    """Whether two accesses of single elements have equal indices in corresponding loops, and the indices determine all
-    `coordinates`: then different coordinates mean different elements.
+    """A quick proof that accesses `p` and `q` touch a common element only where the two loops of each pair in
+    `coordinates` are at the same value. True if both accesses are to single elements, with equal indices in equal
+    loops, and if the values of the indices determine the values of the loops in `coordinates`.
     """
     if p.starts != q.starts or p.loops != q.loops or not coordinates:
         return False
@@ -131,8 +132,8 @@ def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
 
 
 def _width(first: int | None, second: int | None, weight: int) -> int | None:
-    """Number of elements from the first to the last of weight * i + j, for i in a dimension of extent `first` and j in
-    a dimension of extent `second`; None if an extent is unknown.
+    """Length of the range from the least to the greatest value of weight * i + j, for indices i below `first` and j
+    below `second`; None if `first` or `second` is unknown.
     """
     return None if first is None or second is None else weight * (first - 1) + second
 
@@ -176,7 +177,7 @@ class _Equations:
             self._pending.append((b.plus(a, -1), -(other - 1), width - 1))
 
     def agree(self, a: Var | None, b: Var | None) -> bool:
-        """Whether two variables (None: 0) are known to be equal."""
+        """Whether `a` and `b` are known to be equal; None stands for the number 0."""
         form = LinearForm({}, 0)
         if a is not None:
             form = form.plus(LinearForm({a: 1}, 0))

@@ -268,8 +268,8 @@ def _reduce(rest: LinearForm, divisor: int) -> tuple[LinearForm, int, int]:
 
 
 def _recombine(form: LinearForm) -> LinearForm:
-    """Replaces k*c*(a // c) + k*(a % c) by k*a until there is no such pair. a // c is in the form that `_floor_divide`
-    returns.
+    """Replaces k*c*(a // c) + k*(a % c) by k*a as long as `form` has such a pair of terms. The quotient a // c must
+    have the form that `_floor_divide` returns.
     """
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const) and atom.b.value > 0:

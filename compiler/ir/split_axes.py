@@ -42,9 +42,9 @@ def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractS
 def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
     """Simpler expressions that are equal to `fact`, a quotient or a remainder.
 
-    x % c is x if x is within 0 .. c - 1. x // c is x // f // (c // f) for a factor f of c: (2*h + r) // 6 is (h + r //
-    2) // 3. For f, the function tries the greatest common divisor of c and each coefficient in x, and of c and each of
-    `divisors`.
+    A remainder x % c is x if x is within 0 .. c - 1. A quotient x // c is (x // f) // (c // f) for each factor f of c,
+    where x // f may be simpler: (2*h + r) // 6 is (h + r // 2) // 3. The function tries as f the greatest common
+    divisor of c and each coefficient in x, and of c and each of `divisors`.
     """
     found: list[Expr] = []
     match fact:

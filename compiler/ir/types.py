@@ -45,7 +45,7 @@ class DType(StrEnum):
 
     @property
     def numpy(self) -> np.dtype:
-        """The numpy dtype of the same name; for bfloat16 and types stored as codes (<= 8 bits), that of ml_dtypes."""
+        """The numpy dtype of the same name; bfloat16 and codes (of at most 8 bits) have dtypes of package ml_dtypes."""
         return _ML_DTYPES[self] if self in _ML_DTYPES else np.dtype(self.value)
 
     @property

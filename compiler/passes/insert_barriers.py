@@ -95,9 +95,9 @@ class _Use:
 
 @dataclass(slots=True)
 class _State:
-    """State while the body is visited: `pending` accesses since the last barrier; `flying` accesses of asynchronous
-    copies, which are issued but not yet waited for; `head` accesses before the first barrier. `closed`: whether a
-    barrier was visited.
+    """The accesses that were found so far, while the body of a loop is visited. `pending`: accesses since the last
+    barrier. `flying`: accesses of asynchronous copies that were issued but not waited for. `head`: accesses before the
+    first barrier. `closed`: whether there was a barrier.
     """
 
     pending: dict[object, _Use] = field(default_factory=dict)

@@ -4,9 +4,9 @@
               ->  alloc A[2, 16, ...] in: for t in 8: BODY(A[t % 2, ...])
 
 Each iteration (virtual thread) uses its own copy of every buffer, so the loads of the next iteration need not wait for
-the computation of this one. The accelerator's units have queues of their own, in which the instructions of two threads
-interleave. Units wait (by tokens, semaphores that a later step inserts) only where a copy is used again. (TVM's pass
-interleaves the statements; here the queues do so, and the rotation of copies also works for nested loops.)
+the computation of this one. Each unit of the accelerator has an instruction queue; instructions of two iterations are
+in the queues at the same time. An iteration waits for an earlier one (by tokens, semaphores that a later step inserts)
+only before a copy is used again. (TVM's pass interleaves statements; rotating copies also works for nested loops.)
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ DMA_DIMENSIONS = 2
 
 
 def split_copies(program: Program) -> Program:
-    """Puts every Copy between DRAM and a scratchpad into loops over all but its last two (merged) dimensions."""
+    """Puts loops around each Copy between DRAM and a scratchpad, so that the Copy keeps two (merged) dimensions."""
     return map_stmt(program, _split)
 
 

@@ -58,7 +58,7 @@ class _Sum:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Extents of the `lanes` (loops on which the target's indices depend); None if one depends on other loops."""
+        """Extents of the loops `lanes`, on which the target's indices depend; None if an extent is not a constant."""
         extents = [int(n.extent.value) for n in self.lanes if isinstance(n.extent, Const)]
         return tuple(extents) if len(extents) == len(self.lanes) else None
 

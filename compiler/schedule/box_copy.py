@@ -24,9 +24,9 @@ def box_copy(program: Program, name: str) -> Program:
         for T.0 in range(4):                             ->   T: copy T[0:4, 0:n] = A[i, 2:6, 0:n]
             for T.1 in range(n):
                 T: T[T.0, T.1] = A[i, T.0 + 2, T.1]
-    Legal if `name` assigns or copies one element of another buffer of the same type. From the innermost loop outwards,
-    a loop is replaced if in each buffer its variable is a term of exactly one index. No two replaced loops may index
-    the same dimension, and both buffers must have the loops' dimensions in the same order.
+    Legal if `name` assigns or copies one element of another buffer of the same type. Loops are replaced from the
+    innermost outwards, as long as a loop's variable is a term of exactly one index of each buffer. No two of these
+    loops may index the same dimension, and they must index the dimensions of both buffers in the same order.
     """
     path = locate(program, name)
     where = f"cannot copy a box at {name}: "

@@ -272,7 +272,7 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """This nest for the elements in `box` only; it writes buffer `local`, whose element 0 is the box's first."""
+        """A copy of the nest for the elements in `box` only; it writes these to buffer `local`, from index 0 on."""
         values: dict[str, Expr] = {}
         inner = {**ranges}
         headers: list[For] = []

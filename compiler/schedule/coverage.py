@@ -101,8 +101,8 @@ class _Digits:
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """Splits an extent that is a minimum of several expressions: returns its least constant (or an upper bound if
-        it has none), and the other expressions.
+        """Splits an extent that is a minimum of several expressions. Returns the least of the constants among them
+        (without constants an upper bound of the extent), and the other expressions.
         """
         flat, stack = [], [extent]
         while stack:
@@ -151,7 +151,7 @@ def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
 
 
 def _least(form: LinearForm) -> list[LinearForm]:
-    """The linear forms whose minimum is `form`, after the `min` operators in it are expanded."""
+    """Expands the `min` operators in `form`: returns linear forms without them, of which the least equals `form`."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             rest = form.without(atom)

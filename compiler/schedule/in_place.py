@@ -26,9 +26,10 @@ def update_in_place(program: Program, name: str, operand: str) -> Program:
             Y[i] = g(T[i])                     for i in range(n):
                                                    Y[i] = g(A[i])
     Machines whose ALU overwrites its first operand need this form.
-    Legal if both buffers are allocations of one shape, type and memory, inside the same loops; only `name` writes its
-    buffer, before other statements use it, and its indices are the variables of the loops of its nest, each once;
-    `name` reads `operand` only at these indices; and no statement behind `name` uses `operand`.
+    Let T be the buffer that `name` writes. Legal if T and `operand` are allocations of one shape, type and memory,
+    inside the same loops; no other statement writes T, or reads T before `name` has written it; T's indices in `name`
+    are the variables of the loops around `name`, each once; `name` reads `operand` only at these indices; and no later
+    statement uses `operand`.
     """
     where = f"cannot update {operand} in place by {name}: "
     statement = locate(program, name)[-1]

@@ -159,8 +159,8 @@ def check_grid(program: Program) -> Program:
 
 
 def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
-    """Returns `after` if none of its indices contains a division, or if `after` verifies; otherwise raises
-    LegalityError, which quotes `before`.
+    """Returns `after` if no index in its new part contains a division. Otherwise verifies `after` first, and raises
+    LegalityError, which quotes `before`, if `after` is invalid.
 
     `changed`: the new part of `after` (None: all of it); older parts were verified before. Bounds of quotients and
     remainders of several loops cannot always be proven, and no target compiles a program that does not verify.

@@ -18,7 +18,7 @@ FIRST, LAST = "first", "last"
 
 
 def peel(program: Program, loop: str, end: str = LAST) -> Program:
-    """Takes the last (or first) iteration out of a loop, with its own copy of the body.
+    """Separates the last iteration from a loop (or the first, by `end`): the iteration gets a copy of the loop's body.
 
     rewrite:
         for i in range(3):                             for i in range(2):

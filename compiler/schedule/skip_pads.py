@@ -115,7 +115,9 @@ def _in_range_conditions(
 
 
 def _possible(form: LinearForm, ranges: Ranges) -> Iterator[Expr]:
-    """Yields the linear form `form` as an expression, unless it is provably at least 1."""
+    """For the condition that `form` is at least 1: yields `form` as an expression, or nothing if the condition provably
+    holds in all iterations.
+    """
     low = form_interval(form, ranges).low
     if low is None or low < 1:
         yield form_to_expr(form)

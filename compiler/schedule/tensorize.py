@@ -37,11 +37,11 @@ def tensorize(
         for i in range(4):
             for k in range(8):                                   ->   sum: dot(C[x, 0:4], A[y, 0:8], B[x, 0:4, 0:8])
                 sum: C[x, i] += A[y, k] * B[x, i, k] ...              first ...
-    Legal if the tree equals the declaration's body: the same loops with the same extents, statements and operators in
-    the same order; for each formal buffer one actual buffer in the formal's scope, whose last indices are the formal's
-    indices plus values that are constant in these loops. A formal predicate `first and k == 0` matches a conjunction
-    with `k == 0`; the other conditions of the conjunction become the operation's `first`. The use has the name of the
-    last statement that it replaces. `attributes` are passed to the emitter.
+    Legal if the tree equals the declaration's body: loops, extents, statements and operators are the same and in the
+    same order. Each parameter of the declaration stands for one buffer of the program, which must be in the same scope;
+    the buffer's last indices must be the parameter's indices plus values that are constant in these loops. A predicate
+    `first and k == 0` of the declaration matches a conjunction with `k == 0`, whose other conditions become the
+    operation's `first`. The use is named like the last statement that it replaces; the emitter gets `attributes`.
     """
     path = locate_alloc(program, name) or locate(program, name)
     target = path[-1]

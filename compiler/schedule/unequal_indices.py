@@ -1,5 +1,5 @@
-"""Finds loops such that different iterations touch different elements, for accesses whose indices are different linear
-forms.
+"""Finds loops whose iterations provably touch different elements of a buffer, even if a loop's body accesses the buffer
+several times with different linear forms as indices.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ Pads = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Block sizes of activations in vectors: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block].
+    """Sizes of the blocks of stored activations: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block].
 
     `block` is the larger of the accelerator's block_in and block_out (inputs and outputs of its array of multipliers).
-    At each position (row, column), a block of channels is `inputs` adjacent vectors of block_in channels for the array,
-    and `outputs` adjacent vectors of block_out channels when it is stored.
+    The array reads the channels of a block at a position (row, column) as `inputs` vectors of block_in channels; they
+    are stored as `outputs` vectors of block_out channels.
     """
 
     batch: int

@@ -13,8 +13,8 @@ from ..ir.types import DType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """Stage B of the store unit: combines the int8 result q ("self") of stage A (requantization) with a second int8
-    tensor (rescale: without one).
+    """The second stage of the store unit. It combines q ("self"), the int8 result of the first stage (requantization),
+    with a second int8 tensor; kind "rescale" has no second tensor.
 
     add       combine_add(first, second, ratio_first, ratio_second, offset, unsigned, low, high)
     multiply  combine_multiply(first, second, zero_point_first, zero_point_second, ratio_self, zero_point, unsigned,
@@ -44,12 +44,12 @@ class Combination:
 
     @property
     def only_clamps(self) -> bool:
-        """Whether stage B of the store unit (combination) changes no value inside low..high, so that it only clamps."""
+        """Whether the combination only clamps: it does not change values within low..high."""
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
     def of_operand(self) -> Combination:
-        """The combination with its two tensors exchanged: the stored second tensor takes the place of stage A's result
-        q, and q takes the place of the second tensor.
+        """The combination with its two tensors exchanged: the requantized result takes the place of the second tensor,
+        and the second tensor takes the place of the requantized result.
         """
         add = self.kind == "add"
         return replace(

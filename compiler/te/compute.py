@@ -188,8 +188,8 @@ def compute(
 
 
 def program_of(*outputs: Tensor, name: str | None = None) -> Program:
-    """The loop program that computes `outputs`: placeholders in the order of their first use, then the outputs, are its
-    parameters; tensors between them are allocated.
+    """The loop program that computes `outputs`. Its parameters are the placeholders, in the order of their first use,
+    and then the outputs. Computed tensors that are not outputs are allocated.
 
     Raises ExpressionError if two tensors have the same name, an output is a placeholder, or an index is outside its
     tensor.

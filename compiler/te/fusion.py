@@ -25,8 +25,8 @@ def operand_buffer(position: int, shape: Shape, dtype: DType = DType.FLOAT32) ->
 
 
 def _buffers(body: Expr, operands: Mapping[int, Shape]) -> dict[int, Buffer]:
-    """The new parameters of a program for the operands of `body`, by index of the operand, with the dtypes of the
-    body's arguments.
+    """The parameters that a program gets for the operands of `body`, by number of the operand. `operands`: shapes of
+    the operands; their types are those of the arguments in `body`.
     """
     types = argument_types(body)
     return {i: operand_buffer(i, shape, types[argument(i).name]) for i, shape in operands.items()}

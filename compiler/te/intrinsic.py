@@ -22,13 +22,15 @@ def declare_intrinsic(
     adds: bool = False,
     updates: str | None = None,
 ) -> IntrinsicDeclaration:
-    """The declaration of the intrinsic `name`, which computes `result` from placeholders.
+    """The declaration of the intrinsic `name`, which computes the tensor `result` from placeholders (inputs).
 
-    `code`: source text by language, for emission. `scopes`: memory of operands by tensor name ("dram" unless given).
-    `adds`: the sum of `result` is added to the old elements of its operand. `updates`: name of the placeholder that the
-    result overwrites. The operands are `result`, or the placeholder `updates` in its place, and then the other
-    placeholders in the order of their first use. Raises ExpressionError for an expression of several computed tensors,
-    an unknown name in `scopes`, `adds` without a sum, and a placeholder `updates` that the result cannot overwrite.
+    `code`: source text by language, for emission. `scopes`: memory of operands by tensor name ("dram" for other names).
+    With `adds`, the intrinsic does not start its sum from zero: it adds to the old elements of the result's operand.
+    `updates`: name of a placeholder that the result overwrites. The operands are `result`, or the placeholder `updates`
+    in its place, and then the other placeholders in the order of their first use.
+
+    Raises ExpressionError for an expression of several computed tensors, an unknown name in `scopes`, `adds` without a
+    sum, and a placeholder `updates` that the result cannot overwrite.
     """
     if computed := [source.name for source in result.sources if source.body is not None]:
         raise ExpressionError(

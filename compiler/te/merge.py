@@ -65,8 +65,8 @@ def merge_axes(
     """Merges neighbouring dimensions of `shape`; returns (size, whether `axes` contain it) for each merged dimension.
     Negative axes count from the end.
 
-    Dimensions of size 1 are dropped. Two neighbours are not merged if a shape of `beside`, which broadcasts against the
-    shape, has size 1 in only one of them. Raises ValueError for an axis that the shape does not have.
+    Dimensions of size 1 are dropped. The shapes in `beside` broadcast against `shape`: if one has size 1 in exactly one
+    of two neighbouring dimensions, the two are not merged. Raises ValueError for an axis that the shape does not have.
     """
     if bad := [a for a in axes if not -len(shape) <= a < len(shape)]:
         raise ValueError(f"shape {shape} has no axis {bad[0]}")
@@ -87,10 +87,11 @@ def merge_axes(
 
 
 def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
-    """The shape in which data of shape `operand`, which broadcasts against `full`, broadcasts against `into`.
+    """Adapts the shape of an operand when dimensions are merged. `operand` broadcasts against `full`; `into` is `full`
+    with some dimensions merged. Returns the shape of the operand's data that broadcasts against `into`.
 
-    `into` is `full` with some dimensions merged: (3, 4) becomes (1, 12) for `full` (2, 3, 4) and `into` (2, 12). Raises
-    ValueError for an operand that broadcasts along only some of the dimensions that `into` merges, as (3, 1) does.
+    For example (3, 4) becomes (1, 12) for `full` (2, 3, 4) and `into` (2, 12). Raises ValueError for an operand that
+    broadcasts along only some of the dimensions that `into` merges, as (3, 1) does.
     """
     sizes = [
         (size, given) for size, given in zip(full, _aligned(operand, len(full)), strict=True) if size != 1

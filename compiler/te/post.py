@@ -55,8 +55,8 @@ def post_value(
     post: Post = PLAIN,
     table: Buffer | None = None,
 ) -> Expr:
-    """The int8 output for an int32 sum (with bias), the bits of its float32 scale, the operand and the
-    look-up table.
+    """The int8 output of the store pipeline for the int32 sum `total` (with bias). `scale_bits`: the bits of the
+    float32 scale; `operand`: element of the second tensor; `table`: the look-up table, if `post` has one.
     """
     scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)
     stage_a = (total, scale, _int8(post.zero_point), _int8(post.low), _int8(post.high))

@@ -66,7 +66,9 @@ class Sweep:
 
     @property
     def lead(self) -> int:
-        """Number of kernel rows that the first group lacks in comparison with the other groups of `swept` rows."""
+        """Kernel rows are divided into groups of `swept` rows, but the first group may have fewer: the number of rows
+        that the first group lacks.
+        """
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:
@@ -75,9 +77,10 @@ class Sweep:
         return ceil_div(count * SWEEP_MODE.group(config), config.whole_tile_rows)
 
     def operations(self, heights: np.ndarray) -> np.ndarray:
-        """Number of operations for one column of outputs, for each of `heights` (numbers of output rows); int64.
+        """Number of array operations for one column of outputs, for each number of output rows in `heights`; int64.
 
-        One sweep serves all output rows whose input rows are a multiple of the dilation apart.
+        A sweep is a run of operations along the rows. With dilation, output rows belong to different sweeps: two rows
+        share a sweep if the distance of their input rows is a multiple of the dilation.
         """
         classes = self.dilation // gcd(self.stride, self.dilation)
         between = self.stride * classes // self.dilation
@@ -95,12 +98,13 @@ class Sweep:
         return whole * self.operations(heights) + self.operations(rest)
 
     def packed(self, config: Config, weight: np.ndarray) -> np.ndarray:
-        """Packs `weight`, int8 (channels, kernel rows, `columns`, TAPS) from `TapGroups.rows`, into weight tiles: int8
-        [ceil(channels / b), `tiles`, b, m], with b the larger and m the smaller of block_in and block_out.
+        """Packs the weights of a depthwise convolution into weight tiles: int8 [ceil(channels / b), `tiles`, b, m],
+        where b is the larger and m the smaller of block_in and block_out. `weight`: int8 (channels, kernel rows,
+        `columns`, TAPS) from `TapGroups.rows`.
 
-        The weights of one operation (`swept` kernel rows of a group of columns) are `SWEEP_MODE.group` rows of m
-        weights, zeros at the end. They are ordered by output vector of the block of channels, then group of kernel
-        rows, then group of columns.
+        An operation multiplies `swept` kernel rows of a group of columns. Its weights take `SWEEP_MODE.group` rows of a
+        tile, each with m weights, and zeros at the end. Operations are in this order: by output vector of the block of
+        channels, then by group of kernel rows, then by group of columns.
         """
         block, narrow = config.whole_tile_rows, min(config.block_in, config.block_out)
         blocks, inputs, parts = (

@@ -15,10 +15,12 @@ from .blocks import Window, ceil_div
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapGroups:
-    """`count` groups of `TAPS` adjacent columns for each row of a kernel; the groups are `step` columns apart.
+    """Divides the columns of a kernel row into `count` groups of `TAPS` adjacent columns. The beginnings of
+    neighbouring groups are `step` columns apart, so groups may overlap: the weight of a column is in the first group
+    that contains it.
 
-    `span`: columns of the kernel from end to end, including the gaps of dilation. Groups may overlap: the weight of a
-    column is in the first group that contains it. Together the groups read `columns` columns, at least `span`.
+    `span`: number of columns from the first to the last column of the kernel, including the gaps of a dilation. The
+    groups together cover `columns` columns, which may be more than `span`.
     """
 
     span: int
@@ -54,8 +56,9 @@ class TapGroups:
         )
 
     def rows(self, weight: np.ndarray, dilation: int) -> np.ndarray:
-        """The int8 weights [..., kernel columns], `dilation` columns apart, as [..., count, TAPS]; zeros where the
-        column of a group belongs to an earlier group or has no weight.
+        """Distributes int8 weights [..., kernel columns] over the groups: [..., count, TAPS]. `dilation`: distance of
+        two kernel columns. The result is zero in gaps of the dilation, beyond the kernel, and where an earlier group
+        has the column.
         """
         spread = np.zeros((*weight.shape[:-1], self.columns), dtype=np.int8)
         spread[..., : self.span : dilation] = weight

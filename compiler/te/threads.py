@@ -26,8 +26,9 @@ LANES = ".lanes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A thread of a block. `row`: the index in the block of the thread's row; `lane`: the index of the thread among the
-    threads of this row; `own`: the thread's indices in buffers of the shape `Threads.register_shape`.
+    """A thread of a block. `row`: number of the row, among the rows of the block, to which the thread belongs; `lane`:
+    number of the thread among the threads of this row. `own`: the indices of the thread's element in a buffer with one
+    element for each thread (shape `Threads.register_shape`).
     """
 
     row: Expr
@@ -109,12 +110,14 @@ class Threads:
         unroll: bool = False,
         most: Expr | None = None,
     ) -> Stmt:
-        """The statements of `body` for all elements of thread `lane` of a row. `body` gets a suffix for names, the step
-        (number of the element among the thread's elements) and the element's index in the row.
+        """Runs `body` for all elements of a row that belong to thread `lane`. `body` is called with a suffix for the
+        names of its statements, the step (number of the element among the thread's elements), and the element's index
+        in the row.
 
-        Loop `name`.k runs over the steps in which every thread of the row has an element. Loop `name`.g, of at most one
-        iteration, is the step in which only some threads have one. `unroll`: whether loop k is unrolled. `most`: number
-        of elements of the row, if it may be less than `size`; loop g is then inside loop k.
+        In loop `name`.k, every thread of the row has an element in each step. If the last step has elements for some
+        threads only, this step is loop `name`.g, which has one iteration for these threads and none for the others.
+        `unroll`: whether loop k is unrolled. `most`: number of elements of the row, if it may be less than `size`; loop
+        g is then inside loop k.
         """
         k, g = Var(f"{name}.k"), Var(f"{name}.g")
         if most is not None:
@@ -163,9 +166,9 @@ class Sharing:
     chunks: int = 1
 
     def threads(self, rows: int, size: int, *, shuffles: bool = False) -> Threads:
-        """The threads for `rows` of `size` elements. `shuffles`: whether the target has shuffles. They are used if the
-        threads of a row are neighbours, which excludes interleaved rows (`columns`), and if their number is a power of
-        two.
+        """The distribution of `rows` rows of `size` elements over threads. `shuffles`: whether the target has shuffles.
+        They are used only if the number of threads for a row is a power of two, and if these threads are neighbours
+        (with `columns`, threads of different rows alternate).
         """
         return Threads(
             rows=rows,
@@ -199,7 +202,9 @@ class Fold:
     buffers: tuple[Buffer, ...]
 
     def result(self, place: Place) -> Expr:
-        """The result of the row of the thread `place`: a load from a buffer that this thread can read."""
+        """The reduction's result for a row, as seen by `place`, one of the row's threads: a load from a buffer that
+        this thread can read.
+        """
         last = self.buffers[-1]
         if self.threads.shuffles:
             return last[place.own]

@@ -125,8 +125,8 @@ def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
 
 
 def normalization_sizes(graph: Graph, node: Node, operator: Normalization) -> tuple[int, int, int]:
-    """Sizes of a normalization: outer rows, channels (1 if scale and bias belong to the elements of a row), elements of
-    a row.
+    """Sizes of a normalization: (images, channels, elements of a row) if each channel has its own scale and bias, else
+    (rows, 1, elements of a row), with a scale and bias for each element.
     """
     shape = graph.data_shape(node)
     lead, size = shape[: operator.axis], prod(shape[operator.axis :])

@@ -76,7 +76,7 @@ class Templates(Generic[TargetT, WorkloadT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Registry(Templates[TargetT, KernelT]):
-    """Templates that schedule the tensor expressions of workloads."""
+    """The templates of a kind of target by name, with a method that schedules the tensor expression of any workload."""
 
     def schedule(
         self,

@@ -99,7 +99,9 @@ class Space:
         }
 
     def values(self, point: np.ndarray) -> dict[str, int]:
-        """The knob values of one point [axes], given as indices of values, by axis."""
+        """The values of the knobs at one `point`, by name. A point has, for each axis, the index of a value of this
+        axis.
+        """
         return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
 
     def point(self, values: Values) -> np.ndarray:
@@ -194,8 +196,8 @@ class Space:
             raise EmptySpaceError(self.template, broken[0])
 
     def violated_capacities(self) -> list[str]:
-        """The limits among `capacities` that no point (setting of the knobs) satisfies, because the point whose axes
-        all have their first value violates them.
+        """Names of the `capacities` (memory limits) that no point satisfies. A point (setting of the knobs) needs least
+        memory if each knob has its first value, so only this point is tested.
         """
         least = self.cost(self.columns(np.zeros((1, len(self.axes)), np.int64)))
         return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]

@@ -103,7 +103,7 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
 def candidate_values(
     space: Space, group: Mapping[str, Sequence[int]], most: Values = NO_BOUNDS
 ) -> list[list[int]]:
-    """For each axis, its values in a group of a space's candidates, without values above the bounds in `most`."""
+    """Values of each axis in one group of a space's candidates. `most`: largest allowed values, by name of the axis."""
     return [list(_at_most(group.get(axis.name, axis.values), most.get(axis.name))) for axis in space.axes]
 
 

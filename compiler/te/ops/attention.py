@@ -40,7 +40,9 @@ def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str
 
 
 class _Kernel:
-    """The statements of `attention`, stage by stage."""
+    """Builds the statements of the program `attention`, one stage after the other, and holds the buffers of the
+    program.
+    """
 
     def __init__(self, sizes: Attention, tile: Tile, shuffles: bool) -> None:
         self.sizes, self.tile = sizes, tile

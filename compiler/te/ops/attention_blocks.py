@@ -65,8 +65,8 @@ class Blocks:
         return self.grid[2][0] * self.rows
 
     def steps(self) -> ExprLike:
-        """Number of steps over the keys: as many as the last row of the block needs (an expression of "block.x"), or
-        as many as there are, if blocks skip no steps.
+        """Number of steps over the keys that the block executes. If blocks may skip steps, this is the number that the
+        last row of the block needs, an expression of "block.x"; otherwise it is the number of all steps.
         """
         sizes, step_keys = self.sizes, self.step_keys
         whole = ceil_div(sizes.keys, step_keys)

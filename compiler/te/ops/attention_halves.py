@@ -169,7 +169,9 @@ class _Kernel:
         )
 
     def masked(self, keys: Expr, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Computes the scores of a lane from its elements of Q K^T, and their maxima over the lane's keys."""
+        """The statements that compute a lane's scores from the lane's elements of Q K^T, and for each row the greatest
+        of these scores. `keys`: index of the step's first key; `z`, `y`, `x`: split, warp and lane.
+        """
         m, h, n, p = (Var(f"masked.{v}") for v in "mhnp")
         element = self.score[z, y, m, n, own_row(x, h), own_column(x, p)]
         most = self.most[z, y, m, h, x]

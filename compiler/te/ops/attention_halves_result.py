@@ -1,8 +1,9 @@
-"""The end of an attention of 16-bit matrices: the result of each row from the sums of all splits of the keys.
+"""The end of an attention of 16-bit matrices: combines the partial results of all splits of the keys into each row's
+result.
 
-A split has, for each row, the greatest score m of its keys, the sum l of exp(score - m), and the sum o of exp(score -
-m) times rows of V. The result is the sum of o over the splits, divided by the sum of l, where both are multiplied by
-exp(m - greatest m of all splits) first.
+For a row, a split of the keys has three values: the greatest score m of its keys; the sum l of exp(score - m); and the
+sum o of exp(score - m) times the keys' rows of V. Let M be the greatest m of all splits. First l and o of each split
+are multiplied by exp(m - M); then the result is the sum of o over the splits, divided by the sum of l.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class Splits:
         )
 
     def stages(self, greatest: Buffer, total: Buffer, sum: Buffer) -> Stmt:
-        """The stages "give.bounds" and "give", in which warps store m, l and o (see the module's text) in shared
-        memory, and "post", in which all threads of the block compute the result.
+        """The last stages: "give.bounds" and "give", in which each warp stores its partial results in shared memory,
+        and "post", in which all threads of the block compute the result.
 
-        Buffers: `greatest` has m and `total` l of each lane's rows, equal in all lanes of a row; `sum` has o of each
-        warp.
+        Buffers of the partial results: `greatest` has the greatest score of each row of a lane, `total` the row's sum
+        of weights (both are equal in all lanes of a row), and `sum` has each warp's sums of weighted rows of V.
         """
         m, h, t, c, i, j = (Var(f"give.{v}") for v in "mhtcij")
 

@@ -34,9 +34,9 @@ class Result:
         self.vectors = sum.shape[-2]
 
     def stages(self, totals: Sequence[Stmt]) -> Stmt:
-        """The stages `totals`, which add up the sums of weights of all threads of a row, and "post", which stores the
-        result. If there are several splits, "give.bounds" and "give" first store the greatest scores and the sums of
-        each split in shared memory.
+        """The last stages of the kernel, in this order: `totals` (they add up the weights of all threads of a row); if
+        there are several splits of the keys, "give.bounds" and "give" (they store each split's greatest scores and sums
+        in shared memory); and "post" (it stores the result).
         """
         shared, tile = self.shared, self.tile
         if shared.sums is None or shared.bounds is None:
@@ -139,8 +139,9 @@ class Result:
         begin: Callable[[Expr], Stmt] | None = None,
         element: Callable[[Expr, Expr, Expr], Stmt] | None = None,
     ) -> Stmt:
-        """Stores `value(r, c, u)` for each element of a thread (row r, vector c, element u of the vector) inside the
-        result. `begin(r)`, `element(r, c, u)`: statements to run before each row and before each element.
+        """Stores the elements that a thread computes: `value(r, c, u)` for row r, vector c and element u of the vector.
+        Elements beyond the end of the result are left out. `begin(r)`, `element(r, c, u)`: statements to run before
+        each row and before each element.
         """
         sizes, tile = self.blocks.sizes, self.tile
         r, c, u, i, j = (Var(f"post.{v}") for v in "rcuij")

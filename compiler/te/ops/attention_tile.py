@@ -66,7 +66,9 @@ class Tile:
         return r * self.row_threads + y
 
     def of_split(self, z: Expr, y: Expr, r: Expr) -> Expr:
-        """The index of `row(y, r)` of split `z` in a buffer of the rows of all splits, one split after the other."""
+        """The index of row `row(y, r)` of split `z`, in a buffer that holds the rows of all splits, one split after the
+        other.
+        """
         return z * self.block_rows + self.row(y, r)
 
 
@@ -106,8 +108,9 @@ def shared_buffers(sizes: Attention, tile: Tile, *, shuffles: bool) -> Shared:
     columns = ceil_div(sizes.columns, tile.lanes * tile.wide) * tile.lanes * tile.wide
 
     def odd_pitch(size: int, stored: Stored) -> int:
-        """The distance between rows of `size` elements for which neighbouring rows begin at different banks: an odd
-        number of vectors or, if the copy transposes and thus writes columns, an odd number of elements.
+        """A distance between rows of `size` elements at which neighbouring rows begin in different banks of shared
+        memory: an odd number of vectors; or an odd number of elements if the copy into the buffer transposes, because
+        such a copy writes columns.
         """
         if not stored.by_rows:
             return size + 1 - size % 2

@@ -11,7 +11,9 @@ from ...ir.stmt import Stmt
 from .attention_blocks import phase
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16
-"""The sizes of a product of a warp: sums [16, 8] of products of [16, 16] and [16, 8]."""
+"""Sizes of a matrix product of a warp: factors of `ROWS` x `DEPTH` and `DEPTH` x `COLUMNS` elements, and `ROWS` x
+`COLUMNS` sums.
+"""
 PAIR = 2
 """Number of neighbouring products whose right factors a warp loads together."""
 
@@ -22,7 +24,7 @@ class WarpTile:
 
     A block has `splits` groups of `warps` warps (axes z and y of threads), called splits. Each split computes all of
     the block's `warps` * `tiles` * 16 rows, for keys of its own: `keys` keys in each step, a multiple of 16. Shared
-    memory holds the keys and values of `stages` steps: while a step is computed, those of the next steps are loaded.
+    memory holds the keys and values of `stages` steps: while a step is computed, data of the next steps are loaded.
     """
 
     splits: int

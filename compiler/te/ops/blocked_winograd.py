@@ -1,7 +1,7 @@
 """Winograd's method for processors, over activations in blocks of channels; `te.ops.winograd` describes the method.
 
-Between the two programs of this module, a 1 x 1 convolution computes the n * n matrix products. Its groups are the n *
-n positions in a tile; its input has one row, with a column for each tile.
+Between the two programs of this module, a 1 x 1 convolution computes the n * n matrix products. The convolution has a
+group for each of the n * n positions in a tile; its input has one row, with a column for each tile.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
     """Transforms the input of a convolution by Winograd's method: B^T d B for each tile d of n x n inputs, n = m + 2.
 
     Parameters, both float32 and zero beyond the channels: X [batch, blocks of channels, height, width, block]; Y [n *
-    n, blocks, tiles, block]. Tiles of m x m outputs are numbered row by row over all images. In loops n, c, y (rows of
-    tiles), statements "left" and "right" set the padding columns of `half` [n, columns, block] to zero, and statements
-    "rows.0", "rows.1", … (loops x, j), one for each row of B^T, combine rows of X into the other columns; then
-    statements "columns.0", "columns.1", … (loops i, t, l) combine columns of `half` into Y. Raises ValueError for a
-    convolution that `suits_winograd` rejects, or a window that does not fit.
+    n, blocks, tiles, block]. Tiles of m x m outputs are numbered row by row over all images.
+
+    Loops n, c and y (images, blocks, rows of tiles) contain two stages. The first stage computes B^T d in the buffer
+    `half` [n, columns, block]: statements "left" and "right" set the padding columns to zero; statements "rows.0",
+    "rows.1", … (one for each row of B^T, in loops x, j) compute the other columns from rows of X. The second stage
+    multiplies by B: statements "columns.0", "columns.1", … (loops i, t, l) combine columns of `half` into Y.
+
+    Raises ValueError for a convolution that `suits_winograd` rejects, or a window that does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")

@@ -239,9 +239,10 @@ class Outputs:
     def of(
         blocks: Blocks, shape: tuple[int, int, int, int], post: Post, placement: Placement = WHOLE
     ) -> Outputs:
-        """The tensors of an output of `shape` (images, OB, rows, columns), in output vectors and without margins.
+        """The tensors of an output of `shape` (images, OB, rows, columns), counted in output vectors and without
+        margins.
 
-        With `placement.apart` above 1, Y has a further dimension of this size behind the columns.
+        With `placement.apart` above 1, Y has one more dimension of this size, directly after the columns.
         """
         lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
         if filters % blocks.outputs:
@@ -280,7 +281,7 @@ class Outputs:
 
     @property
     def extent(self) -> Area:
-        """The area of Y that is computed, without margins; for a spread output, as if the outputs were adjacent."""
+        """The area of Y that is computed, without margins; spread outputs (`placement.spread`) count as adjacent."""
         area, margins = self.placement.area, self.placement.margins
         if area is not None:
             return area
@@ -296,8 +297,8 @@ class Outputs:
         filters: int | None = None,
         neighbours: int = 1,
     ) -> Stmt:
-        """Loops n (images), o (output vectors), y (rows), x (columns). Each iteration computes the `pool` (maximum or
-        sum) of a window of sums in `accumulator`, applies `post` and stores one output vector.
+        """Makes loops n (images), o (output vectors), y (rows), x (columns). Each iteration computes the `pool`
+        (maximum or sum) of a window of sums in `accumulator`, applies `post` and stores one output vector.
 
         The `window` (None: single sums) of output (y, x) starts at row y * strides[0] and column x * strides[1] of the
         accumulator; its pads and dilations are ignored. If a block has several output vectors, o counts blocks, and an
@@ -371,10 +372,10 @@ INT32_MIN = -(2**31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """The area that a pool reads: convolution results surrounded by pads.
+    """The area that a pool reads: convolution results surrounded by a ring of pads.
 
-    `shape`: rows and columns of the area. Its `rows` x `columns` elements from (`top`, `left`) on are results, all
-    others pads.
+    `shape`: rows and columns of the area. `rows` x `columns` elements from (`top`, `left`) on are results; all other
+    elements are pads.
     """
 
     shape: Pair

@@ -102,7 +102,7 @@ class Convolution:
 
     @property
     def axes(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
-        """The phases of rows and of columns, in the order of their first outputs (`rest`), also phases without taps."""
+        """The phases of rows and of columns, including empty ones, in the order of their first outputs (`rest`)."""
         window, outputs = self.window, self.outputs
         phases = _single_phase
         if self.transposed:

@@ -19,19 +19,21 @@ from .convolution import Convolution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The weights of a depthwise convolution, one filter a channel, and the window positions that are multiplied at
-    once.
+    """The weights of a depthwise convolution, which has one filter for each channel, and the window positions that one
+    operation multiplies.
 
-    By default W is int8[CB, T, co, ci], T = ceil(KH * KW / co): row t % co of tile t // co holds the weights of the
-    window's position t = kh * KW + kw, one for each of ci channels. If `shared`, W is int8[1, 1, co, ci], whose row 0
-    holds the weights of every position of every channel block (an average pool's ones).
+    W consists of weight tiles int8[co, ci], for vectors of ci input lanes and co output lanes; CB is the number of
+    blocks of channels. By default W is int8[CB, T, co, ci] with T = ceil(KH * KW / co). The weights of window position
+    t = kh * KW + kw are in row t % co of tile t // co, one weight for each of ci channels. If `shared`, all positions
+    and channels have the same weights (the ones of an average pool): W is int8[1, 1, co, ci], and its row 0 holds these
+    weights.
 
-    With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over groups and t inside a
-    group: row (kh * count + g) * TAPS + t holds the weights of column g * step + t. If `shared`, W has only the rows of
-    kh = 0, which are used for every kh.
+    With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over the groups and t
+    inside a group. The weights of column g * step + t are in row (kh * count + g) * TAPS + t. If `shared`, W has only
+    the rows of kh = 0, which are used for every kh.
 
-    With a `sweep` too (operations that multiply several rows of the window at once), W is int8[CB, T, max(ci, co),
-    min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`.
+    With a `sweep` in addition (operations that multiply several rows of the window at once), W is int8[CB, T, max(ci,
+    co), min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`.
     """
 
     shared: bool = False

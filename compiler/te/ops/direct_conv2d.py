@@ -16,14 +16,18 @@ from .sums import Epilogue, program_of, stored, summed
 def direct_conv2d(
     shape: Convolution, *, epilogue: Epilogue | None = None, name: str = "direct_conv2d"
 ) -> Program:
-    """Y = epilogue(sum over the window and all channels of W * X) in float32, for one group; X is 0 outside.
+    """A direct convolution in float32, for one group: Y = epilogue(sum over the window and all channels of W * X),
+    where X is 0 outside.
 
     Parameters: X [batch, channels, height, width]; W [channels, KH * KW, filters]; B [filters] if the epilogue adds a
     bias; R, of Y's shape, if the epilogue adds an operand; Y [batch, filters, OH, OW].
 
-    The stages: copy `a` of W, in the same layout; copy `b` [batch, channels, (OH - 1) * SY + (KH - 1) * DY + 1, ...] of
-    X with its pads, as far as windows read them; statement "conv", which computes `sum` (shaped like Y) in loops
-    conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw; statement "post" in loops n, f, y, x, which stores Y.
+    The program has four stages. Statement "a" copies W to the buffer `a`, in the same layout. Statement "b" copies X
+    with its pads to the buffer `b` [batch, channels, rows, columns], as far as windows read them: (OH - 1) * SY + (KH -
+    1) * DY + 1 rows for stride SY and dilation DY, and columns likewise. Statement "conv" computes the buffer `sum`
+    (shaped like Y) in loops conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw. Statement "post" stores Y, in
+    loops n, f, y, x.
+
     Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. Raises ValueError if the window does not
     fit, for several groups or a transposed convolution.
     """

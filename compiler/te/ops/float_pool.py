@@ -56,17 +56,21 @@ def float_pool(
     dtype: DType = DType.FLOAT32,
     name: str = "pool",
 ) -> Program:
-    """Y = the greatest value or the average of each window, in float32; the greatest value is NaN if one value is.
+    """Y = the maximum or the average of each window, in float32. The maximum of a window that contains a NaN is NaN.
     `dtype`: type of X, a float of 16 or 32 bits.
 
     Parameters: X [outer, height, width, lanes]; Y [outer, OH, OW, lanes]. A tensor (N, C, H, W) has outer = N * C and
     lanes = 1; a tensor (N, H, W, C) has outer = N and lanes = C; tensors in the blocks of `blocked_convolution` have
-    outer = batch * groups * CB and lanes = ci. Positions outside X are ignored; a window entirely outside X (pads and
-    dilations can cause one) has the maximum -inf. Averages divide by the number of window positions that are in X or in
-    a border of `counted` (top, left, bottom, right) rows and columns around X: the model's pads for ONNX's
-    count_include_pad, else zeros. If the number is 0, the average is NaN. If there are pads, statement "pad" first
-    fills `padded`. Statement "pool" (loops pool.n, pool.y, pool.x, pool.j, pool.kh, pool.kw) computes `window`; loops
-    n, y, x, j around the statement "post" store Y. Raises ValueError if the window does not fit.
+    outer = batch * groups * CB and lanes = ci.
+
+    Positions outside X are ignored. A window entirely outside X (pads and dilations can cause one) has the maximum
+    -inf. An average is divided by a number of window positions: those in X, and those in a border of `counted` (top,
+    left, bottom, right) rows and columns around X. `counted` is the model's pads for ONNX's count_include_pad, and
+    otherwise zeros. If the number is 0, the average is NaN.
+
+    If there are pads, statement "pad" first fills `padded`. Statement "pool" (loops pool.n, pool.y, pool.x, pool.j,
+    pool.kh, pool.kw) computes `window`; loops n, y, x, j around the statement "post" store Y. Raises ValueError if the
+    window does not fit.
     """
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=dtype)
 

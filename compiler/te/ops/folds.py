@@ -89,8 +89,8 @@ def extreme_index(
     dtype: DType = DType.FLOAT32,
     name: str = "extreme_index",
 ) -> Program:
-    """Y = the index of the greatest (or `least`) element along `axis`: among equal elements the first or, with `last`,
-    the last.
+    """Y = the index of the greatest element along `axis` (with `least` of the smallest). Of several equal elements the
+    first one counts or, with `last`, the last one.
 
     Parameters: X [outer, size of the axis, inner] of `dtype`; Y int64 [outer, inner]. The buffer `best` holds the
     greatest element so far. Statements "first" and "best.first" begin with the element at index 0; "index" and "best"

@@ -88,10 +88,13 @@ class GatheredProduct:
     ) -> Stmt:
         """The statements of the product: copies of W to `a` and of X to `b`, the sum "gemm", and the epilogue "post".
 
-        Factors have the type of X and W (a float of 16 or 32 bits), sums are float32. "gemm" (loops gemm.b0, ...,
-        gemm.i, gemm.j, gemm.k) computes the buffer `sum`. Loops b0, ..., i, j contain the statement "post", loops b.b0,
-        ..., b.k, b.j the copy of an element to `b` (there are none with `plain`). There is a loop b0, ... and a first
-        dimension of the buffers for each index of a matrix, except for indices with a single value.
+        Factors have the type of X and W (a float of 16 or 32 bits), sums are float32. Statement "gemm" computes the
+        buffer `sum`, in loops gemm.b0, ..., gemm.i, gemm.j, gemm.k. Statement "post" is in loops b0, ..., i, j. The
+        copy to `b` moves an element at a time, in loops b.b0, ..., b.k, b.j; with `plain` it is one statement without
+        loops.
+
+        Matrices may have several indices. Each index with more than one value has a loop b0, b1, ..., and a dimension
+        of the buffers before all others.
         """
         several = [d for d, size in enumerate(self.matrices) if size > 1]
         batch = tuple([self.matrices[d] for d in several])

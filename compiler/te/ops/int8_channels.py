@@ -145,11 +145,13 @@ def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
 def int8_interleave(
     data: Shape, result: Shape, *, factors: Pair, before: Pair, stride: int, name: str = "int8_interleave"
 ) -> Program:
-    """Y[n, c, y, x] = X[n, phase * stride + c, (y + top) // sy, (x + left) // sx], see `graph.Interleave`.
+    """Puts the outputs of a transposed convolution's phases side by side. Let ry = (y + top) % sy and rx = (x + left) %
+    sx. Outputs with equal ry and rx are a phase, whose number is k = ry * sx + rx; X holds the channels of phase k from
+    channel k * stride on: Y[n, c, y, x] = X[n, k * stride + c, (y + top) // sy, (x + left) // sx].
 
-    (sy, sx) are the `factors`, (top, left) is `before`, and phase is (y + top) % sy * sx + (x + left) % sx. Parameters:
-    uint8 X of shape `data` and uint8 Y of shape `result`, both [batch, blocks, height, width, block]. Each phase has a
-    nest of loops n, o, y, x, j around the statement "move"; the names of a phase end with its number.
+    (sy, sx) are the `factors`, (top, left) is `before`. Parameters: uint8 X of shape `data` and uint8 Y of shape
+    `result`, both [batch, blocks, height, width, block]. Each phase has a nest of loops n, o, y, x, j around the
+    statement "move"; the names of a phase end with its number.
     """
     (sy, sx), (top, left) = factors, before
     x_in, y_out = (

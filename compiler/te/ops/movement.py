@@ -80,7 +80,8 @@ def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> 
     """The runs of an axis of `size` with pads as in ONNX's Pad: negative pads remove elements before positive pads add
     elements.
 
-    In all modes but "constant", raises ValueError if no element is left to pad with, or for more than MOST_POSITIONS.
+    Modes other than "constant" copy elements into the pads. In these modes, raises ValueError if negative pads remove
+    all elements, or if the result has more than MOST_POSITIONS.
     """
     if mode == "constant":
         start, end = -before, size + after
@@ -146,7 +147,8 @@ def remap(
     dtype: DType = DType.FLOAT32,
     name: str = "remap",
 ) -> Program:
-    """Y is made of the elements `runs`[d] of X along each axis d: slices, pads, tiles, or several of these together.
+    """Slices, pads and tiles a tensor: along each axis d, Y consists of the elements of X that `runs`[d] lists, in
+    order. A run is a number of evenly spaced elements, or of elements `fill`.
 
     Parameters of type `dtype`: X and Y, in which neighbouring axes are merged if the inner one is copied whole. There
     is one loop nest for each combination of runs: loops d0.…, d1.… around the statement "move.…" or "fill.…", where "…"
@@ -273,5 +275,7 @@ def clamped(index: Expr, size: int) -> Expr:
 
 
 def inside(index: Expr, size: int) -> Expr:
-    """An index of an axis of `size`: a negative one counts from the end; one outside is moved to the nearer end."""
+    """Normalizes an index of an axis of `size`: counts a negative index from the end, then moves an index that is
+    outside the axis to the nearer end.
+    """
     return clamped(select(index < 0, index + size, index), size)

@@ -27,8 +27,9 @@ def patch_conv2d(
     pool: Window | None = None,
     name: str = "patch_conv2d",
 ) -> Program:
-    """`conv2d` on an image X int8[N, H, W * C] with interleaved channels. It first gathers patches, which a window
-    consists of; `layout` says how windows are cut into patches (None: each window is one patch).
+    """`conv2d` on an image X int8[N, H, W * C] with interleaved channels. It first gathers patches of the image; a
+    window consists of one or several patches. `layout` says how windows are cut into patches (None: each window is one
+    patch).
 
     X, W and the buffer `patches` are those of `Patches`; P, R, Y and `pool` are as in `conv2d`. If each window is a
     patch, W is int8[OB, KB, co, ci]: OB blocks of co filters, each with KB vectors of ci lanes. The weight at kernel

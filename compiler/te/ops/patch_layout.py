@@ -14,12 +14,13 @@ from ..blocks import Window, ceil_div
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchLayout:
-    """Patches of a convolution whose windows have `kernel_rows` rows and are `row_stride` rows apart, over an image.
+    """How a convolution's windows are cut into patches of an image. Windows have `kernel_rows` rows and are
+    `row_stride` rows apart. A patch has rows of `run` bytes, packed into vectors of `block` bytes.
 
-    Patch row p begins row_stride * p rows below the first window. An output in row y is the sum over the patches of
-    rows y + t * `apart` for t below `count`; patch t has the products of kernel rows from t * apart * row_stride on.
-    Patches of column g are read by the `columns` output columns from g * columns on. A patch has rows of `run` bytes,
-    packed into vectors of `block` bytes.
+    Patches form rows and columns. Patch row p begins p * `row_stride` image rows below the first window. An output in
+    row y reads `count` patches, in the patch rows y, y + `apart`, y + 2 * `apart`, ...; the patch in row y + t *
+    `apart` has the products of kernel rows from t * `apart` * `row_stride` on. The patches of column g are read by
+    `columns` neighbouring output columns, from column g * `columns` on.
     """
 
     kernel_rows: int
@@ -90,7 +91,9 @@ class PatchLayout:
 
     @property
     def steps(self) -> int:
-        """Cycles of the load unit for a patch: one for each row of the patch and each vector that this row touches."""
+        """Cycles in which the load unit gathers a patch. A row of the patch takes a cycle for each vector to which the
+        unit writes a part of the row.
+        """
         run, block = self.run, self.block
         return sum((y * run + run - 1) // block - y * run // block + 1 for y in range(self.rows))
 

@@ -14,9 +14,11 @@ from .patch_layout import PatchLayout
 
 
 def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclaration:
-    """The load of one patch: `out` int8[KB, ci] @ inp = bytes of `image` int8[rows, run] @ dram, row by row.
+    """The hardware operation that loads one patch from DRAM: it packs the bytes of `image` int8[rows, run], row by row,
+    into the vectors of `out` int8[KB, ci] in the input scratchpad ("inp").
 
-    KB = ceil(rows * run / ci); the last vector's bytes after the end of the patch are zero.
+    KB is ceil(rows * run / ci), with ci = `blocks.block_in`; the last vector's bytes after the end of the patch are
+    zero.
     """
     ci = blocks.block_in
     vectors = ceil_div(rows * run, ci)
@@ -49,14 +51,16 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patches:
-    """Buffers of a convolution on patches.
+    """Buffers of a convolution that gathers patches of an image. OB is the number of blocks of co filters, KB the
+    number of vectors of ci weights of an output, NB the number of blocks of B images.
 
-    `image` int8[N, H, W * C] has interleaved channels. `weight` is int8[OB, KB, co, ci] (OB: blocks of filters), or
-    int8[OB, columns, KB, co, ci] if several outputs share a column of patches (`layout.columns` > 1). Its KB vectors
-    hold the weights of an output, patch by patch: for each patch its kernel rows in the order of `layout`, then zeros.
-    `held` int8[NB, R, patches of a row, vectors of a patch, B, ci] @ inp holds the patches of NB blocks of B images.
-    With a `ring` of R rows, patch row p is in row p % R, and NB is 1: one block of images after the other uses the
-    ring. Without a ring, R is the number of all patch rows.
+    `image` int8[N, H, W * C] has interleaved channels. `weight` is int8[OB, KB, co, ci], or int8[OB, columns, KB, co,
+    ci] if several output columns share a patch (`layout.columns` > 1). The KB vectors hold the weights of an output
+    patch by patch: for each patch its kernel rows in the order of `layout`, then zeros.
+
+    `held` int8[NB, R, patches of a row, vectors of a patch, B, ci] @ inp holds the gathered patches. R is the number of
+    all patch rows or, with a `ring`, of the rows of the ring: then patch row p is in row p % R, and NB is 1, since one
+    block of images after the other uses the ring.
     """
 
     blocks: Blocks
@@ -155,8 +159,9 @@ class Patches:
         return nest(loops, self.gather(n, b, first + y, x, name))
 
     def reduction(self) -> Reduction:
-        """The reduction loops: conv.kb over all products, conv.k over lanes. In a ring: conv.t over patches, conv.kb
-        over vectors of a patch, conv.k; patches in a ring have no constant distance, so one loop cannot cover them.
+        """The reduction loops. Without a ring, conv.kb runs over the vectors of all patches of an output, and conv.k
+        over the lanes of a vector. With a ring, conv.t runs over the patches, and conv.kb over the vectors of one
+        patch: patches in a ring have no constant distance, so one loop cannot run over all.
         """
         layout, kb, k = self.layout, Var("conv.kb"), Var("conv.k")
         each, products, inner = layout.each, layout.products, (k, self.blocks.block_in)

@@ -129,7 +129,8 @@ def plain_pool(
     *,
     name: str = "plain_pool",
 ) -> Program:
-    """Y[n, p…] = the sum or the maximum of X[n, p * stride + k * dilation…] over k…, in float32; X includes pads.
+    """A pool over any number of dimensions, in float32: Y[n, p…] = the sum or maximum (`op`) of X[n, p * stride + k *
+    dilation…] over all positions k… of the window. The caller has added the pads to X.
 
     Parameters, both float32: X [outer, *sizes]; Y [outer, *outputs]. The statement is called "pool".
     """

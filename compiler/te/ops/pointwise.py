@@ -46,11 +46,12 @@ def average_pool(
     placement: Placement = WHOLE,
     name: str = "average_pool",
 ) -> Program:
-    """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; otherwise like `max_pool`.
+    """An average pool: Y = post(bias + sum over the window of X), where positions outside X read as `pad_value`.
+    Parameters and loops are those of `max_pool`.
 
-    The parameters P turn the sum into an average: the bias is -(window size) * zero point, the scale includes the
-    divisor. If divisors differ along the border, there is one program for each area of equal divisors, which computes
-    its part of Y (`placement.area`).
+    The parameters P turn the sum into an average: the bias is -(window size) * zero point, and the scale includes the
+    divisor. If windows at the border have other divisors, a separate program computes each area of equal divisors
+    (`placement.area`).
     """
     return _widened(
         name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", placement=placement
@@ -66,8 +67,8 @@ def elementwise(
     placement: Placement = WHOLE,
     name: str = "elementwise",
 ) -> Program:
-    """Y = post(bias + X), where `post` combines X with a second tensor R (adds, multiplies) or looks X up in a table, T
-    int8[256]. Parameters and intermediate are otherwise those of `max_pool`.
+    """An element-wise operator: Y = post(bias + X). `post` combines X with a second tensor R (adds or multiplies), or
+    replaces X by entries of a table T int8[256]. The other parameters, and the intermediate, are those of `max_pool`.
 
     With bias 0, scale 1 and zero point 0 requantization does not change X. `strides` selects every n-th row and column
     of X, `placement.area` a part of the selected positions; all other fields of `placement` are as for `max_pool`.

@@ -129,12 +129,14 @@ def tensor_product(
     epilogue: Epilogue | None = None,
     name: str = "tensor_gemm",
 ) -> Program:
-    """A `product` for tensor cores, staged in the layout of its factors, with exact products and wide sums.
+    """A `product` for tensor cores. The copies of the factors keep the factors' layout. Products are exact, and the
+    sums have a wider type than the factors.
 
-    Factors are of type `dtype` (for W: `weight_dtype`, if given). Products of floats are summed in float32 (float32
-    factors are first rounded to tf32, see `round_factors`), products of integers in int32, which wraps. `output` is the
-    type of Y: by default the type of the sums; or a float type, rounded to nearest; or int32 for sums of integers
-    without epilogue. Raises ValueError for a combination of types and epilogue that is not supported.
+    Factors are of type `dtype` (W is of type `weight_dtype`, if given). Products of floats are summed in float32;
+    float32 factors are first rounded to tf32 (`round_factors`). Products of integers are summed in int32, which wraps.
+    `output` is the type of Y: by default the type of the sums; or a float type, to which the results are rounded; or
+    int32 for sums of integers without epilogue. Raises ValueError for a combination of types and epilogue that is not
+    supported.
     """
     weight_dtype = weight_dtype or dtype
     total = DType.INT32 if dtype.is_integer else DType.FLOAT32

@@ -85,11 +85,13 @@ def recurrent_steps(
     [D, batch, hidden], which are ONNX's outputs Y and Y_h. For an LSTM, `lstm.py` makes G and R, and C0 and YC hold the
     first and last states of the cells.
 
-    Statements for each direction d: "start.h.d" copies H0 to h.d [batch, hidden]; loop t.d contains the stages of a
-    step and "carry.d", which copies the new state to h.d; "end.h.d" stores YH. For an LSTM "start.c.d" copies C0 to
-    c.d, "cell.d" updates c.d in each step, and "end.c.d" stores YC. A step is one stage named d; for "GRU" a stage
-    reset.d, which computes z and r * H, precedes it. Stage s is "product.s" (loops product.s.n, q, j, k), which
-    computes sum.s [batch, gates, hidden], and loops n.s, j.s around the statements that compute the state.
+    Each direction d has its own statements. "start.h.d" copies H0 to the state h.d [batch, hidden]. Loop t.d runs over
+    the steps; it contains the stages of a step, then "carry.d", which copies the new state to h.d. At the end "end.h.d"
+    stores YH. For an LSTM, "start.c.d" copies C0 to c.d, "cell.d" updates c.d in each step, and "end.c.d" stores YC.
+
+    A step is one stage named d. For "GRU", a stage reset.d precedes this stage and computes z and r * H. A stage s
+    first computes sum.s [batch, gates, hidden] by the statement "product.s" (loops product.s.n, q, j, k), then the
+    state, in loops n.s, j.s.
     """
     count, gates = len(directions), GATES[cell]
     activations = activations or (("Tanh",) if cell == "RNN" else ("Sigmoid", "Tanh"),) * count
@@ -160,11 +162,15 @@ class _Step:
         return Var(f"n.{label}"), Var(f"j.{label}")
 
     def total(self, label: str, gates: int) -> Buffer:
-        """The buffer [batch, gates, hidden] of the sums of the stage `label`."""
+        """The buffer [batch, gates, hidden] for the matrix products of stage `label`, one value for each gate of each
+        cell.
+        """
         return Buffer(name=f"sum.{label}", shape=(self.batch, gates, self.hidden), dtype=_F32)
 
     def stage(self, label: str, total: Buffer, source: Buffer, weight: Buffer, *cells: Stmt) -> Stmt:
-        """The stage `label`: the sums of `source` times `weight`, then the statements `cells` in its loops."""
+        """The stage `label` of a step: first matrix products, which write `source` times `weight` to the buffer
+        `total`; then the statements `cells`, in loops over the samples and hidden cells.
+        """
         n, q, j, k = (Var(f"product.{label}.{v}") for v in ("n", "q", "j", "k"))
         product = Reduce.into(
             f"product.{label}", "add", total[n, q, j], source[n, k] * weight[self.d, k, q, j], equal(k, 0)

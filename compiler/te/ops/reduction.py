@@ -25,15 +25,18 @@ def reduction(
     beside: Sequence[Shape] = (),
     name: str = "reduction",
 ) -> Program:
-    """Y = sum, mean, … (`kind`) of X over `axes`; a NaN makes a maximum or minimum NaN.
+    """Y = the reduction of X over `axes`; `kind` names the reduction (sum, mean, …). A NaN makes a maximum or minimum
+    NaN.
 
     Parameters: X and Y, both float32. `te.merge.merge_axes(shape, axes, beside)` determines their shapes: neighbouring
     axes are merged if both are reduced or both kept; Y has the kept axes, or one axis of size 1. `beside`: shapes of
-    further tensors, which must still broadcast against X after merging. If the last axis is reduced, its elements are
-    added to `width` (a power of two) partial results in turn: loops d0, d1, … over the kept axes contain the reduction
-    `te.rows.fold_row` "reduce" and the statement "post". Otherwise loops reduce.d0, … over all axes contain the
-    statement "reduce", which adds to `sum`, and loops d0, … contain the statement "post". Raises ValueError for an
-    invalid axis.
+    further tensors, which must still broadcast against X after merging.
+
+    If the last axis is reduced, there are `width` (a power of two) partial results, and successive elements of the axis
+    go to successive partial results: loops d0, d1, … over the kept axes contain the reduction "reduce"
+    (`te.rows.fold_row`) and the statement "post". If the last axis is kept, loops reduce.d0, … over all axes contain
+    the statement "reduce", which adds to the buffer `sum`, and then loops d0, … contain the statement "post". Raises
+    ValueError for an invalid axis.
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = [size for size, _ in merged]

@@ -36,11 +36,12 @@ def axis_table(
     coordinates: Coordinates = "half_pixel",
     rounding: Rounding = "round_prefer_floor",
 ) -> AxisTable:
-    """The table of an axis of `size` resized to `outputs`. `scale`: ratio of the sizes as the model declares it (None:
-    outputs / size).
+    """The table that gives, for each of `outputs` elements of a resized axis, the position in the axis of `size`
+    elements. `scale`: ratio of the sizes as the model declares it (None: outputs / size).
 
-    Positions are computed in float32 by ONNX Runtime's formulas, so that ties are rounded to the same side. The formula
-    depends on the rounding mode (found by comparison with ONNX Runtime for all sizes up to 24).
+    Positions are computed in float32 by ONNX Runtime's formulas, so that a position halfway between two elements is
+    rounded to the same element. ONNX Runtime has different formulas for different rounding modes (found by comparison
+    with ONNX Runtime for all sizes up to 24).
     """
     half = np.float32(0.5)
     ratio = outputs / size if scale is None else scale

@@ -175,7 +175,10 @@ def _members(group: Var, blocks: int, most: int) -> Expr:
 def _fill(
     acc: Buffer, name: str, rows: tuple[int, int], filters: int, columns: tuple[int, int], width: int
 ) -> Stmt | None:
-    """Fills ring `rows` and `columns`, each as (first, end), with the least int32, for every filter block."""
+    """Loops that fill a part of the ring of accumulators with the least int32: ring rows `rows` and columns `columns`,
+    both given as (first, end), of each of `filters` blocks of filters. A block has `width` columns in a ring row. None
+    if the part is empty.
+    """
     if rows[0] >= rows[1] or columns[0] >= columns[1]:
         return None
     y, o, x, b, j = (Var(f"{name}.{v}") for v in ("y", "o", "x", "b", "j"))

@@ -29,8 +29,8 @@ from ..post import Post, post_value
 from .common import CHAIN
 
 LEAST = -1 << (DIFFERENCE_BITS - 1)
-"""Value of padding elements when a row's maximum is computed, so that they never exceed an element: the least signed
-number of DIFFERENCE_BITS bits.
+"""Padding elements have this value when the maximum of a row is computed: the least signed number of DIFFERENCE_BITS
+bits, so that no padding element exceeds an element of the row.
 """
 
 

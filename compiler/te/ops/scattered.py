@@ -62,11 +62,13 @@ def _indexed_element(
 def gather_nd(
     shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_nd"
 ) -> Program:
-    """ONNX's GatherND: Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b.
+    """ONNX's GatherND: Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …]. The first `batch` dimensions of X and I are
+    batch dimensions b; I's last dimension lists indices of the next axes of X; Y has all remaining axes of X.
 
-    Parameters: X of `dtype` and `shape`, with the batch dimensions merged into one, and the axes without an index into
-    another one; I int64 [batch, rows, depth]; Y [batch, rows, rest] of `dtype`. Negative indices count from the end; an
-    index outside an axis reads the element at the nearer end. Raises ValueError for shapes that do not match.
+    Parameters: X [batch, indexed axes, rest] of `dtype`, which is X of `shape` with the batch dimensions merged into
+    one and the remaining axes merged into one; I int64 [batch, rows, depth]; Y [batch, rows, rest] of `dtype`. Negative
+    indices count from the end; an index outside an axis reads the element at the nearer end. Raises ValueError for
+    shapes that do not match.
     """
     depth = indices[-1]
     if batch + depth > len(shape) or shape[:batch] != indices[:batch] or batch >= len(indices):
@@ -92,8 +94,9 @@ def scatter_elements(
     dtype: DType = DType.FLOAT32,
     name: str = "scatter_elements",
 ) -> Program:
-    """ONNX's ScatterElements: Y = X, then element Y[..., I[..., k, ...], ...] becomes U[..., k, ...] or, with
-    `combine`, the combination of its old value and U[..., k, ...].
+    """ONNX's ScatterElements: copies X to Y, then writes each element of U to the place in Y that the same element of I
+    gives: Y[..., I[..., k, ...], ...] = U[..., k, ...], where the index from I replaces the index along `axis`. With
+    `combine`, the new value is the combination (a sum, for example) of the old value and U's.
 
     Parameters, in this order: X of `dtype` and `shape`; I int64 and U of `dtype`, both of the shape `indices`; Y like
     X. Statement "copy" copies X, statement "write" visits the elements of U in order. Raises ValueError for shapes that

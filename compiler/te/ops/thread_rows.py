@@ -23,9 +23,9 @@ class _Rows:
     """Base of programs that compute a result for each element of X; the rows of X are distributed over blocks of
     threads.
 
-    X has as many rows for each outer index, a number below `outer` (None: X has no outer dimension). `place` returns
-    the indices in X of an element from (outer index, row, position in the row). With `kept` each thread reads its
-    elements only once, and keeps them in registers.
+    X has `threads.rows` rows for each of `outer` outer indices (None: X has no outer dimension). `place` returns the
+    indices in X of an element from (outer index, row, position in the row). With `kept` each thread reads its elements
+    only once, and keeps them in registers.
     """
 
     x: Buffer

@@ -80,7 +80,9 @@ def _single(s: Schedule, own: Sequence[str]) -> list[str]:
 def _sum_of_part(
     s: Schedule, name: str, buffer: str, parts: str, own: Sequence[str], around: Sequence[str], at: str
 ) -> None:
-    """Schedules the partial sum of one part in registers, inside the loop `at`."""
+    """Schedules the partial sum `name`.rf of one part of a sum: its buffer is in registers, and it is computed inside
+    the loop `at`. `parts`: the loop over parts; `own`, `around`: the sum's loops inside a part and around it.
+    """
     single = _single(s, own)
     own = [f"{loop}.rf" if loop in single else loop for loop in own]
     s.compute_at(f"{name}.rf", at)

@@ -19,8 +19,8 @@ from .loops import GRAIN, VECTORS, peel_ragged
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 
 RESERVED_REGISTERS = 2
-"""Vector registers that are reserved, during the products, for constants of the activation functions: with fewer, sums
-are spilled.
+"""Number of vector registers that are kept free during the products, for constants of the activation functions. If
+fewer are free, the compiler moves sums to memory.
 """
 
 

@@ -1,7 +1,7 @@
 """Chooses the convolutions that a processor computes by Winograd's method: those that are expected to save enough time.
 
-For both methods the model counts the arithmetic of register tiles and the weights, which a network reads from memory;
-for Winograd's method also the tiles written and read between its steps.
+For both methods, the model counts the time of the arithmetic in register tiles, and the time to read the weights from
+memory. For Winograd's method it also counts the time to write and read the tiles between the method's steps.
 """
 
 from __future__ import annotations

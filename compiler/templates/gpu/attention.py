@@ -43,7 +43,8 @@ def program_of(target: GpuTarget, sizes: Attention, tile: Tile) -> Program:
 
 def fits(target: GpuTarget, sizes: Attention) -> bool:
     """Whether this kernel can compute an attention: Q, K and V have at most `MOST_COLUMNS` columns; the grid is within
-    its limits; and a block has enough shared memory for a tile whose threads fill a warp (if the default tile does).
+    its limits; and a block has enough shared memory for a tile with at least a warp of threads (or, if the largest tile
+    has fewer, with as many threads as this tile).
     """
     *rest, heads = sizes.batch or (1,)
     if max(sizes.depth, sizes.columns) > MOST_COLUMNS or max(heads, prod(rest)) > GRID_LIMITS["y"]:

@@ -1,9 +1,9 @@
 """Attention of 16-bit floats on tensor cores in one kernel: the tile of a block, and the schedule of
 `te.ops.attention_halves`.
 
-Products, and the loads of their factors, are the operations of a warp that other products on tensor cores use
-(`codegen.cuda.mma`). Scores stay in registers: the lanes that hold a row of sums compute its maximum and exponentials,
-and a conversion turns these into the left factor of the second product.
+A warp multiplies matrices, and loads their factors, with the operations of `codegen.cuda.mma`. Scores stay in
+registers: the lanes that hold a row of scores compute the row's maximum and exponentials. A conversion turns the
+exponentials into the left factor of the second product.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Direct convolutions on a GPU: blocks of threads that compute tiles of rows, columns and filters of an image.
 
-A block fetches the inputs of a tile's windows, halo included, and the weights of several channels into shared memory; a
-thread multiplies each of its filters' weights with the elements of each of its positions, and accumulates the sums in
-registers. Each element is thus fetched once, while a product of matrices (`conv2d`) gathers it once for every tap that
-reads it.
+A block fetches all inputs that the windows of its tile read, and the weights of several channels, into shared memory. A
+thread computes several filters at several positions: it multiplies the weights with the elements of the windows, and
+adds up the products in registers. Each input element is fetched once by a block. A product of matrices (`conv2d`)
+fetches an element once for every tap that reads the element.
 """
 
 from __future__ import annotations

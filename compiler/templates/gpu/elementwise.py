@@ -77,7 +77,9 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def side_by_side(chain: list[For]) -> bool:
-    """Whether adjacent iterations of the innermost loop access equal or adjacent elements of all arrays."""
+    """Whether successive iterations of the innermost loop of `chain` access the same element or neighbouring elements
+    of an array, for every array.
+    """
     name = chain[-1].name
     for node in walk(chain[-1]):
         accessed = [load.indices for top in expressions(node) for load in loads_in(top)]

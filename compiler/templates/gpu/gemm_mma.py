@@ -268,8 +268,8 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
-    """Arranges the buffer `sums` in whole fragments of every warp, and splits the loops of the copy of `sums` to memory
-    in the same way.
+    """Divides the buffer `sums` into the fragments (16 x 8 elements) that a warp holds in registers, and splits the
+    loops of the copy from `sums` to memory in the same way.
 
     The buffer becomes [..., warps along rows, warps along columns, fragments along rows, fragments along columns, 16,
     8]; the last four dimensions belong to a warp. Returns the loop around one fragment's copy.

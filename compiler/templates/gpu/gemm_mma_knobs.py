@@ -187,7 +187,8 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
 
     The time of a slice is the longest of three times: multiplying the slice on tensor cores, loading its fragments from
     shared memory, and, if enough copies are in flight, transferring it from the second-level cache. Blocks on one
-    multiprocessor share these units. The kernel takes as many rounds of blocks as the busiest multiprocessor.
+    multiprocessor share these units. Each multiprocessor executes its blocks in rounds; the kernel ends with the
+    multiprocessor that has most rounds.
     """
     blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
     slices = slices_of(factors, knobs)

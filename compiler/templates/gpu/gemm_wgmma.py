@@ -196,8 +196,9 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
-    """Sizes and types of a program's product, and whether bulk copies can fetch its factors. Factors that warpgroups
-    read only with rows along the depth are described in this order (`lay_along_depth`); `program` is unchanged.
+    """Sizes and types of a program's product, and whether bulk copies can fetch its factors. Warpgroups can read some
+    types of factors only if rows run along the depth: the result then describes the factors in this order
+    (`lay_along_depth`). `program` is unchanged.
     """
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
@@ -261,7 +262,7 @@ def _order(factor: Factor, *, rows: bool) -> Order:
 
 
 def _pack_cores(s: Schedule, buffer: str) -> None:
-    """Arranges the last two dimensions of a factor's slice in core matrices of 8 lines."""
+    """Stores a factor's slice in core matrices, the blocks of CORE x CORE elements that warpgroups read."""
     rank = len(shape_of(s, buffer))
     s.pack(buffer, ((rank - 2, CORE), (rank - 1, CORE)), tuple(range(rank + 2)))
 

@@ -56,8 +56,9 @@ def lower_expression(
     knobs: Any = None,
     own: Sequence[str] | None = None,
 ) -> LoweredCudaNode:
-    """The lowered node of an expression, with fused operators. `own`: the tensors of the expression's own parameters
-    (None: `node.own_inputs`).
+    """The kernel of a node: its tensor `expression`, extended by the operators that are fused with the node, and
+    scheduled by `kernel` with `knobs`. `own`: names of the tensors that the expression itself reads (None:
+    `node.own_inputs`).
     """
     ends, bound = fused_expression(graph, node, expression, own)
     if kernel.flat:

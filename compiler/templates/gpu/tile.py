@@ -24,8 +24,8 @@ from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, 
 VECTOR = 4
 """Float32 elements of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 BYTE_BITS = 8
-"""Width in bits of the elements that a thread gathers several at a time, where the elements are adjacent: a copy of one
-byte takes as long as a copy of 16 bytes.
+"""Width in bits of the element type (bytes) for which a thread combines several adjacent elements into one copy. A copy
+of one byte would take as long as a copy of 16 bytes.
 """
 REDUCING_THREADS = 256
 """Threads of a block in the kernel that adds up partial sums; they share no data."""
@@ -35,7 +35,7 @@ REDUCING_THREADS = 256
 class Tile:
     """The tiling of a sum of products; all sizes are in elements.
 
-    A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them.
+    A block computes `rows` x `columns` sums in steps of `depth`; each thread computes `thread_rows` x `thread_columns`.
     A thread's sums are divided into `row_groups` x `column_groups` pieces; the pieces of all threads are interleaved,
     so that adjacent threads read adjacent vectors. `stages`: number of steps whose operands are in shared memory at
     once; with one stage a step waits for its copies, with more the copies run ahead. `splits`: number of blocks that

@@ -57,7 +57,9 @@ class Tuned(Generic[SizesT, KnobsT]):
         return self.space_of(target, self.sizes(workload), moved_bytes(workload.expression))
 
     def space_of(self, target: GpuTarget, sizes: SizesT, moved: int = 0) -> Space:
-        """The space of a workload with these sizes, whose parameters have `moved` bytes."""
+        """The search space of a workload with these `sizes`. `moved`: bytes of the workload's parameters, from which
+        the space gets its lower bound on time.
+        """
         axes, cost = self.axes(sizes), partial(self.cost, target, sizes)
         if self.floor_values is not None:
             return space_of_axes(self.name, axes, cost, SLACK, self.floor_values)

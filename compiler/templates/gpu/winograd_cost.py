@@ -34,8 +34,8 @@ DEPENDENT_ISSUE_CYCLES = 3
 preceding one. An estimate.
 """
 UNHIDDEN = 2.4
-"""Ratio of a transform's time to the larger of the time for its memory traffic and the time to issue its instructions.
-All three exclude the fixed cost of a block. Fitted.
+"""Time of a transform, as a multiple of the time for its memory traffic or of the time to issue its instructions,
+whichever is longer. The fixed cost of a block is not part of these times. Fitted.
 """
 GAIN = 0.95
 """Winograd's method is chosen only if its estimated time is at most this multiple of every other method's: a margin for
@@ -83,7 +83,9 @@ def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
 
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
-    """Estimated seconds of both transforms, which are separate kernels, with the time of one additional launch."""
+    """Estimated seconds of the two kernels that transform inputs and outputs, for output tiles of `m` x `m`. Their
+    launches, and the fixed cost of a block in each kernel, are not part of the time.
+    """
     n, problem = m + WINOGRAD_TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width

@@ -64,8 +64,8 @@ def array_space(
 
 
 def window_tiles(shape: LayerShape, values: Columns, chunks: np.ndarray | int = 1) -> Tiles:
-    """The tiles of points (settings of the knobs) whose axes cut the kernel window into parts; `chunks`: number of
-    chunks into which the reduction over channels is cut.
+    """The tiles of points (settings of the knobs) that may cut the kernel window into parts of "window_rows" x
+    "window_columns". `chunks`: number of chunks into which the reduction over channels is cut.
     """
     cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
     return Tiles.of(shape, values, chunks * cuts)
@@ -81,11 +81,11 @@ def window_fill(
     blocks: np.ndarray,
     reads_all_blocks: bool,
 ) -> BufferFill:
-    """The fills of the input scratchpad with padded images. Where each chunk of the reduction has a fill of its own,
-    the fill has only the inputs for the chunk's part of the window.
+    """The fills of the input scratchpad with padded images. A fill has the inputs of all taps of the window or, if each
+    chunk of the reduction has its own fill, only the inputs of the taps in the chunk.
 
-    `blocks`: input blocks of a fill. `reads_all_blocks`: every tile of output blocks reads all input blocks. Size and
-    traffic are 0 if the inputs are in the chain memory (on-chip memory for tensors between layers).
+    `blocks`: input blocks of a fill. `reads_all_blocks`: whether each tile of output blocks reads all input blocks.
+    Size and traffic are 0 if the inputs are in the chain memory (on-chip memory for tensors between layers).
     """
     if workload.resident:
         return resident(tiles)

@@ -122,7 +122,7 @@ class IterationCycles:
 
     @property
     def cycles(self) -> np.ndarray:
-        """Cycles of an iteration of the pipelined loop in the steady state."""
+        """Estimated cycles of one iteration of the pipelined loop, when all stages of the pipeline are busy."""
         widened = np.maximum(self.summed, self.kept) + self.widened
         return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
 
@@ -163,8 +163,8 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _plain(config: Config, workload: Workload) -> tuple[AttentionShape, Arithmetic]:
-    """Shape and arithmetic of attention for a workload without a graph: the matrices follow one another in memory as
-    blocks of channels.
+    """Shape and arithmetic of attention for a workload that is measured without a model. Each tensor holds its matrices
+    one after the other, every matrix in whole blocks of channels.
     """
     depth, keys, width = _blocks(config, workload)
     lanes, count = config.block_out, workload.batch

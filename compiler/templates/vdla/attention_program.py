@@ -29,10 +29,11 @@ from ...te.post import Post
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Addresses of the matrices of a stack, in a tensor of `size` (blocks of channels of all images, positions).
+    """The places of several matrices inside one tensor. An address is a pair (block, position): number of the block of
+    channels, counted over all images, and number of the position.
 
-    `first`: (block, position) at which the first matrix begins. `steps`: for each loop over matrices, the distance
-    (blocks, positions) between two successive ones.
+    `size`: numbers of blocks and of positions of the tensor. `first`: address at which the first matrix begins.
+    `steps`: for each loop over matrices, the distance (blocks, positions) from one matrix to the next.
     """
 
     size: Pair
@@ -53,11 +54,12 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionShape:
-    """Sizes of a stack of attentions. `loops`: extents of the loops over its matrices, outermost first.
+    """Sizes of several attentions that are computed by one kernel, one matrix after the other. `loops`: extents of the
+    loops over the matrices, outermost first.
 
-    A matrix of queries has `rows` queries of `depth` channels; there are `keys` keys and values; a value and the
-    context have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks. Fields ending in
-    `_in`: addresses of the matrices in their tensors.
+    A matrix of queries has `rows` queries of `depth` channels. It has `keys` keys and as many values; a value and a row
+    of the result (the context) have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks.
+    Fields whose name ends in `_in` hold the addresses of the matrices in their tensors.
     """
 
     loops: tuple[int, ...]
@@ -73,7 +75,10 @@ class AttentionShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """Post-processing and zero points of the scores' and the context's products, and the softmax between them."""
+    """The arithmetic of an attention: `scores` and `context` are the post-processing of the two products, `shares` is
+    the softmax between them, and `shared` is the post-processing of the softmax. `zero_points`: for each product, the
+    zero points of its two factors.
+    """
 
     scores: Post
     shares: Shares

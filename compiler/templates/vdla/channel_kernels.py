@@ -55,7 +55,9 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Image:
-    """Data common to the kernels of image group `index`; a group has `batch` images, which are computed together."""
+    """One group of images of a node, the argument of the functions that make kernels. The array computes `batch` images
+    together; `index` is the number of this group of `batch` images.
+    """
 
     config: Config
     graph: Graph
@@ -105,8 +107,9 @@ def channel_kernels(config: Config, legalized: Legalized, node: Node, operator: 
 
 
 def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
-    """Divides the output's blocks into runs; a run is computed by one copy, or by one selection for each of its inputs.
-    `sources`: (input, channel there) of each output channel; `lanes`: channels of a block.
+    """Divides the output's blocks into runs of neighbouring blocks. A run is computed by one copy, or by one selection
+    for each input that it reads. `sources`: for each output channel (number of the input, channel of this input);
+    `lanes`: channels of a block.
     """
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:

@@ -119,7 +119,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """Fills of the weight scratchpad if each image has its own weights, loaded while another image's are read."""
+    """Fills of the weight scratchpad if images have their own weights, loaded while those of another image are read."""
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
     return replace(

@@ -42,8 +42,8 @@ class Fitted:
     """Constants of the estimate that no rule determines, fitted to simulated cycles.
 
     `benchmarks/cost_model_vdla.py` fits them to random legal points (settings of the knobs) of the layers of published
-    networks on several machines, each layer alone; benchmarks/results/cost_model_vdla.json has the errors. `traffic`
-    decides between tiles that are equally fast alone: in a network they share the bus with neighbouring layers.
+    networks on several machines, each layer alone; benchmarks/results/cost_model_vdla.json has the errors. Of tiles
+    that are equally fast alone, `traffic` favours those with few bus beats: neighbouring layers share the bus.
     """
 
     sharpness: float = 12.0
@@ -253,10 +253,9 @@ class ArrayLayer:
 
     `data`, `weights`: fills of the input and weight buffers. `compute`: lower bound on the computing unit's cycles.
     `micro_ops`: number of micro-ops in all micro-op sequences. `least_fills`: scratchpad fills that every program
-    needs. `limits`: the template's own legality limits. `overwriting`: the first step of a tile needs an additional
-    instruction, which overwrites the accumulators. `innermost`: innermost loop level at which data may be filled.
-    `storing`: cycles of the store unit in addition to its stores, for modes in which the store unit may be the busiest
-    unit (None: not counted).
+    needs. `limits`: the template's own legality limits. `overwriting`: whether a tile needs an additional instruction,
+    which overwrites the accumulators in the first step. `innermost`: innermost loop in which data may be filled.
+    `storing`: additional cycles of the store unit, in modes in which this unit may be the busiest (None: no such mode).
     """
 
     shape: LayerShape
@@ -273,7 +272,7 @@ class ArrayLayer:
 
 
 def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> CostEstimates:
-    """Limits, lower bounds, features and estimated cycles of the points with the knob values `values`."""
+    """Limits, lower bounds, features and estimated cycles of `layer` at the points with the knob values `values`."""
     shape, tiles, data, weights = layer.shape, layer.tiles, layer.data, layer.weights
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
     sums_copies = np.minimum(values["sums_copies"], tiles.count)

@@ -1,6 +1,8 @@
-"""Kernels of grouped convolutions: one for each run of groups that fills whole blocks of input and output channels.
+"""Kernels of grouped convolutions. A run is a number of successive groups whose channels fill whole blocks of the input
+and of the output; each run has one kernel.
 
-Within a run the weights between groups are zeros, which the array multiplies; between runs there are no products.
+The kernel is a dense convolution: weights between channels of different groups are zeros, which the array multiplies.
+Channels of different runs are not multiplied.
 """
 
 from __future__ import annotations

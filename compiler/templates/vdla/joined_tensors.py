@@ -25,10 +25,11 @@ class Inside:
 
 
 def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
-    """Tensors that can be written directly into the concatenation that reads them, by name; other nodes may read them
-    as well.
+    """Tensors that need no copy when they are concatenated: their node writes its result directly to its place inside
+    the concatenated tensor. Maps the tensor's name to this place. Other nodes may also read the tensor.
 
-    Each is the output of a node, fills whole blocks of channels, and has at most `config.batch` images.
+    A tensor qualifies if a node computes it, if it fills whole blocks of channels, and if it has at most `config.batch`
+    images.
     """
     if not graph.nodes or graph.tensors[graph.nodes[0].output].nchw[0] > config.batch:
         return {}

@@ -55,8 +55,8 @@ def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:
 def _takes_pool(
     config: Config, graph: Graph, maker: Node | None, pool: Window, interleaved: Collection[str]
 ) -> bool:
-    """Whether the convolution before a max-pool, `maker`, can also compute the pool, from a ring buffer with rows of
-    its sums.
+    """Whether the convolution `maker` before a max-pool can also compute the pool, from a ring buffer with rows of the
+    convolution's sums. `interleaved`: names of the tensors with interleaved channels, one of which `maker` must read.
     """
     if maker is None or not isinstance(operator := maker.operator, Int8Convolution):
         return False

@@ -41,7 +41,9 @@ class NormedShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedTiles:
-    """Tiles of `rows` positions. Inputs are loaded in chunks of `chunk` channel blocks, to `copies` buffers in turn."""
+    """Sizes of tiles: a tile has `rows` positions, and its inputs are loaded in chunks of `chunk` channel blocks.
+    Successive chunks are loaded to `copies` buffers, one after the other.
+    """
 
     rows: int
     chunk: int
@@ -57,14 +59,17 @@ def normed_program(
     tiles: NormedTiles,
     name: str,
 ) -> Program:
-    """The program of a product and its normalization, tile by tile. The last tile of an image ends where the image ends
-    and may overlap the tile before it.
+    """The program of a product and the normalization of its result, tile by tile. The last tile of an image ends where
+    the image ends and may overlap the tile before it. `shared`: post-processing of the normalization.
 
-    Parameters, with CB and OB the blocks of channels and filters: X int8[images * CB, positions, 1, ci]; W int8[OB, CB,
-    co, ci]; P int32[OB, 2, co], the product's parameters; N int32[OB, 2, co] ([1, 2, co] unless `shares.own`), the
-    normalization's; U int8[1, co, ci], the unit matrix; L int8[256] if `product` has a table; R, of Y's shape, if
-    `product` has an operand; Y int8[images * OB, positions, 1, co], the product; Z int8[images * OB, plane, 1, co], the
-    normalized product. `shared`: post-processing of the normalization.
+    Let CB and OB be the numbers of blocks of channels and of filters, ci and co the lanes of an input and of an output
+    vector. Parameters of the product: X int8[images * CB, positions, 1, ci]; W int8[OB, CB, co, ci]; P int32[OB, 2,
+    co], biases and scales; L int8[256] if `product` has a table; R, of Y's shape, if `product` has an operand; the
+    result Y int8[images * OB, positions, 1, co].
+
+    Parameters of the normalization: N int32[OB, 2, co], or int32[1, 2, co] if all channels have the same parameters
+    (`shares.own` is false); U int8[1, co, ci], the unit matrix; the result Z int8[images * OB, plane, 1, co], where an
+    image has `plane` positions.
     """
     return _Normed(config, shape, product, shares, shared, tiles, name).program()
 

@@ -45,8 +45,8 @@ class _Rewrite:
         taken: Pair,
     ) -> str:
         """Adds a node that applies `operator` to the channels `taken` of tensor `source`; returns the name of the
-        result, of shape `shape`. The node is derived from `reader`, with `suffix` as suffix of its names. Calls with
-        equal `source`, `suffix` and `taken` share one result.
+        node's result, which has the shape `shape`. The new node is a variant of `reader`, the node that will read the
+        result; `suffix` ends its names. Calls with equal `source`, `suffix` and `taken` share one result.
         """
         key = (source, suffix, taken)
         if key not in self._made:
@@ -63,9 +63,9 @@ class _Rewrite:
 
 
 def pad_to_blocks(graph: Graph, config: Config) -> Graph:
-    """The graph with padded tensors: a tensor whose positions become weights or channels gets whole blocks of
-    positions. If a product sums over a partly used block of channels, the unused lanes of this block in one factor hold
-    the factor's zero point, so that they add 0.
+    """The graph with padded tensors, for products of activations. If the positions of a tensor are used as weights or
+    as channels, their number is rounded up to whole blocks. If a product sums over a block of channels that is partly
+    used, one factor holds its zero point in the unused lanes, so that these lanes add 0.
 
     Raises NodeError for products whose last block of channels also holds channels of other products.
     """

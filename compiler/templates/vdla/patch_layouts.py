@@ -1,8 +1,8 @@
-"""Choice of patches for a first convolution: the layout with the fewest cycles of load unit and array running
-concurrently.
+"""Chooses how the windows of a first convolution are cut into patches: by the layout with the fewest estimated cycles,
+while load unit and array run concurrently.
 
-The load unit writes a row of a patch in a cycle, or part of the row if it spans several vectors; the array multiplies
-one vector a cycle. A patch shared by several outputs is loaded once for all of them, but leaves lanes unused.
+In a cycle, the load unit writes a row of a patch, or a part of the row if the row spans several vectors; the array
+multiplies one vector. A patch that several outputs share is loaded once for all of them, but leaves lanes unused.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
 
 @lru_cache(maxsize=256)
 def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np.ndarray:
-    """Number of image rows that patches read if the output is computed in tiles of k rows, for each k: int64 [outputs +
-    1]. Entry k > 0 is the sum over all tiles of an output of `outputs` rows; pads are not counted.
+    """Number of image rows that patches read to compute `outputs` rows of outputs in tiles. Entry k > 0 of the result,
+    int64 [outputs + 1], is the number for tiles of k rows, summed over all tiles. Pads do not count.
     """
     first = np.arange(layout.patch_rows(outputs)) * layout.row_stride - workload.pads[0]
     read = np.minimum(first + layout.rows, workload.height) - np.maximum(first, 0)

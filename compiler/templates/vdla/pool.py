@@ -46,7 +46,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _busiest(config: Config, shape: LayerShape) -> float:
-    """Lower bound in cycles: the store unit's reads of all windows."""
+    """Lower bound on the cycles of a pool: the cycles in which the store unit reads all windows."""
     return float(store_reads(config, np.array(shape.outputs), shape.taps))
 
 

@@ -80,7 +80,7 @@ def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[
 def elementwise_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8Elementwise
 ) -> list[Kernel]:
-    """The only kernel, in a list, of an element-wise node."""
+    """The kernel of an element-wise node; a list with this one element."""
     graph, combination = legalized.graph, operator.combination
     sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self

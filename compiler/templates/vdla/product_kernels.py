@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 def product_kernels(config: Config, legalized: Legalized, node: Node, operator: Products) -> list[Kernel]:
     """One kernel for each matrix product (a group of `operator`), in the order of `operator.groups`.
 
-    Lanes of the last block that exceed the `depth` channels hold the zero point in one of the factors
-    (`pad_to_blocks`). Raises NodeError for a group whose first channel is not the first of a block or a weight tile.
+    If `depth` channels do not fill the last block, the additional lanes must not change the sums: in one of the
+    factors, `pad_to_blocks` sets these lanes to the zero point. Raises NodeError for a group whose first channel is not
+    the first of a block or a weight tile.
     """
     graph = legalized.graph
     lanes = config.block_out

@@ -93,8 +93,8 @@ def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
     """Whether the store of a convolution may combine its output with an operand that has one value for each plane (all
     positions of one channel): true for 1x1 kernels with whole blocks of channels.
 
-    False if the output fits in the chain memory (on-chip memory that keeps a layer's output for the next layer). The
-    output may get pads there, for which such an operand has no values.
+    False if the output fits in the chain memory (on-chip memory that keeps a layer's output for the next layer): the
+    output may get pads there, and the operand has no values for pads.
     """
     operator = node.operator
     return (

@@ -120,7 +120,9 @@ def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
 
 
 def _parts(config: Config, workload: Workload, layout: PatchLayout) -> float:
-    """Average number of array operations for a whole weight tile."""
+    """Average number of array operations per weight tile. It can be above 1 if the array multiplies a tile in several
+    parts.
+    """
     weights = patch_weights(config, workload, layout)
     return 1.0 if weights is None else int(weights.used.sum()) * config.tile_parts / weights.used.size
 
@@ -143,7 +145,8 @@ def _rings(config: Config, workload: Workload) -> tuple[Ring, ...]:
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: columns gathered at a time, copies of buffers.
+    """The knob space. The knobs are the number of patch columns that are gathered at a time, and the numbers of copies
+    of the buffers for data and for weights.
 
     Raises EmptySpaceError if no ring of rows fits the accumulators.
     """

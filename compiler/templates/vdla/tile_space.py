@@ -30,8 +30,8 @@ CAPACITIES = frozenset(
         "the windows of the store unit",
     }
 )
-"""Names of the memories whose limit on a tile is monotonic: the smallest use is that of a tile of one element, with
-fills in the innermost loop and one copy of each buffer. If this tile does not fit, no point of the space fits.
+"""Names of the memories of which a tile of one element, with fills in the innermost loop and one copy of each buffer,
+needs least. If this tile does not fit such a memory, no point of the space fits.
 """
 
 

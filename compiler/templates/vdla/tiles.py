@@ -125,7 +125,7 @@ class Tiles:
         return np.where(outside[letter], self.sizes[letter], self.extents[letter])
 
     def repetitions(self, letters: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Number of fills of a buffer: product of the trips of the loops in `letters` around its fill (`outside`)."""
+        """Number of times a buffer is filled: product of the iterations of loops in `letters` that are `outside`."""
         count = np.ones_like(self.order)
         for letter in letters:
             count = count * np.where(outside[letter], self.images if letter == "n" else self.trips[letter], 1)
@@ -156,9 +156,9 @@ class Tiles:
         return self.extents[letter] % self.sizes[letter]
 
     def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
-        """Canonical values of the knobs "order", "data_level" and "weights_level", equal at points that yield the same
-        program. Of several fill levels with the same effect, the innermost is taken for data and the outermost for
-        weights.
+        """Canonical values of the knobs "order", "data_level" and "weights_level": points with the same program get
+        equal values. If several fill levels have the same effect, data get the innermost of these, weights the
+        outermost.
         """
         letters = _ORDERS[self.order]
         repeats = np.stack([self.trips[letter] > 1 for letter in LETTERS], axis=1)

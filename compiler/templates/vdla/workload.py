@@ -143,12 +143,12 @@ def computed_filters(config: Config, workload: Workload) -> int:
 
 
 def of_vectors(config: Config, workload: Workload) -> Workload:
-    """The convolution in units of the array's vectors, with `computed_filters`.
+    """The convolution with columns counted in vectors of the array, and with `computed_filters` filters.
 
-    If a position of an input block has several vectors, these count as columns: width, kernel and stride are that many
-    times as wide. Dilated columns become zeros of the kernel (`dilated_columns`). A dense 1x1 convolution does not read
-    vectors without channels: with a single block its window ends after the last vector that holds channels; with
-    several blocks, `last_vectors` is the number of vectors read in the last one.
+    If an input position has several vectors, these count as columns: width, kernel and stride are that many times as
+    wide. Dilated columns become zeros of the kernel (`dilated_columns`). A dense 1x1 convolution does not read vectors
+    without channels: with a single block, its window ends after the last vector that holds channels; with several
+    blocks, `last_vectors` is the number of vectors read in the last block.
     """
     blocks = Blocks.of(config)
     if blocks.inputs == 1:
@@ -189,7 +189,7 @@ def workload_of_area(workload: Workload, area: Area) -> Workload:
 
 
 def vector_loops(shape: LayerShape) -> tuple[str, ...]:
-    """Names of the loops inside the loops over positions: vectors of a position, if several, batch and lanes."""
+    """Names of the loops inside the loops over positions: s (vectors, if several), b (batch), j (lanes)."""
     return ("s", "b", "j") if shape.vectors > 1 else ("b", "j")
 
 
@@ -202,13 +202,13 @@ CHAINED = ("resident", "margins", "last_vectors")
 layer's output for the next layer), and partial reads of blocks.
 """
 WIDENED = ("max_pool", "average_pool", "elementwise")
-"""Templates without weights; they widen their inputs into the accumulators, in vectors of the output's size."""
+"""Templates without weights. Their input elements enter the accumulators unchanged, in vectors of the output's size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
-    """Sizes of a layer with a window, counted in a machine's blocks: `images` blocks of the batch, blocks of input and
-    output channels, rows and columns of positions.
+    """Sizes of a layer with a window, in a machine's blocks: numbers of blocks of the batch (`images`) and of input and
+    output channels, and rows and columns of positions.
 
     A position of an output block has `vectors` output vectors; in the last block some vectors may have no filters.
     `filters`: number of vectors with filters at a position, over all blocks; only these are computed. `leading`: pads

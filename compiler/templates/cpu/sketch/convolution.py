@@ -187,8 +187,8 @@ def _in_memory(sketches: Sketches, summed: Sum, roles: Roles, parts: Sequence[in
 
 
 def _live_shares(sketches: Sketches, summed: Sum, roles: Roles) -> tuple[np.ndarray, np.ndarray] | None:
-    """For tiles of 1, 2, ... rows, and of 1, 2, ... columns: the fraction of products that remain if taps that read
-    only pads are skipped. None if skipping saves too few products (`FEW_LIVE`).
+    """Two arrays, for tiles of 1, 2, ... rows and for tiles of 1, 2, ... columns: the share of products that remain
+    after taps that read only pads are skipped. None if skipping saves too few products (`FEW_LIVE`).
     """
     # Pads of integers are no zeros. With several sums, the main sum's order of terms is that of all sums.
     if roles.weights.bits < summed.bits or len(sketches.stages.sums) > 1:

@@ -45,7 +45,8 @@ MOST_WORKSPACE = 1 << 28
 """Largest workspace for the sums of a block in memory, in bytes."""
 SLACK = 8.0
 """A point (setting of the knobs) is searched if its lower bound on the time is at most this multiple of the space's
-lower bound. This excludes scalar sums, but not short vectors.
+lower bound. The factor is so small that points without vectors are not searched, and so large that points with short
+vectors are.
 """
 MOST_STATEMENTS = 1024
 """Largest number of unrolled statements in the tiles of all sums; more would take longer to compile than other
@@ -126,8 +127,8 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """Three maps from each loop of the sum's consumer (the nest that reads the sum) to an array over points (settings
-    of the knobs): elements of a tile, number of tiles, and tiles of a block (0: all).
+    """Returns three maps: elements of a tile, number of tiles, and tiles of a block (0: all). Each maps a loop of the
+    sum's consumer (the nest that reads the sum) to an array with a value for each point (setting of the knobs).
     """
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}

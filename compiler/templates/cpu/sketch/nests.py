@@ -17,7 +17,7 @@ from ....schedule import LegalityError, Schedule
 from ..loops import VECTORS, has_loop, parallel_grains, peel_ragged
 
 LEAST_SQUARE = 4
-"""Least number of rows for which a transposing copy is cut into squares, which are transposed in registers; fewer rows
+"""A transposing copy of at least this number of rows is cut into squares, which are transposed in registers; fewer rows
 are loaded with strides.
 """
 
@@ -34,11 +34,11 @@ class Term:
 class Nest:
     """A loop nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
 
-    `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none). `across`: the loop
-    along which the source of a move is contiguous, while the destination is contiguous along the first loop of
-    `vectors` ("": none); such a move is a transposition. `square`: largest number of successive iterations of `across`
-    that may be transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest
-    reads elements that it wrote before.
+    `ragged`: a loop in whose last iteration the first loop of `vectors` has fewer iterations ("": none). `across`: set
+    if the nest transposes a tensor: the loop along which the source is contiguous, while the destination is contiguous
+    along the first loop of `vectors` ("": none). `square`: largest number of successive iterations of `across` that may
+    be transposed together. `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads its
+    own results.
     """
 
     name: str
@@ -171,8 +171,8 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """Describes a nest that copies and transposes a tensor: (loop along which the source is contiguous, largest side of
-    squares that are transposed in registers, whether vectors run along that loop).
+    """For a nest that copies and transposes a tensor, returns (name, side, vectors): the loop along which the source is
+    contiguous, the largest side of squares that are transposed in registers, and whether vectors run along this loop.
 
     None if the source is contiguous along `column` too, or along no other loop of at least LEAST_SQUARE iterations.
     """

@@ -83,8 +83,8 @@ def sketch_schedule(sketches: Sketches, values: Values | None = None) -> Schedul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Knobs:
-    """Knob values for one sum. By loop: `tile`, elements of a tile; `block`, tiles of a block (0: all). `vector`: the
-    vectorized loop. `dots`: loop whose terms a dot product instruction adds ("": none). `others`: all values.
+    """Knob values for a sum. `tile`: elements of a tile along each loop; `block`: tiles of a block (0: all). `vector`:
+    the vectorized loop. `dots`: loop whose terms a dot product instruction adds ("": none). `others`: all values.
     """
 
     tile: dict[str, int]

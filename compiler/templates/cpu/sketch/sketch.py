@@ -155,8 +155,8 @@ def candidates(summed: Sum) -> tuple[Axle, ...]:
 
 
 def permuted(summed: Sum) -> tuple[str, ...]:
-    """The `PERMUTED` loops with the most iterations of the sum's consumer (the nest that reads the sum), outermost
-    first; their order is a knob.
+    """The loops whose order is a knob, outermost first: of the loops of the sum's consumer (the nest that reads the
+    sum), the `PERMUTED` loops with the most iterations.
     """
     found = sorted(summed.axles, key=lambda a: -a.size)[:PERMUTED]
     return tuple([a.name for a in summed.axles if a in found])

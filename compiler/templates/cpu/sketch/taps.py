@@ -63,8 +63,8 @@ class Taps:
 
 
 def taps_of(program: Program, summed: Sum) -> tuple[Taps, ...]:
-    """The taps (positions in the window) along each dimension of the window of a sum that reads a padded copy; empty
-    for other sums. Dimensions of one output are left out.
+    """The taps (positions in the window) of a sum that reads a padded copy, one `Taps` for each dimension of the window
+    with several outputs; empty for other sums.
     """
     if (found := padded_read(program, summed)) is None:
         return ()
@@ -130,7 +130,7 @@ def inline_producer(s: Schedule, name: str) -> None:
 
 
 def borders(s: Schedule, summed: Sum) -> set[str]:
-    """The loops whose variables occur in conditions of a sum's terms, which test whether an input element is a pad."""
+    """The loops that decide whether a sum's term is a pad: their variables occur in the conditions of the terms."""
     value = next(
         node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
     )

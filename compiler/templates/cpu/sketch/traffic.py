@@ -14,8 +14,8 @@ from .stages import Read, Sum
 REMOTE_BYTES_CYCLE = 8.0
 """Bytes per cycle that a core gets from beyond the second-level cache, for transfers that arithmetic does not hide."""
 WAITING_SHARE = 0.05
-"""Least share that waiting for weights has of the arithmetic's time for prefetches to be used: below this share, their
-instructions cost more than they save.
+"""Prefetches are used only if waiting for weights would take at least this share of the arithmetic's time: otherwise
+the instructions of the prefetches cost more than they save.
 """
 COPY_BYTES_CYCLE = 16.0
 """Bytes per cycle when copying an input into its padded form."""
@@ -34,9 +34,9 @@ PAGE_BYTES = 4096
 NEAR_PAGES = 64
 """Number of memory pages in a processor's first-level translation buffer (Zen 64 to 72, Golden Cove 96)."""
 INPUT_PAGE_CYCLES, WEIGHT_PAGE_CYCLES = 25.0, 8.0
-"""Cycles to enter a page of the input and of weights, if a tile uses more than `NEAR_PAGES` pages: memory streams of an
-input restart in each page, those of weights continue. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048
-channels, tiles with sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums in memory.
+"""Cycles to enter a page of the input, and a page of weights, if a tile uses more than `NEAR_PAGES` pages. A stream of
+input data restarts in each page, a stream of weights continues. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and
+2048 channels, tiles with sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums in memory.
 """
 Lengths = Mapping[str, np.ndarray]
 """For each loop of a sum, its iterations at every point (setting of the knobs): int64 [points]."""
@@ -127,8 +127,8 @@ def copying_cycles(
 
 
 def paging_cycles(data: Read, panel: np.ndarray, tile: Lengths) -> np.ndarray:
-    """Cycles that a tile waits for its memory pages of the input `data` and of its `panel` bytes of packed weights; 0
-    if all these pages fit the translation buffer. `tile`: iterations inside a tile.
+    """Cycles that a tile waits when it enters memory pages: pages of the input `data`, and of `panel` bytes of packed
+    weights. 0 if all pages of the tile fit the translation buffer. `tile`: iterations of each loop inside a tile.
     """
     stride = data.bits / 8
     bytes_, near, planes = np.full(len(panel), stride), np.ones(len(panel)), np.zeros(len(panel))
