@@ -42,10 +42,11 @@ _REPEAT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Seconds of one region on both sides: on the accelerator, simulated cycles plus conversions at the region's
-    boundary; on the CPU, measured.
+    """Times of one region on the accelerator and on the CPU, in seconds.
 
-    `cpu_seconds` is None if the CPU cannot run the region, for the reason `remark`; then the accelerator runs it.
+    `accelerator_seconds`: time of the simulated cycles. `boundary_seconds`: measured time of the conversions between
+    the processor's tensors and the accelerator's. `cpu_seconds`: measured time on the CPU, or None if the CPU cannot
+    run the region, for the reason `remark`; then the accelerator runs the region.
     """
 
     nodes: tuple[str, ...]
@@ -123,7 +124,7 @@ class Work:
         return partition, tuple(comparisons.values())
 
     def _compare(self, partition: Partition, region: Region, threads: int) -> Comparison:
-        """Measures one region on both sides, on sample inputs."""
+        """Measures a region on the accelerator and on the CPU (with `threads` threads), with random inputs."""
         generator = np.random.default_rng(0)
         types = [(name, partition.survey.types[name]) for name in region.inputs]
         feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
@@ -189,7 +190,9 @@ class Work:
             raise ModelError(f"{self.label}: {region.name}: {str(error).removeprefix('model: ')}") from None
 
     def _of_both(self, partition: Partition, error: NodeError) -> NodeError:
-        """A node's error on the CPU, combined with the reason why the accelerator refused the node, if it did."""
+        """The error for a node that the CPU rejects with `error`. If the accelerator has refused the node too, the
+        message has both reasons.
+        """
         problem = error.problem
         if (refusal := partition.refusals.get(error.node)) is not None:
             problem = f"neither target runs it (CPU: {problem}; accelerator: {refusal})"

@@ -57,7 +57,7 @@ class _Option(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A simulated program: the option of each node, all cycles, and the cycles of each node."""
+    """A simulated program: the `options` of its nodes, its total `cycles`, and the cycles `spent` on each node."""
 
     options: tuple[_Option, ...]
     cycles: int
@@ -97,7 +97,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Other knobs of nodes: those that `node_points` measures, and the best ones on machines with a fixed memory."""
+    """Yields further choices of knobs for nodes: first the knobs that simulations of the whole network prefer, then the
+    best knobs for each of several machines that have a memory of fixed latencies instead of a DRAM (`STAND_INS`).
+    """
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
     memory = config.memory
     for read, reads, write, writes in STAND_INS:

@@ -276,8 +276,8 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
 
 
 def gpu_emulated_ahead(target: GpuTarget, host: CpuTarget) -> Form[GpuTarget, NetworkCode]:
-    """The form of compilation that yields the emulated kernels of `gpu_emulated` as code for the processor `host`. The
-    code can be saved.
+    """The form of compilation that translates a GPU's kernels, as `gpu_emulated` does, to machine code for the
+    processor `host`. The code is not run, but returned in a form that can be saved to a file.
     """
 
     @contextmanager

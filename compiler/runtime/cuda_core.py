@@ -212,8 +212,8 @@ class CudaDevice(Closing):
             raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
 
     def _encoded(self, argument: TensorAt) -> Any:
-        """The tensor map `argument`, encoded by cuda-core; elements are copied as integers of their size, unless copies
-        round to tf32.
+        """The tensor map `argument` in the form that a launch takes. Copies by this map treat elements as integers of
+        the same size. Only copies that round float32 to tf32 treat elements as floats.
         """
         tensor = argument.tensor
         size = math.prod(tensor.shape) * tensor.element_bytes

@@ -17,8 +17,9 @@ class Launch(Generic[KernelT]):
     or module.
 
     `tensors`: names of the network's tensors by parameter; `constants`: arrays by parameter, packed for the kernel.
-    `members`: names of the ONNX nodes that the kernel computes; `operations`: its floating-point operations. `method`:
-    how the kernel computes them, for readers of its text: template and knobs ("" if unknown; archives do not hold it).
+    `members`: names of the ONNX nodes that the kernel computes; `operations`: number of its floating-point operations.
+    `method`: the template and knobs of the kernel, for a comment in the kernel's text. Archives do not hold the method;
+    it is "" if unknown.
     """
 
     name: str

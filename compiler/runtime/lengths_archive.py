@@ -26,8 +26,8 @@ MEMBER = "lengths.bin"
 FORMAT = 1
 """Version of the archive's format: goes up when its description changes."""
 Read = Callable[[Path, Sequence[Field], Mapping[str, np.ndarray]], Sequence[Executable]]
-"""Reads the rungs, i.e. the executables for single lengths, given their fields in the description and all arrays by
-name.
+"""Reads the rungs (executables for one length each) of an archive. Arguments: the archive's path; for each rung, its
+field in the archive's description; all arrays of the archive, by name.
 """
 
 

@@ -86,7 +86,9 @@ class _Interface:
                 self.copies[name] = output.tensor
 
     def _root(self, tensor: str) -> tuple[str, int]:
-        """The tensor in whose memory `tensor` is stored, and the byte offset in it."""
+        """Returns (name of the tensor in whose memory `tensor` is stored, byte offset of `tensor` in that memory). A
+        tensor that is no view has its own memory.
+        """
         view = self._views.get(tensor)
         return (tensor, 0) if view is None else (view.root, view.start)
 

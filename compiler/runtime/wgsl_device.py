@@ -324,8 +324,10 @@ class WgslDevice(Closing):
         bindings: tuple[tuple[str, str], ...],
         first: Mapping[str, int],
     ) -> tuple[Any, Any]:
-        """Returns a kernel's pipeline, and the layout of its arguments. `first`: for each array, the number of words
-        that precede it in the part of a buffer that is bound (`_range`).
+        """Returns the pipeline of kernel `function` of `module`, and the layout of its arguments.
+
+        `bindings`: (kind of memory, name) of each argument. `first`: where each array begins in the part of a buffer
+        that is bound for the array, in 32-bit words (`_range`).
         """
         constants = {name: words for name, words in first.items() if words}
         key = function, tuple(sorted(constants.items()))
@@ -344,8 +346,8 @@ class WgslDevice(Closing):
         return module.pipelines[key]
 
     def _submit(self, calls: tuple[_Call, ...], stamps: Any = None, result: Any = None) -> None:
-        """Adds launches to the queue. `stamps`: a query set of two times, before and after the launches, which are then
-        copied to the buffer `result` (None: no times).
+        """Adds launches to the queue. `stamps`: a query set that receives the times before and after the launches; the
+        two times are then copied to the buffer `result`. None: no times are measured.
         """
         encoder = self._device.create_command_encoder()
         timed = {

@@ -59,11 +59,11 @@ class PreparedForm:
 
 
 class ExpressionEmitter:
-    """Emits the instructions of expressions into a block. The emitter of statements sets the fields below before it
-    emits an expression.
+    """Emits the instructions of expressions into a block. The emitter of statements first sets the fields below.
 
-    `variables`: values of loop variables, ints (unrolled) or scalars, outermost first. `mask`: active lanes (None:
-    all). `guarded`: the mask depends on a condition, so possibly no lane is active.
+    `variables`: values of the loop variables, outermost loop first: an int in an unrolled loop, else a scalar register.
+    `mask`: the lanes that are active (None: all). `guarded`: whether the mask depends on a condition, so that possibly
+    no lane is active.
     """
 
     def __init__(self, block: Block, target: CpuTarget) -> None:
@@ -167,8 +167,8 @@ class ExpressionEmitter:
         return PreparedForm(tuple(atoms), form.constant)
 
     def folded(self, form: PreparedForm) -> tuple[dict[Expr, int], int]:
-        """Evaluates a linear form with the known loop variables: returns its unknown atoms with their coefficients, and
-        a constant that includes the known atoms.
+        """Evaluates a linear form (sum of coefficients times atoms) as far as loop variables are known. Returns the
+        atoms without a known value, with their coefficients, and the sum of all other terms.
         """
         total: dict[Expr, int] = {}
         offset = form.constant

@@ -27,12 +27,18 @@ class QuantizedOperator(Quantized):
         return functions[self.name]()
 
     def rescale(self) -> Value:
-        """Emits the function rescale(value, zero point of the value, ratio, zero point of the result, low, high)."""
+        """Emits a requantization: (value - its zero point) * ratio + zero point of the result, rounded and clamped.
+
+        The arguments of the call are (value, zero point of the value, ratio, zero point of the result, low, high).
+        """
         difference = self.less(self.arguments[0], self.whole(1))
         return self.scaled(difference, self.arguments[2], self.whole(3), self.whole(4), self.whole(5))
 
     def combine_add(self) -> Value:
-        """Emits the function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
+        """Emits a quantized addition: a * (ratio of a) + b * (ratio of b) + offset, rounded and clamped.
+
+        The arguments of the call are (a, b, ratio of a, ratio of b, offset, unsigned, low, high).
+        """
         a, b, ratio_a, ratio_b, offset = self.arguments[:5]
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = self.fused_multiply_add(self.less(b, -shift), ratio_b, offset)
@@ -40,8 +46,11 @@ class QuantizedOperator(Quantized):
         return self.saturate(total, -shift, self.whole(6), self.whole(7))
 
     def combine_multiply(self) -> Value:
-        """Emits the function combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
-        high).
+        """Emits a quantized multiplication: (a - its zero point) * (b - its zero point) * ratio + zero point of the
+        result, rounded and clamped.
+
+        The arguments of the call are (a, b, zero point of a, zero point of b, ratio, zero point of the result,
+        unsigned, low, high).
         """
         a, b = self.less(self.arguments[0], self.whole(2)), self.less(self.arguments[1], self.whole(3))
         shift = UNSIGNED_OFFSET if self.whole(6) else 0

@@ -17,8 +17,10 @@ def strided_load(
     lanes: int,
     mask: Value | None,
 ) -> str:
-    """Loads lanes from every `stride`th element, by loads of whole vectors and shuffles, many times faster than by a
-    gather. The vector loads overlap, so that none reaches beyond the last lane's element.
+    """Loads a vector whose lane i is element i * `stride` of the array at the address `pointer`; returns its name.
+
+    Whole vectors are loaded and shuffled, which is many times faster than a gather. These loads overlap, so that none
+    reaches beyond the last lane's element. `mask`: the lanes that are loaded (None: all).
     """
     wide = memory_type(dtype, lanes)
     reach = (lanes - 1) * stride + 1

@@ -215,7 +215,7 @@ class Block:
         self.lines.append(f"  {instruction}")
 
     def begin(self, label: str, scope: Scope) -> None:
-        """Starts a block; the previous block must have ended with a branch. `scope`: results known in the new block."""
+        """Starts a block after a branch. `scope`: results of earlier instructions that may be used in the new block."""
         self.lines.append(f"{label}:")
         self.label = label
         self._known = dict(scope)

@@ -26,8 +26,8 @@ MOST_SIDE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
-    """The address of an element of a tile, in elements: `start` + `offset`, plus `rows` for each iteration of the outer
-    loop and `columns` for each iteration of the inner loop.
+    """The index, in `storage`, of a tile's element: `start` (a linear form: coefficients by atom) + `offset` at first.
+    The index grows by `rows` in each iteration of the outer loop, and by `columns` in each iteration of the inner loop.
     """
 
     storage: Storage

@@ -42,9 +42,9 @@ def touched(
     loops run.
 
     The owner of an element is the number of the thread or block that touches the element. `axes`: extents by name, of
-    the loops over blocks or of the thread axes ("thread.x", ...); numbers count along the first axis fastest: x + 4 * y
-    for 4 threads along x. `collective`: all threads along thread.x count as the first one. Raises LoweringError if
-    there are too many elements to list.
+    the loops over blocks or of the thread axes ("thread.x", ...). The first axis is counted fastest: with 4 threads
+    along x, thread (x, y) has the number x + 4 * y. `collective`: the threads along thread.x act as one thread, which
+    has the number of the thread with x = 0. Raises LoweringError if there are too many elements to list.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}

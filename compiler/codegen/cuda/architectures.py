@@ -56,10 +56,13 @@ class Card:
 class Architecture:
     """An architecture (`-arch` of NVRTC), and the limits of a multiprocessor.
 
-    For each multiprocessor and clock cycle: `float32_lanes`, multiply-adds of float32; `tensor_rates`, multiply-adds of
-    dense matrices on tensor cores, for inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on
-    this compute capability only. `special`: name of the exact architecture with the same compute capability ("sm_90a"
-    for "sm_90"); kernels with instructions of `special` are compiled for `special`, all others for `name`.
+    `float32_lanes`: number of float32 multiply-adds that a multiprocessor executes in a cycle. `tensor_rates`: the same
+    number for products of dense matrices on tensor cores, with inputs of tf32, of 16-bit floats (summed in
+    float32), and of int8.
+
+    `exact`: whether code for this architecture runs only on devices of this compute capability. `special`: name of the
+    exact architecture with the same compute capability ("sm_90a" for "sm_90"). A kernel that uses instructions of the
+    special architecture is compiled for `special`, any other kernel for `name`.
     """
 
     name: str
@@ -112,8 +115,10 @@ def _server(
     exact: bool = False,
     special: str | None = None,
 ) -> Architecture:
-    """An architecture of cards for servers; `kib`: shared memory of a multiprocessor in KiB, `rates`: its
-    `tensor_rates`.
+    """An architecture of cards for servers.
+
+    `kib`: shared memory of a multiprocessor, in KiB. `rates`: multiply-adds of tensor cores (`tensor_rates`). The other
+    parameters are the fields of `Architecture` with the same names.
     """
     return Architecture(
         name=name,

@@ -113,7 +113,7 @@ thread at this position.
 
 
 def reversed_order(var: Var, count: int) -> Expr:
-    """The thread along an axis that is emulated at position `var` of `count` if threads run in reverse order."""
+    """The emulation order (see `Order`) in which the last of the `count` threads along an axis runs first."""
     return Const(count - 1) - var
 
 

@@ -226,9 +226,11 @@ class _Move:
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
-        """Emits one asynchronous copy of `lanes` elements from `source` to `target`. The copy writes only zeros unless
-        all conditions `inside` hold. `left`: number of elements that remain in the source's row; the copy writes zeros
-        for elements beyond them (None: it reads all elements).
+        """Emits one asynchronous copy of `lanes` elements from `source` to `target`. If any of the conditions `inside`
+        is false, the copy writes zeros only.
+
+        `left`: number of elements that remain in the source's row; the copy writes zeros in place of further elements.
+        None: the row contains all elements of the copy.
         """
         values, size = self.values, lanes * self.element_bytes
         count = values.dialect.integer(size)

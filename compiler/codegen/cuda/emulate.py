@@ -64,8 +64,8 @@ _ZERO, _ONE = Const(0), Const(1)
 def emulate(program: Program) -> Program:
     """Converts a GPU program with barriers, as `prepare` returns it, into a program for `codegen.cpu.kernel.build`.
 
-    Threads run in the order `barrier_intervals.mixed_order`. If the verifier cannot prove the result's indices legal in
-    this order (guards of ragged tiles), threads run in the order `barrier_intervals.reversed_order`, which is affine.
+    Threads run in the order `barrier_intervals.mixed_order`. Sometimes the verifier cannot prove that indices are legal
+    in this order, for example if tiles exceed the edges of arrays. Then threads run in reverse order, which is affine.
     """
     program = inline_intrinsics(program)
     result = _in_order(program, mixed_order)

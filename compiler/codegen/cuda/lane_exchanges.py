@@ -25,8 +25,10 @@ def held_by_lanes(alloc: Alloc) -> bool:
 
 
 def exchanges(node: Stmt, held: AbstractSet[str]) -> bool:
-    """Whether a statement at block level contains an exchange between lanes: a shuffle, or an operation of a warp on
-    sums. Intrinsics must be inlined before. `held`: names of the buffers for which `held_by_lanes` is true.
+    """Whether a statement at block level contains an exchange between lanes: code that a warp executes as a whole on
+    buffers whose elements are distributed over its lanes.
+
+    `held`: names of the distributed buffers (`held_by_lanes`). Intrinsics in `node` must have been replaced by loops.
     """
     if isinstance(node, For) and is_thread_loop(node):
         phase = phase_at(node)

@@ -169,8 +169,8 @@ def emit_convert(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 class _lanes:
-    """A context in which the variable `LANE` in addresses stands for the thread's coordinate along x, a number below
-    `lanes`.
+    """A `with` context in which addresses may contain the variable `LANE`. The generated text has the thread's
+    coordinate along x, a number below `lanes`, in place of `LANE`.
     """
 
     def __init__(self, kernel: KernelEmitter, lanes: int = WARP) -> None:

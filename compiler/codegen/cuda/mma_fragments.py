@@ -70,7 +70,9 @@ class Fragment:
 
     @property
     def packed(self) -> int:
-        """Number of elements in one 32-bit register: for factors, elements adjacent along the depth; for sums 1."""
+        """Number of elements in one 32-bit register. A register holds one element of a matrix of sums, or as many
+        elements of a factor as fit 32 bits; these are adjacent along the depth.
+        """
         return 1 if self.scope in (MATRIX_C, MATRIX_D) else 32 // self.dtype.bits
 
     @property
@@ -85,7 +87,9 @@ class Fragment:
 
     @property
     def c_type(self) -> str:
-        """The CUDA C++ type of a register; unsigned (bits) for factors, as `mma` takes them."""
+        """The CUDA C++ type of a register: float or int for sums; for factors "unsigned", which holds the bits of
+        `packed` elements.
+        """
         if self.scope in (MATRIX_C, MATRIX_D):
             return "float" if self.dtype is DType.FLOAT32 else "int"
         return "unsigned"

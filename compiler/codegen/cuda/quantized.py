@@ -56,15 +56,21 @@ class _Emitter:
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def combine_add(self) -> Text:
-        """The text of combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
+        """The text of a quantized addition: a * (ratio of a) + b * (ratio of b) + offset, rounded and clamped.
+
+        The arguments of the call are (a, b, ratio of a, ratio of b, offset, unsigned, low, high).
+        """
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = call(self.dialect.fused, self.real(self.less(1, -shift)), self.text(3), self.text(4))
         total = call(self.dialect.fused, self.real(self.less(0, -shift)), self.text(2), inner)
         return self.saturate(total, -shift, self.whole(6), self.whole(7))
 
     def combine_multiply(self) -> Text:
-        """The text of combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
-        high).
+        """The text of a quantized multiplication: (a - its zero point) * (b - its zero point) * ratio + zero point of
+        the result, rounded and clamped.
+
+        The arguments of the call are (a, b, zero point of a, zero point of b, ratio, zero point of the result,
+        unsigned, low, high).
         """
         shift = UNSIGNED_OFFSET if self.whole(6) else 0
         product = self.product(self.less(0, self.whole(2)), self.less(1, self.whole(3)))

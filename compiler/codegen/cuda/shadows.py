@@ -77,7 +77,9 @@ class Shadows:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers to allocate for a block; empty if it has no asynchronous copies."""
+        """All buffers that the emulated block needs for its asynchronous copies: shadows, stamps and the counts of
+        committed groups. Empty if the block has no asynchronous copies.
+        """
         return (*self.shadows.values(), *self.stamps.values(), self.committed) if self.late else ()
 
     def clear(self) -> list[Stmt]:

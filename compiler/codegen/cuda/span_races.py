@@ -1,5 +1,5 @@
-"""Detection of races within spans. A span is the execution of a block between two barriers; the accesses of the block's
-threads in it are listed and compared.
+"""Detection of races within spans. A span is the execution of a block between two barriers. For each span, the memory
+accesses of the block's threads are listed and compared.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ def element_text(access: Access, flat: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One memory access in a span (a block's execution between two barriers). `run`: the execution of a piece of code
-    that makes the access; `step`: index of the run in the span (-1: before the span). `flight`: the asynchronous copy
-    that makes the access at any time until its wait, or None.
+    """One memory access in a span (a block's execution between two barriers).
+
+    A span is a list of runs (executions of a piece of code). `run`: the run that makes the access. `step`: index of the
+    run in the span, or -1 if the run was before the span. `flight`: the asynchronous copy of which the access is part,
+    or None; such a copy may make its accesses at any time until the wait for the copy.
     """
 
     step: int

@@ -25,8 +25,10 @@ MODEL_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Unit roundoffs of a precision. `inputs`: of the conversion from float32 to the input type. `sums`: of one
-    addition. `cut`: whether additions round toward zero (else to nearest).
+    """Rounding errors of a precision, as unit roundoffs (largest relative errors of one rounding).
+
+    `inputs`: unit roundoff of the conversion of an input from float32. `sums`: unit roundoff of one addition.
+    `cut`: whether additions round toward zero; otherwise they round to nearest.
     """
 
     inputs: float
@@ -69,11 +71,13 @@ def tolerance(
 ) -> float:
     """Bound on max |computed - exact| / max |exact| for a product of matrices of independent random numbers.
 
-    `rounded`: the exact result is computed from rounded inputs; else each product also has the roundings of two inputs.
-    Roundings to nearest add up like a random walk, to 4 sqrt(n) u for n products with unit roundoff u (Higham and Mary,
-    "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, Theorem 2.4; the constant
-    4 means less than one failure in a thousand sums). Roundings toward zero all have one sign and add up to n u / 2 for
-    the n steps of a tensor core.
+    `depth`: number of products in each sum. `output`: type of the stored result. `rounded`: whether the exact result is
+    computed from inputs that are already rounded to the precision; if not, the bound includes the rounding of inputs.
+
+    n roundings to nearest add up like a random walk, to 4 sqrt(n) u with unit roundoff u (Higham and Mary, "A New
+    Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, Theorem 2.4). The constant 4
+    means that less than one sum in a thousand exceeds the bound. Roundings toward zero all have the same sign, so the n
+    steps of a tensor core add up to n u / 2.
     """
     accuracy = ACCURACIES[precision]
     total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]
@@ -110,8 +114,8 @@ def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
     """The bound of `tolerance` for float32 by Winograd's method, with `depth` channels and tiles of `points` x `points`
     inputs. `amplification`: the result of `winograd_amplification`.
 
-    A result has depth + 4 * points + 1 roundings: those of the sum over `depth` channels, one of the transformed
-    weight, and `points` for each of two dimensions in each of two transforms (before and after the products).
+    A result has depth + 4 * points + 1 roundings. The sum over the channels has `depth` roundings, and the transformed
+    weight has one. The transforms before and after the products have `points` roundings each in each of two dimensions.
     """
     unit = ACCURACIES["float32"].sums
     return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

@@ -53,12 +53,18 @@ def wgmma(
 ) -> IntrinsicDeclaration:
     """wgmma.mma_async.m64nNk{8, 16, 32}: c [64, `columns`] += a [64, depth] times b [depth, `columns`].
 
-    Factors are of `dtype` and `right` (None: the same), of depth `depth_of`; sums are of `sum_type`. Orders say whether
-    neighbours in a line are neighbours in a row of the factor or in a column. Core matrices: a [8, 2, 8, 8] (in order
-    "columns" [2, 8, 8, 8]), b [columns / 8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). Swizzled: a [64, depth]
-    (in order "columns" [1, 16, 64]), b [columns, depth] (in order "rows" [columns / n, 16, n], with n from
-    `row_elements`). The operation always adds: clear the sums first (`zero`). Raises ValueError for types, orders and
-    widths without such an operation.
+    Factor a has elements of `dtype`, and factor b of `right` (None: `dtype`). The depth is `depth_of(dtype)`; the sums
+    c have the type `sum_type(dtype)`. `order_a`, `order_b`: whether adjacent elements of a and b in memory are
+    neighbours in a row ("rows") or in a column ("columns"). `swizzled`: whether the factors are stored in swizzled
+    rows; otherwise they are stored as core matrices of 8 x 8 elements. The buffers of the factors have these shapes:
+
+    a, core matrices: [8, 2, 8, 8]; in order "columns" [2, 8, 8, 8]
+    b, core matrices: [columns / 8, 2, 8, 8]; in order "rows" [2, columns / 8, 8, 8]
+    a, swizzled: [64, depth]; in order "columns" [1, 16, 64]
+    b, swizzled: [columns, depth]; in order "rows" [columns / n, 16, n], with n = `row_elements(columns)`
+
+    The operation always adds, so the sums must be cleared first (`zero`). Raises ValueError if no operation supports
+    the types, orders and width.
     """
     right = right or dtype
     if (dtype, right) not in FACTORS:
@@ -201,7 +207,11 @@ def _factor(
 def _swizzled_factors(
     left: DType, right: DType, columns: int, order_a: Order, order_b: Order
 ) -> tuple[list[tuple[Var, int]], tuple[Expr, Expr], Load, Load]:
-    """The loops of a product of swizzled factors, the indices of its sum, and the elements that are multiplied."""
+    """The parts of a product of swizzled factors A and B: its loops (variable, extent), the indices (row, column) of
+    the sum, the load of an element of A, and the load of an element of B.
+
+    `left`, `right`: types of A and B. `columns`: width of B. `order_a`, `order_b`: storage orders of A and B.
+    """
     k = Var("k")
     row, rows, x = _swizzled_factor("a", left, GROUP_ROWS, "i", k, along_depth=order_a == "rows")
     column, across, y = _swizzled_factor("b", right, columns, "j", k, along_depth=order_b == "columns")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 PREFIX = "wgmma_"
-"""Prefix of the names that declare products of warpgroups."""
+"""Prefix of the names of intrinsics that are products of a warpgroup."""
 _DESCRIPTOR = """\
 __device__ __forceinline__ unsigned long long matrix_descriptor(
     const void* start, unsigned leading, unsigned stride, unsigned swizzle = 0) {
@@ -91,7 +91,9 @@ def has_products(body: Stmt) -> bool:
 
 
 def only_products(body: Stmt) -> list[Intrinsic]:
-    """The products in a statement that does no other work (assignments, copies, other instructions); else []."""
+    """The products in a statement. The list is empty if the statement also contains other work: assignments, copies or
+    other instructions.
+    """
     work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
     uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
     return uses if len(uses) == len(work) else []
@@ -205,8 +207,8 @@ def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
-    """Emits code that keeps the compiler from moving uses of the sums in front of the wait: the compiler wrongly
-    assumes that sums are complete when a product is issued.
+    """Emits code that keeps NVRTC from moving reads of the sums of `uses` in front of the wait for the products. NVRTC
+    does not know that products are asynchronous: it assumes that sums are complete as soon as a product is issued.
     """
     kernel.values.used.add("hold_registers")
     for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):

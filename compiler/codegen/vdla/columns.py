@@ -77,7 +77,7 @@ class Groups:
 
 
 def group_rows(columns: Iterable[Column], count: int) -> Groups:
-    """`count` rows grouped by their values in all `columns`."""
+    """Puts rows 0 .. `count` - 1 of a table into groups: rows with equal values in all `columns` are in one group."""
     key, keys = np.zeros(count, dtype=np.int64), 1
     for column in columns:
         if not isinstance(column, np.ndarray) or not count:
@@ -236,7 +236,7 @@ class Access:
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first scratchpad element of the buffer copy (double buffering) that it uses."""
+        """For each iteration, the start in the scratchpad of the buffer's copy (double buffering) that is accessed."""
         if self.slots is None or self._copy is None:
             return self._begin
         first = self.slots[environment[KERNEL], self._copy(environment)]

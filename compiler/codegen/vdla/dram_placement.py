@@ -68,11 +68,11 @@ def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection
 
 
 def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Rearranges constant weights so that each load reads one contiguous run of bytes, and the loads of a layer follow
-    one another in memory; the loads in `emission` get their new addresses.
+    """Rearranges the tiles of constant weights so that each load reads one contiguous run of bytes, and the loads of a
+    layer follow one another in memory. Changes the addresses of the loads in `emission` accordingly.
 
-    Returns, for each segment with a new order, its byte address and for each of its weight tiles the number of the tile
-    that was there before. A segment keeps its order if two different loads have a tile in common.
+    Returns (byte address, source) for each segment with a new order. Tile i of the segment in the new order is tile
+    source[i] in the old order. A segment keeps its order if two different loads read a common tile.
     """
     tile, found = emission.config.wgt_bytes, []
     loads = [(number, batch) for number, batch in enumerate(emission.batches) if batch.name == "LOAD.WGT"]
@@ -121,11 +121,12 @@ def _tiles(box: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
-    """Keeps stores and loads of the layers numbered `layers` apart: moves the stores of a tile behind the loads that
-    follow them, and lets all loads and stores access one more piece of DRAM, so that tokens order them.
+    """Changes the program so that stores and loads of the layers numbered `layers` do not run at the same time. Moves
+    the stores of a tile behind the loads that follow them. Also records that all these loads and stores access one
+    additional piece of DRAM, so that dependence tokens put them in order.
 
-    A store sends its first burst long after its begin. So the last `tail` input vectors in front of a store are a load
-    of their own, for which the store does not wait.
+    A store sends its first burst long after its begin. Therefore the last `tail` input vectors in front of a store are
+    loaded by a separate load, for which the store does not wait.
     """
     low, high = emission.activations
     piece = -(-(high - low) // emission.granule) + 1
@@ -214,7 +215,9 @@ class _Boxes:
         )
 
     def cut(self, tail: int, counts: Rows) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
-        """Yields (number of the part, the loads that have it, fields of the part) for loads in `counts` parts each."""
+        """Cuts each load into as many loads (its parts) as `counts` says; the last part has `tail` elements or a few
+        more. Yields, for each part number: (part number, indices of the loads with such a part, fields of these parts).
+        """
         width, by_rows, none = self.left + self.columns + self.right, self.columns <= tail, 0 * self.rows
         last = np.where(by_rows, -(-tail // np.maximum(self.columns, 1)), 1)
         before = self.rows - last

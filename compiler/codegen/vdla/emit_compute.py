@@ -94,8 +94,8 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 
 
 def _registers(plan: Plan, leaf: Intrinsic) -> dict[str, dict[str, Column]]:
-    """The configuration registers that the array mode of the intrinsic `leaf` reads, each with the values of its
-    fields. May include registers that the machine lacks; `emit_matrix` skips them.
+    """For each configuration register that the array reads while it executes the intrinsic `leaf`: the values of the
+    register's fields. Some registers may not exist on the machine; `emit_matrix` skips these.
     """
     mode, given = _MODE[leaf.declaration.name], dict(leaf.attributes)
     registers: dict[str, dict[str, Column]] = {

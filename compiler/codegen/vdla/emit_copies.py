@@ -215,7 +215,7 @@ def _transfers(axes: list[_Axis]) -> list[_Transfer]:
 
 
 def pads(rows: int, width: int, target: int = 0, origin: int = 0) -> list[_Transfer]:
-    """Loads of pads alone into `rows` rows of `width` elements from `target` on; DRAM at `origin` is not read."""
+    """Loads that fill `rows` rows of `width` elements, from `target` on, with pads. They read nothing at `origin`."""
     transfers: list[_Transfer] = []
     while rows > 0:
         count = min(rows, 2 * _MAX_PAD)
@@ -246,7 +246,7 @@ def _load(y: _Axis, x: _Axis, target: int = 0, origin: int = 0) -> list[_Transfe
 
 
 def _load_with_wide_pads(y: _Axis, x: _Axis) -> list[_Transfer]:
-    """Loads rows `y` whose columns `x` have more pads than one load can have: row by row, pads by separate loads."""
+    """Loads rows `y`, if columns `x` have more pads than a load can write: one load per row, others for excess pads."""
     left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
     before, after = x.before - left, x.after - right
     row = _Axis(left + x.data + right, 1, 1, left, right)

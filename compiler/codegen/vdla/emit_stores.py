@@ -35,8 +35,8 @@ class _Dimension:
     steps: tuple[int, ...]
 
     def around(self, inner: _Dimension) -> _Dimension | None:
-        """This dimension and `inner` merged into one; None unless one step of this dimension equals `inner.extent`
-        steps of `inner` for every operand.
+        """One dimension that replaces this one and `inner`. None if they cannot be merged: some operand moves, in one
+        step of this dimension, by another distance than in `inner.extent` steps of `inner`.
         """
         if any(mine != inner.extent * other for mine, other in zip(self.steps, inner.steps, strict=True)):
             return None
@@ -215,7 +215,7 @@ def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> N
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
-    """Post-processing operands: output, accumulators (1, or 1 per window row), parameters, second operand or None."""
+    """Returns the operands of STORE.POST: output, accumulators (one per window row), parameters, second one or None."""
     by_formal = {
         formal.name: emitter.access(operand)
         for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)
@@ -256,8 +256,8 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:
-    """Rows and columns of a pooling window over accumulators: the last two extents of the accumulator operand before
-    the extents of an element; (1, 1) without a window.
+    """Numbers of rows and columns of the pooling window that STORE.POST reads from the accumulators; (1, 1) if the
+    accumulator operand has no dimensions for a window.
     """
     if len(accumulator.extents) < 2:
         return 1, 1

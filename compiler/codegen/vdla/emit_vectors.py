@@ -62,10 +62,10 @@ def _emit(
     counted: int,
     around: Iterations,
 ) -> None:
-    """Emits `operations` on the operands `accesses`; they overwrite the first operand. Instructions count the `counted`
-    innermost loops of `chain`, and are repeated for the other loops.
+    """Emits `operations` on the operands `accesses`; each one overwrites the first operand. An instruction covers all
+    iterations of the `counted` innermost loops of `chain`, and is emitted again for each iteration of the other loops.
 
-    One micro-op has the addresses of both operands, relative to the lower of the two, which is in register BASE.
+    Register BASE holds the lower of the two operands' addresses. One micro-op holds both addresses relative to BASE.
     """
     inner = chain.iterations(around, frozenset(chain.names[len(chain.names) - counted :]))
     loops = chain.loops[len(chain.loops) - counted :]

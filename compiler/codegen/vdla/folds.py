@@ -57,8 +57,10 @@ def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[n
 
 @lru_cache(maxsize=64)
 def _folded(form: Form, shape: int) -> Form:
-    """The packing function `form`, followed by folding its tiles to `shape`. Equal arguments give the same object,
-    since `Constant.same` compares identities.
+    """A function that packs weights by `form`, and then folds the packed tiles for value `shape` of register FOLD.
+
+    Results are cached: equal arguments give the same function object, because `Constant.same` compares functions by
+    identity.
     """
 
     def pack(config: Config, *arrays: np.ndarray) -> np.ndarray:
@@ -69,9 +71,11 @@ def _folded(form: Form, shape: int) -> Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedWeights:
-    """The folding of a kernel's weights: the `shape` in register FOLD, and the parts of weight tiles that are `used`.
+    """How the weight tiles of a kernel are cut into parts, which the array multiplies one at a time.
 
-    `used`: bool [..., tile_parts]; the leading dimensions are the weights' tiles, the first of them blocks of filters.
+    `shape`: value of register FOLD, which selects the shape of the parts. `used`: bool [..., tile_parts], true for
+    parts that contain weights. The leading dimensions of `used` are the dimensions of the array of tiles; the first of
+    these dimensions counts blocks of filters.
     """
 
     shape: int
@@ -79,9 +83,9 @@ class FoldedWeights:
 
     @staticmethod
     def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
-        """Chooses the folding of a kernel's weights: the shape of parts (pieces of a weight tile) for which the fewest
-        parts contain weights. None if `constant` is not the weights of a GEMM, and on machines whose tiles have one
-        part.
+        """Chooses how to cut the weight tiles of a kernel into parts: the shape of parts for which the fewest parts
+        contain weights. Returns None if `constant` does not hold the weights of a GEMM, or if the machine multiplies
+        whole tiles (one part for each tile).
         """
         if constant is None or config.tile_parts == 1 or constant.form not in _OF_PRODUCTS:
             return None

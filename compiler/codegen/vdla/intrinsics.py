@@ -19,11 +19,11 @@ from ...te.post import PoolOperator, Post
 
 
 def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
-    """GEMM: acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]. Where FIRST is true, the sum
-    begins anew (= instead of +=). B, ci and co are batch, block_in and block_out.
+    """The intrinsic of GEMM: acc += inp times the transpose of wgt; "=" in place of "+=" where FIRST is true. The types
+    are acc: int32[batch, block_out], inp: int8[batch, block_in], wgt: int8[block_out, block_in].
 
-    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points` are
-    subtracted from inp and wgt; use `gemm_attributes` with them.
+    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points`:
+    values to subtract from inp and from wgt; if they are not 0, the intrinsic needs the attributes `gemm_attributes`.
     """
     return _gemm(config.batch, config.block_in, config.block_out, scope, zero_points)
 
@@ -56,12 +56,12 @@ def post(
     *,
     chained: bool = False,
 ) -> IntrinsicDeclaration:
-    """The intrinsic of STORE.POST for one output vector: out int8[B, co] from acc, par int32[2, co] (bias, bits of the
-    scale) and, with a combination, operand int8[B, co]. B and co are batch and block_out.
+    """The intrinsic of STORE.POST, which computes one output vector, out: int8[batch, block_out]. It reads accumulators
+    (acc) and parameters (par: int32[2, block_out], a bias and the bits of a scale for each lane).
 
-    acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
-    or sum). `chained`: out is in the chain memory (on-chip memory between layers). With a look-up table, the table
-    int8[256] is an additional operand.
+    acc is int32[batch, block_out], or int32[rows, columns, batch, block_out] for a `window` of several positions, which
+    `pool` reduces (maximum or sum). A combination in `constants` adds the input operand (like out), a look-up table the
+    input table (int8[256]). `chained`: out is in the chain memory (on-chip memory between layers).
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)

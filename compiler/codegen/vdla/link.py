@@ -111,8 +111,8 @@ class Image:
         return address
 
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
-        """An empty program whose micro-ops follow the segments reserved so far. `activations`: the byte range of DRAM
-        that its stores write.
+        """Returns an empty program. Its micro-ops will be placed in the image behind all segments reserved so far.
+        `activations`: the byte range of DRAM that the program's stores write.
         """
         emission = Emission(
             config=kernel_fields(config),

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .link import LoweredLayer
 
 Padded = tuple[Buffer, ChainBuffer]
-"""A tensor in the chain memory (on-chip memory between layers), as a kernel's buffer, and its location there."""
+"""A tensor that a kernel keeps in the chain memory (on-chip memory between layers): the kernel's buffer for the tensor,
+and the tensor's location in the chain memory.
+"""
 
 
 def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[Padded]:

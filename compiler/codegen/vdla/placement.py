@@ -142,7 +142,7 @@ class MicroOpMemory:
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """The place of the sequence `words` in the current page, added if it is new; None if it does not fit."""
+        """The place of sequence `words` in the current page; adds a new sequence. Returns None if the page is full."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:

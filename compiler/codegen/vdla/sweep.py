@@ -1,6 +1,6 @@
-"""Emission of depthwise products in sweeps. A sweep is an order of TAPS micro-ops down the rows of the input. Each
-operation reads one row; the array still holds the preceding rows, and multiplies all of them by a group of rows of
-weights. Weights are therefore addressed by rows, not by tiles.
+"""Emission of depthwise products in sweeps. In a sweep, TAPS micro-ops (products with several taps at once) go down the
+rows of the input, one row after the other. Each micro-op reads one new row. The array still holds the preceding
+rows, and multiplies all held rows by a group of rows of weights. Weights are therefore addressed by rows, not by tiles.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PartedRows:
         self._lane, self._lanes_of = evaluator(lane), free_vars(lane)
 
     def base(self, environment: Environment) -> Column:
-        """For each iteration, the first weight tile of the buffer copy (double buffering) that it uses."""
+        """For each iteration, the first weight tile of the buffer's copy (double buffering) that is accessed."""
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
@@ -124,17 +124,18 @@ class PaddedRows:
 def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
-    """Converts TAPS micro-ops, each of which multiplies one row of a window, into sweeps with the same results. In a
-    sweep one operation multiplies the input row that it reads and the rows that the operations before it read. Returns
-    the new micro-ops, and for each of them whether it starts a sum.
+    """Converts plain TAPS micro-ops, each of which multiplies one row of a window, into sweeps with the same results.
+    Returns the micro-ops of the sweeps, and for each of them whether it starts a sum.
 
-    `indices`: the given micro-ops as three arrays (accumulator, input row, group of rows of weights); the result has
-    the same form. `starting`: whether each given micro-op starts a sum; if one does, all new micro-ops with its group
-    of weights do. The operation that computes a sum reads the window's last input row, while the array holds the
-    window's other rows, in order. Additional operations, which compute no sum, first read the rows that the array does
-    not hold. `pads`: whether each given micro-op reads a row of padding (all pad rows are equal). Sweeps begin and end
-    with a row of padding in the array: if the last sweep ends on another row (possible with dilations), an additional
-    operation reads a row of padding.
+    `indices`: the plain micro-ops as three arrays (accumulator, input row, group of rows of weights); the result has
+    the same form. `starting`: whether each plain micro-op starts a sum. If one does, all micro-ops of sweeps with the
+    same group of weights start sums. `pads`: whether each plain micro-op reads a row of padding (all pad rows are
+    equal).
+
+    In a sweep, one micro-op computes a whole sum: it reads the window's last input row, while the array holds the
+    window's other rows, in order. Other micro-ops, which compute no sum, first read the rows that the array does not
+    hold. If `pads` is given, a row of padding must be in the array at the begin and at the end of all sweeps. If the
+    last sweep ends on another row (possible with dilations), one more micro-op reads a row of padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))

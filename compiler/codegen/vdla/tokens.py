@@ -92,8 +92,8 @@ def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> T
 def order(touched: Touches, *, token_queue_depth: int) -> Edges:
     """The dependences that must be enforced so that every execution gives the results of program order.
 
-    If program order would ever hold more than `token_queue_depth` tokens in one queue (which could deadlock), every
-    edge starts at the latest possible producer instead, which needs one token at a time and hides less latency.
+    An edge starts at the last operation on which its consumer depends. If a queue could then hold more than
+    `token_queue_depth` tokens (a deadlock), all edges start as late as possible, which hides less latency.
     """
     edges = _edges(touched, late=False)
     if _most_open(edges, len(touched.units)) > token_queue_depth:

@@ -53,9 +53,10 @@ def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
 
 def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
     """The intrinsic of a STORE.POST that takes the maximum over a window whose rows need not be adjacent in the
-    accumulators (a ring of rows); all else is as in `post`.
+    accumulators, because these are a ring of rows.
 
-    acc.r int32[columns, B, co] is row r of the window.
+    The operands are those of `post`, except that each row r of the window is an operand of its own, acc.r:
+    int32[columns, batch, block_out]. `window`: its numbers of rows and columns.
     """
     lanes = (config.batch, config.block_out)
     out = Buffer(name="out", shape=lanes, dtype=DType.INT8)

@@ -170,8 +170,8 @@ class WgslDialect(Dialect):
     # Kernels and sources
 
     def kernel_text(self, parts: KernelParts) -> str:
-        """The text of a kernel. In group 0 the kernel's arrays have the first bindings, and the kernel's numbers the
-        next ones.
+        """The text of a kernel. Its arguments are bindings of group 0: first the arrays (storage buffers), then the
+        numbers (uniforms, one int32 each).
         """
         lines = [
             f"@group(0) @binding({n}) var<storage, read_write> {array.name}: array<{self._held(array)}>;"

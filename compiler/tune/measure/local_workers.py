@@ -41,8 +41,11 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker process and its open requests, oldest first: trials (by index), its start, and loads of tasks. `since`:
-    time at which the wait for the answer to the oldest request began.
+    """A worker process and its open requests.
+
+    `owes`: the requests that the process has not answered yet, oldest first. A request is the index of a trial, or a
+    member of `_Other` (to start the process, to load a task). `since`: time since which the process has worked on the
+    oldest request.
     """
 
     process: WorkerProcess

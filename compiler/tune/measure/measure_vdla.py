@@ -37,11 +37,11 @@ NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, Va
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
-    """A workload to be tuned on one machine; `program`: its tensor expression.
+    """A workload to be tuned on one machine. `program`: the workload's tensor expression.
 
-    `scheduled(values)`: the program scheduled with the knob values of a candidate, cached for the last `SCHEDULES`
-    results: candidates with equal schedules differ only in the numbers of copies of buffers, or in knobs without
-    effect.
+    `scheduled(values)` returns the program scheduled with the knob values of a candidate. The function caches its last
+    `SCHEDULES` results, because many candidates have the same schedule: they differ only in the numbers of copies of
+    buffers, or in knobs without effect.
     """
 
     config: Config

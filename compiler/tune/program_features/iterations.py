@@ -32,8 +32,10 @@ def tracked(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Enumerated iterations of nested loops whose extents depend on each other: `values` has an array of values for
-    each loop variable; `weights`: number of executions that each entry stands for.
+    """A list of the iterations of nested loops whose extents depend on each other.
+
+    `values`: for each loop variable, its value in every listed iteration. `weights`: for each listed iteration, the
+    number of executions for which it stands.
     """
 
     values: Mapping[str, np.ndarray]

@@ -84,8 +84,9 @@ def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
 
 
 def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
-    """The counts of a program's encoded instructions, uint64 (n, words); bytes and beats as in the simulator's
-    `SimulationResult.traffic`.
+    """Counts the operations, bytes and bus beats of a program. `instructions`: the encoded program, uint64 (n, words).
+
+    Bytes and beats are counted in the same way as in the simulator's `SimulationResult.traffic`.
     """
     formats = layout.formats(config)
     opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)

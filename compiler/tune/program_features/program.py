@@ -110,8 +110,10 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 
 
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
-    """The counts named in `_SUMS` for a leaf (innermost) statement. `uses`: elements touched by each access. Each
-    execution accesses every element of its regions once.
+    """The counts whose names are in `_SUMS`, for one leaf (innermost statement) in all its executions.
+
+    `uses`: for each access of the leaf, (buffer, number of different elements that all executions touch together,
+    number of elements that one execution accesses).
     """
     n, own = leaf.executions, leaf.arithmetic
     return (

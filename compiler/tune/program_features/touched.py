@@ -97,7 +97,9 @@ class Dimension:
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
     def values(self, inner: Mapping[str, int]) -> int:
-        """Number of elements that the index reaches while loops of the lengths `inner` run."""
+        """Number of different elements of this dimension that the region covers in all iterations of the loops `inner`
+        (number of iterations by loop name); other loops stay in one iteration.
+        """
         moves = [(abs(c), inner[v]) for v, c in self.steps.items() if v in inner]
         moves += [(abs(c), _values(part, inner)) for part, c in self.parts]
         return _reached(moves, self.size)
@@ -201,8 +203,9 @@ def touched_elements(
 
 
 def run_length(region: Region, extents: Mapping[str, int]) -> int:
-    """Length, in elements, of the contiguous runs of which `region` consists in its row-major buffer. `extents`:
-    iterations of the loops whose variables occur in the region's sizes.
+    """A region of a row-major buffer consists of contiguous runs of elements. Returns the length of one run.
+
+    `extents`: number of iterations of each loop whose variable occurs in the region's sizes.
     """
     run = 1
     sizes = _sizes(region, extents)

@@ -33,8 +33,8 @@ class Job:
     """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
     `weight`: number of occurrences of the task in the network. Jobs with equal `layer` compute the same layer in
-    different ways, of which the fastest counts. `first`: a candidate that is tried before any is proposed. `known`:
-    trials of this search by number, from before an interruption, with legal knobs.
+    different ways, of which the fastest counts. `first`: a candidate that is tried before the strategy proposes any.
+    `known`: if the search is resumed after an interruption, its earlier trials with legal knobs, by trial number.
     """
 
     name: str

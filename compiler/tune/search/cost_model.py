@@ -45,9 +45,9 @@ class CostModel:
     """Parameters of training, named as in xgboost.
 
     `pairs`: number of samples drawn in each round for each sample, to be ranked against it. `columns`: share of the
-    features, drawn at random, from which each split of a tree is chosen. `lean`: weight of an initial score, made from
-    a point's estimate without training; the trees correct this score, which rises by `lean` for every halving of the
-    estimate.
+    features, drawn at random, from which each split of a tree is chosen. `lean`: weight of the template's estimate of
+    a point's cost. The estimate gives the point a first score, which is higher by `lean` if the estimate is half as
+    large; the trained trees correct this score.
     """
 
     objective: str = "rank:pairwise"

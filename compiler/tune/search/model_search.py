@@ -100,8 +100,10 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
 def evolutionary_search(
     prior: Sequence[Samples] = (), short_list: ShortList | None = None, model: CostModel | None = None
 ) -> ModelSearch:
-    """Evolutionary search with a cost model, in the manner of MetaSchedule; `model`: training parameters (None:
-    default).
+    """Evolutionary search with a cost model, in the manner of MetaSchedule.
+
+    `prior`: training samples of other workloads. `short_list`: if given, a second model ranks the candidates by
+    features of their lowered programs. `model`: training parameters of the cost model (None: default).
     """
     model = CostModel() if model is None else model
     return ModelSearch(walk=Evolution(), prior=prior, short_list=short_list, model=model)

@@ -89,8 +89,8 @@ def resample(samples: Samples, generator: np.random.Generator) -> Samples:
 
 
 def first_choices(merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices [min(count, n)] of columns of `merits` [members, n]: the rows take turns to choose their best remaining
-    column.
+    """Chooses `count` of n candidates (all, if there are fewer); returns their indices. `merits` [members, n]: merit of
+    each candidate for each member. The members take turns: each chooses its best candidate among those not chosen yet.
     """
     merits = merits.copy()
     chosen: list[int] = []

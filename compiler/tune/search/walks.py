@@ -83,11 +83,11 @@ class Annealing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Evolutionary search over `generations`; the population has as many points as there are starts.
+    """Evolutionary search over `generations`. The population always has as many points as there are start points.
 
-    A child is the crossover of two parents with probability `crossing`, otherwise a copy of one parent with another
-    value on one axis. Parents of better rank are drawn more often. Of parents and children, the best of different
-    programs survive.
+    With probability `crossing` a child is the crossover of two parents; otherwise it is a copy of one parent with
+    another value on one axis. Parents of better rank are drawn more often. The best parents and children become the
+    next population. Of points with equal programs, only one is kept, unless there are too few different programs.
     """
 
     generations: int = 12
