@@ -43,7 +43,8 @@ def measured_points(
     virtual_threads: int,
     program_of: Callable[[Points], Program],
 ) -> Points:
-    """Knobs of the nodes for which an alternative takes fewer cycles of the whole network than the templates' choice.
+    """Compares the knobs that the templates choose with alternatives, by the cycles of the whole network. Returns the
+    best alternative, which has knobs for some of the nodes; empty if no alternative is faster.
 
     `kernels`: the kernels of all nodes. `program_of` links a program from the knobs of all nodes, with an instruction
     group for each node; the program's constants may be zeros. Tuning records are ignored. Raises UnfitNodeError.

@@ -206,7 +206,9 @@ def _rank_of_like(record: Record) -> tuple[bool, float]:
 
 
 def first_legal(records: Sequence[Record], space: Space | None) -> Record | None:
-    """The first tuning record that has no knobs or, with `space`, whose knobs are legal; None if there is none."""
+    """The first of `records` whose knobs are legal in `space`; records without knobs (the default) are legal. If
+    `space` is None, the very first record. None if there is no such record.
+    """
     if space is None:
         return records[0] if records else None
     for begin in range(0, len(records), _CHUNK):

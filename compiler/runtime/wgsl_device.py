@@ -409,7 +409,9 @@ class _Pinned:
 
 
 class _Module:
-    """Compiled kernels: for each the kinds and names of its bindings; `pipelines` are made at the first launch."""
+    """A compiled WGSL text. `kernels`: for each kernel, the (kind of memory, name) of its bindings. `pipelines`: the
+    pipelines that earlier launches have made.
+    """
 
     def __init__(self, shader: Any, kernels: dict[str, tuple[tuple[str, str], ...]]) -> None:
         self.shader, self.kernels = shader, kernels

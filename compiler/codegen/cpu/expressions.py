@@ -28,8 +28,8 @@ from .text import Block, Value, constant, memory_type
 from .vector_memory import from_memory, gather, masked_load, masked_store, pointers, scatter, to_memory
 
 SPREAD_STRIDES = (2, 4, 8)
-"""Distances between lanes, in elements, for which one masked store of the whole range of elements replaces a
-scatter.
+"""If neighbouring lanes store to elements at one of these distances, one masked store to the whole range of elements
+replaces a scatter.
 """
 MAXIMUM_STRIDE = 4
 """Largest distance between lanes, in elements, for which loads of the whole range of elements and shuffles replace a
@@ -377,8 +377,8 @@ class ExpressionEmitter:
         return Address(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
-        """The cached decomposition of an access: its indices, and the element offset (`form`) split into a constant,
-        loop variables and other terms.
+        """Prepares an access for repeated emission. `form`: the offset of the accessed element. If `form` consists of
+        loop variables and a constant, the result lists them; otherwise it has the form's folding functions.
         """
         if not all(type(atom) is Var for atom in form.terms):
             return _Access(indices, (), 0, self.prepared(form))

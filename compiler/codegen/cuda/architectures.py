@@ -34,10 +34,12 @@ Capability = Literal[
     "bulk copies",
     "overlapping kernels",
 ]
-"""A capability that only some GPUs have. "shuffles": threads read registers of other threads in their warp. "mma",
-"wgmma": matrix products by one warp, by four warps. "int8 dot products": sums of four products of int8. "asynchronous
-copies", "bulk copies": one thread, or a whole block, copies into shared memory and waits for the copy later.
-"overlapping kernels": kernels that start before the preceding kernel ends, and wait for its end themselves.
+"""A capability that only some GPUs have.
+
+"shuffles": threads can read registers of other threads in their warp. "mma": a warp can multiply matrices. "wgmma":
+four warps can multiply matrices together. "int8 dot products": an instruction adds four products of int8. "asynchronous
+copies": a thread can start a copy into shared memory and wait for it later. "bulk copies": the same for one copy of a
+whole block. "overlapping kernels": a kernel can start before the preceding kernel ends, and wait for that end later.
 """
 
 

@@ -124,9 +124,9 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
-    """The part of `expr` that depends on the variables in `names`, as a list of expressions of these variables only.
-    Equal values of the list's expressions and of all other variables give equal values of `expr`. For 4 * i + 2 * j + t
-    and the names i and j: [4 * i + 2 * j].
+    """Returns expressions that contain only variables in `names`, and that determine how `expr` depends on them: if the
+    values of the returned expressions and of all other variables are equal, the values of `expr` are equal. Example:
+    for 4 * i + 2 * j + t and the names i and j, the result is [4 * i + 2 * j].
     """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []

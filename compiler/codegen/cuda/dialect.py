@@ -1,9 +1,9 @@
 """Dialects of GPU languages: their types, qualifiers and names, and functions that print declarations, conversions,
 choices, memory accesses and kernels.
 
-All dialects share the printers of loops and expressions (`statements`, `expressions`, `module`, ...). The functions of
-`Dialect` print C, as CUDA C++ (`functions.CUDA`) and OpenCL C have it; languages that are not C override the functions.
-Targets other than CUDA return their dialect from `GpuTarget.dialect`.
+All dialects share the modules that print loops and expressions (`statements`, `expressions`, `module`, ...). The
+functions of `Dialect` print the C that CUDA C++ (`functions.CUDA`) and OpenCL C have in common. The dialect of a
+language that differs from C overrides the functions. `GpuTarget.dialect` is the dialect of a target.
 """
 
 from __future__ import annotations

@@ -130,7 +130,9 @@ class _Vectors:
         return Buffer(name=name, shape=(self.count,), dtype=buffer.dtype, scope="register")
 
     def load(self) -> None:
-        """Loads all vectors, and declares the vectors to store."""
+        """Emits the code in front of the loop: it loads each vector that the loop reads into a register, and declares
+        a register for each vector that the loop writes.
+        """
         for load, own in self.loads.values():
             vector, name = self.declare(load.buffer, own)
             pointer = self.first(load.buffer, load.indices)
@@ -142,7 +144,7 @@ class _Vectors:
             self.kernel.source.line(f"{vector} {name};")
 
     def store(self) -> None:
-        """Emits the stores of the vectors that the loop wrote."""
+        """Emits the code behind the loop, which stores the vectors that the loop wrote."""
         for assign, own in self.stores.values():
             vector = self.type_of(own)
             name = self.values.storages[own.name].name.removesuffix(".at")

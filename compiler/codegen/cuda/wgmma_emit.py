@@ -123,8 +123,8 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """A `with` context for emitting a loop in which the wait for an iteration's products comes one iteration later.
-    When the context ends, it emits a wait for all products.
+    """A `with` context for emitting `loop` so that its products overlap with other work: each iteration waits for the
+    products of the iteration before it, not for its own. When the context ends, it emits a wait for all products.
     """
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)

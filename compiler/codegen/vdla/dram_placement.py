@@ -286,8 +286,10 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
 
 
 def _conflicts(batches: Sequence[Batch], run: NDArray[np.int64], runs: int) -> NDArray[np.bool_]:
-    """For each of `runs` runs of instructions but the last: whether it and the next one access the same memory and one
-    of them writes it; compares the ranges from the first to the last byte. `run`: the run of each instruction.
+    """A program is cut into `runs` runs (sequences of instructions of one unit); `run` is the run number of each
+    instruction. Returns, for each run except the last, whether the run conflicts with the next one: both may access the
+    same memory, and one of them writes it. Compares whole ranges, from the first to the last address that a run
+    accesses.
     """
     low, high = np.full(runs, 1 << 62), np.full(runs, -1)
     ends: dict[tuple[str, bool], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}

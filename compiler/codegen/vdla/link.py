@@ -253,7 +253,7 @@ def _groups(emission: Emission) -> np.ndarray:
 
 
 def encode(config: Config, emission: Emission) -> np.ndarray:
-    """Words, uint64 (n, words), of a complete program's n instructions, with their dependence flags."""
+    """Encodes the n instructions of a complete program, with their dependence flags, as uint64 (n, words)."""
     batches, count = emission.batches, emission.count
     low, high = emission.activations
     sizes = {**array_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}

@@ -68,10 +68,10 @@ class PartedRows:
 
 
 def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -> frozenset[str]:
-    """The loops among `names` that move the region `data` down its rows, without the loops in `reducing`, over which
-    sums run.
+    """The loops among `names` that move the region `data` from row to row and do not belong to a sum.
 
-    The rows are counted by the first dimension of `data` along which a loop in `reducing` moves.
+    `reducing`: the loops over the terms of sums, which are left out. The row dimension of `data` is the first dimension
+    whose index depends on a loop in `reducing`.
     """
     for start in data.starts:
         variables = free_vars(start)
@@ -160,11 +160,12 @@ def sweep_order(
 def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """For each sum, in the order in which sums are computed, the input rows that its operations must read: all rows of
-    the sum except the first rows, if the array still holds them.
+    """Puts sums in an order in which rows that the array holds from one sum are used again by the next. Yields, for
+    each sum in this order, (accumulator, input rows to read). If the array still holds the first rows of a sum, they
+    need not be read again.
 
-    `sums`: input rows of each sum, by accumulator. Rows in `alike` are padding, and count as one row, PAD. `held`: the
-    last rows that were read, updated in place.
+    `sums`: all input rows of each sum, by accumulator. `alike`: the rows of padding, which count as one row, PAD.
+    `held`: the rows that the array holds, which were read last; updated in place.
     """
     names = {dst: [PAD if source in alike else source for source in sources] for dst, sources in sums.items()}
     by_head: dict[tuple[int, ...], list[int]] = defaultdict(list)

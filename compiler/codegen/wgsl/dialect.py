@@ -7,8 +7,9 @@ WGSL has no pointer arithmetic, so kernels index arrays that are declared outsid
   atomic operations, so that threads may write to other bytes of the word at the same time.
 - int64 is two words in device memory, of which kernels compute with the low one: values beyond 32 bits wrap.
 
-An array may begin inside its binding, at the word `{name}_at_` (a constant of the pipeline): bindings begin at
-multiples of up to 256 bytes only, arrays of networks at multiples of 64.
+A binding (part of a buffer that a kernel may access) must begin at a multiple of up to 256 bytes, but arrays of
+networks begin at multiples of 64 bytes. So an array may begin inside its binding, at the word `{name}_at_`. This word
+is a constant of the pipeline.
 """
 
 from __future__ import annotations

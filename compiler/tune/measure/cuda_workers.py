@@ -124,7 +124,7 @@ class _Task:
             del self.kept[max(self.kept, key=lambda other: self.kept[other])]
 
     def discard(self, names: Sequence[str]) -> None:
-        """Removes the files of `names`, and of all other candidates that are not in `kept`."""
+        """Deletes files from the folder: the files of the candidates `names`, and of all candidates not in `kept`."""
         for path in self.folder.iterdir():
             if path.stem in names or path.stem not in self.kept:
                 path.unlink(missing_ok=True)

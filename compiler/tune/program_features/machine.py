@@ -140,8 +140,10 @@ def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarra
 
 
 def _rectangle(fields: Columns, size: int) -> Runs:
-    """The contiguous runs that a load or store accesses in DRAM: contiguous rows are one run (hw/README.md, sections 6
-    and 8).
+    """The contiguous runs of bytes that loads or stores access in DRAM. Rows that follow one another without a gap form
+    one run (hw/README.md, sections 6 and 8).
+
+    `fields`: the instructions' fields, each as an array. `size`: bytes of an element.
     """
     rows, columns, pitch = fields["y_size"], fields["x_size"], fields["x_stride"]
     joined = pitch == columns

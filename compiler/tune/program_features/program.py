@@ -228,9 +228,11 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
 
 
 def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:
-    """Features of one step of the register tile: the innermost unrolled and vectorized loops, counted in vectors.
+    """Features of the register tile of a statement, i.e. of one execution of the innermost unrolled and vectorized
+    loops around it: vector operations, vectors written, loads, operations for each load, and share of the scattered
+    loads.
 
-    Contiguous elements take one load for each vector, a broadcast element takes one load, scattered elements take one
+    A vector of contiguous elements takes one load, as does an element that all lanes read. Scattered elements take one
     load for each lane.
     """
     start = len(leaf.levels)

@@ -1,8 +1,9 @@
 """A short list without a trained model: the points of a space that its template expects to be fastest, best first.
 
-A template's default is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally many
-copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the template's
-estimate alone, without lowering and without random numbers.
+A template chooses its default among few candidates, whose tiles have balanced sizes and one fixed order, and whose
+buffers all have the same number of copies. A beam search starts at the best of these candidates. It goes through the
+whole space, changes one axis at a time, and compares points by the template's estimate alone. No point is lowered, and
+no random numbers are used.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ FORBIDDEN_PENALTY = 1e15
 seconds.
 """
 DIVERSITY = 0.3
-"""Weight of diversity in `select_diverse`: points that are nearly alike cost nearly the same."""
+"""Weight, in `select_diverse`, of the distance between selected points. It is above 0 because points that are nearly
+alike cost nearly the same, so that measuring several of them teaches little.
+"""
 
 
 def likely_points(space: Space, count: int) -> np.ndarray:

@@ -100,9 +100,10 @@ def choose(mask: np.ndarray, first: Candidates, second: Candidates) -> Candidate
 def point_features(space: Space, points: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     """Names of the features and their values for `points` int64 [n, axes]: float64 [n, names].
 
-    Base-2 logarithms of the guessed cost (column GUESS) and of its bound, both relative to the space's floor; of the
-    axes' values (from column FIRST_AXIS on; an axis without effect at a point has its first value); and of every
-    quantity, absolute and relative to the floor.
+    All features are base-2 logarithms. The floor is the space's lower bound on the cost of any point. The first columns
+    are the guessed cost of the point (column GUESS) and the lower bound on its cost, both divided by the floor. From
+    column FIRST_AXIS on, there are the values of the axes; an axis without effect at a point has a fixed value there.
+    Last come all quantities, each as it is and divided by the floor.
     """
     return _features(space, space.cost(space.columns(points)))
 
