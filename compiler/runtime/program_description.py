@@ -1,7 +1,7 @@
 """The description of an accelerator program as one of several in a file: inputs, outputs, and addresses.
 
-Micro-ops and constants are arrays of the file's pool, and so are instructions, compressed because they repeat. The
-layer of each instruction is not stored.
+Micro-ops, constants and instructions are stored as arrays in the file's pool. Instructions repeat, so their array is
+compressed. The file does not say to which layer an instruction belongs.
 """
 
 from __future__ import annotations

@@ -286,8 +286,8 @@ class Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Known contents of one stack slot, by first element, as values of `lanes` elements each; `unsaved`: values that
-    are not stored in memory yet.
+    """Known contents of one stack slot. `held`: names of known values of `lanes` adjacent elements each, by the number
+    of the first element. `unsaved`: those of the values that are not stored in memory yet.
     """
 
     dtype: DType

@@ -69,21 +69,23 @@ def zero(total: DType) -> IntrinsicDeclaration:
 
 
 def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """Loads a fragment of A, [16, depth], from shared memory. `source` is [16, depth], or in order "columns" [depth,
-    16].
+    """The intrinsic that loads a fragment of A, [16, depth], from the matrix `source` in shared memory. `source` has
+    the shape [16, depth] if `order` is "rows", and [depth, 16] if it is "columns". float32 is rounded to tf32.
 
-    `matrix`: `ldmatrix` loads the fragment; rows of `source` must then begin at multiples of 16 bytes, and order
-    "columns" (`.trans`) requires 16-bit types. Otherwise each lane loads its own elements. float32 is rounded to tf32
-    on the way. Raises ValueError for fragments that `ldmatrix` cannot load.
+    `matrix`: whether `ldmatrix` loads the fragment; if not, each lane loads its own elements. `ldmatrix` requires that
+    rows of `source` begin at multiples of 16 bytes; for order "columns" (`.trans`) it also requires a 16-bit type.
+    Raises ValueError for fragments that `ldmatrix` cannot load.
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth))
 
 
 def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> IntrinsicDeclaration:
-    """Loads a fragment of B, [depth, 8], from shared memory, like `load_a`. `source` is [depth, 8], or in order
-    "columns" [8, depth]. With `matrix` two fragments side by side are loaded: [2, depth, 8] from [depth, 16] or [16,
-    depth].
+    """The intrinsic that loads a fragment of B, [depth, 8], from the matrix `source` in shared memory; see `load_a`.
+    `source` has the shape [depth, 8] if `order` is "rows", and [8, depth] if it is "columns".
+
+    If `matrix` is True, the intrinsic loads two fragments, [2, depth, 8]. `source` contains them side by side, and then
+    has the shape [depth, 16] or, in order "columns", [16, depth].
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS))

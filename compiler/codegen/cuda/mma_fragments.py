@@ -113,10 +113,10 @@ class Fragment:
 
 
 def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
-    """Rows and columns of the matrices in a fragment scope. Raises LoweringError if no `mma` has such fragments.
+    """Numbers of rows and columns of a matrix with elements of `dtype` in the fragment scope `scope`.
 
-    `columns` matters for a warpgroup's sums only: they have the greatest multiple of 8 columns that is at most
-    `columns`, at least 8 and at most 256.
+    `columns` is used for the sums of a warpgroup only, whose number of columns may vary: it is `columns` rounded down
+    to a multiple of 8, but at least 8 and at most 256. Raises LoweringError if no `mma` has such fragments.
     """
     factors = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
     if scope == MATRIX_A and dtype in factors:
@@ -132,12 +132,14 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
-    """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 rows each.
+    """The instruction `ldmatrix.x4` loads four small matrices, numbered 0 to 3, of 8 rows of 16 bytes each. Each of the
+    32 lanes passes the address of one row. Returns the place of the row that `lane` passes, as (row, column), where a
+    column is 16 bytes wide.
 
-    Returns (row, column), where a column has 16 bytes. Lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
-    register q. If `columns_first` is False, matrices 0 and 2 are side by side above matrices 1 and 3 (a fragment of A
-    in order "rows"). If it is True, matrices 0 and 1 are side by side above matrices 2 and 3 (two fragments of B: 0 and
-    1 are the transpose of the first fragment, 2 and 3 of the second).
+    Lanes 8q .. 8q + 7 pass the rows of matrix q, and register q of each lane receives data of matrix q. The four
+    matrices form a square of two by two matrices. If `columns_first` is False, matrices 0 and 2 are in the upper half,
+    and 1 and 3 in the lower half; the square is a fragment of A in order "rows". If `columns_first` is True, matrices 0
+    and 1 are in the upper half, and 2 and 3 in the lower half; each half is a transposed fragment of B.
     """
     if columns_first:
         return lane % 8 + (lane // 16) * 8, (lane // 8) % 2

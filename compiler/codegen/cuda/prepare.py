@@ -119,8 +119,8 @@ def shared_bytes(kernel: Kernel, target: GpuTarget) -> int:
 
 
 def check_copies(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for asynchronous copies that no hardware has: other than from global to shared memory, or
-    with a conversion of elements.
+    """Raises LoweringError if an asynchronous copy does not go from global to shared memory, or if it converts elements
+    to another type. No hardware has such copies.
     """
     for kernel in kernels(program):
         for node in walk(kernel.body):

@@ -221,9 +221,11 @@ def _swizzled_factors(
 def _swizzled_factor(
     name: str, dtype: DType, size: int, data: str, k: Var, *, along_depth: bool
 ) -> tuple[Expr, list[tuple[Var, int]], Load]:
-    """Returns for a wgmma factor in swizzled rows: the element's index among its `size` rows (of A) or columns (of B),
-    the loops over this index (named after `data`), and the load of the element at depth `k`. `along_depth`: swizzled
-    rows run along the depth.
+    """The parts of one factor of a product whose factors are stored in swizzled rows: the index of a row of A or of a
+    column of B, the loops (variable, extent) over this index, and the load of the element at this index and depth `k`.
+
+    `name`: name of the factor's buffer. `size`: number of rows of A or columns of B. `data`: name of the index.
+    `along_depth`: whether swizzled rows run along the depth.
     """
     if along_depth:
         i = Var(data)

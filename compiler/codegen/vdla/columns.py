@@ -171,7 +171,7 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """The kernel loop's variable alone, with one value for each kernel instead of one for each iteration."""
+        """Values of the kernel loop's variable only: one for each kernel, not one for each iteration."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 

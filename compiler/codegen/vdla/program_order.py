@@ -1,8 +1,7 @@
-"""Program order: drafts (instructions without numbers) of a layer's chains become numbered instructions, except for
-CONFIGs and table loads that change nothing.
+"""Puts a layer's instructions in program order: drafts (instructions without numbers) get their numbers in the program.
+A CONFIG or a load of a table that would change nothing is left out.
 
-A cache keeps drafts for kernels at equal addresses on machines that differ only in fields that kernels do not read.
-"""
+A cache keeps drafts for kernels at equal addresses on machines that differ only in fields that kernels do not read."""
 
 from __future__ import annotations
 

@@ -229,7 +229,8 @@ def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
 
 
 def whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights, counted in rows of the buffer (its last dimension), not in weight tiles. A
-    weight tile counts as `Config.whole_tile_rows` rows, even where the buffer has fewer.
+    """The access to depthwise weights, with addresses that count rows of the buffer `weight` (its last dimension)
+    instead of weight tiles. Each weight tile counts as `Config.whole_tile_rows` rows, even if the buffer has fewer
+    rows.
     """
     return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))

@@ -26,8 +26,8 @@ WEIGHTS = "W"
 
 
 def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random arrays for all parameters of a workload's program except the last, by name: normally distributed, in the
-    parameter's type, a float.
+    """Random arrays for the inputs of a workload's program, by name. The inputs are all parameters except the last one,
+    and have float types. The elements are normally distributed.
 
     Weights are scaled so that sums are about 1; otherwise functions fused after the sums would amplify rounding errors.
     The last bit of every float32 is set, so that no number is half way between two numbers of tf32: threads and bulk

@@ -1,8 +1,8 @@
 """Exact counts for every statement of a scheduled program: iterations, arithmetic, touched elements.
 
-The counts come from one walk over the program. Loops whose extents depend on other loops (the tails of splits) are
-enumerated, each group of dependent loops separately, and counts are sums over their iterations; all other loops are
-factors.
+The counts come from one walk over the program. A loop whose extent is constant multiplies the counts of its body by the
+extent. Loops whose extents depend on other loops, such as the last parts of split loops, form groups. The iterations of
+each group are enumerated, and the counts are added up over these iterations.
 """
 
 from __future__ import annotations

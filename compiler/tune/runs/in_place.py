@@ -188,12 +188,14 @@ def _batch(
     seed: int,
     turn: int,
 ) -> np.ndarray | None:
-    """The points (candidate schedules), [n, axes], of the next batch for a node, with the points of the `recorded`
-    trials at their indices; None if the recorded trials cannot be part of this batch.
+    """The points (candidate schedules), [n, axes], of the next batch of trials for a node.
 
-    Batches are always whole, so that a longer run begins like a shorter one. Only the `last` batch with recorded trials
-    may be incomplete. A trial that is missing from an earlier batch means that lines of the file of records were lost,
-    and that the trial may be recorded under another number. `seed` and `turn` seed the random proposals.
+    `recorded`: trials of this batch that an interrupted run has recorded, by index in the batch. Returns None if a
+    recorded trial does not have the point that the batch has at its index. `seed` and `turn` seed the random proposals.
+
+    A batch is always proposed as a whole, so that a longer run begins like a shorter one. Only in the `last` batch with
+    recorded trials, some trials may be missing. A trial that is missing from an earlier batch means that lines of the
+    file of records were lost; the result is then None, too.
     """
     known = {index: tuned.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:

@@ -19,11 +19,11 @@ MOST_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSearch:
-    """A strategy that proceeds in generations of `population` trials; parents are the last generation and the `elites`
-    best trials before it.
+    """A genetic search. Each `population` trials in a row are a generation. The parents of a new generation are the
+    last generation and the `elites` best trials before that generation.
 
-    Parents are drawn with probabilities that fall linearly with their rank; a child crosses two parents and, with
-    probability `mutation`, moves on one axis. The number of trials determines the generation.
+    Parents are drawn with probabilities that fall linearly with their rank. A child takes each axis's value from one of
+    two parents; with probability `mutation` it also gets a new value on one axis.
     """
 
     population: int = 32
