@@ -247,9 +247,10 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """Returns the conditions under which a move of `lanes` elements from the source indices `of` is inside the
-        source; and, if the move may stop at the end of the source's row, the number of elements left in the row, else
-        None.
+        """Returns (conditions, elements left) for a move of `lanes` elements from the source indices `of`.
+
+        If all conditions are true, the move begins inside the source. If it may still go beyond the end of the source's
+        row, the second value is the number of elements that are left in the row, else None.
         """
         conditions: list[Text] = []
         left: Text | None = None

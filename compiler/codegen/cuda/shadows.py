@@ -129,7 +129,9 @@ class Shadows:
         )
 
     def elements(self, copy: Copy) -> Stmt:
-        """A padded copy as loops around an assignment of one element."""
+        """Replaces a padded copy by loops that assign one element at a time: the source's element, or the pad value
+        if the element is outside of the source.
+        """
         to, of = copy.destination, copy.source
         loops = [(self.names.var(f"{copy.name}.{d}"), e) for d, e in enumerate(to.extents) if e != _ONE]
 

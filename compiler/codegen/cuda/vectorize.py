@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 def vectorized(kernel: KernelEmitter, loop: For) -> bool:
     """Emits a vectorized loop of one thread, with one memory access for all iterations where possible.
 
-    An access becomes one vector if the number of iterations is constant, the body is assignments and sums in sequence,
-    the access is to device or shared memory, its elements are adjacent and begin at a multiple of the number of
-    iterations, and no condition guards it. Returns False, without emitting, if no access satisfies this.
+    The number of iterations must be constant, and the body must consist of assignments and sums. The accesses of all
+    iterations then become one access to a vector if they are to device or shared memory, if the elements are adjacent,
+    if the first element is at a multiple of the number of iterations, and if no condition guards the access. Returns
+    False, and emits nothing, if no access becomes a vector.
     """
     extent = simplify(loop.extent, kernel.values.ranges)
     leaves = _straight(loop.body)

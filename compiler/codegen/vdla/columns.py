@@ -176,7 +176,7 @@ class Iterations:
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """For each row, iterations 0 .. `extent` - 1 of the inner loop `name`, `positions` apart in program order."""
+        """Replaces each row by rows for the iterations 0 .. `extent` - 1 of inner loop `name`, `positions` apart."""
         count = len(self)
         if isinstance(extent, np.ndarray):
             extent = np.maximum(extent, 0)

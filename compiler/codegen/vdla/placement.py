@@ -104,7 +104,7 @@ class Scratchpads:
     @staticmethod
     def _rotate(depth: int, sizes: list[int], first: int) -> list[int]:
         """Places blocks of `sizes` elements without overlap in a memory of `depth` elements; returns their first
-        elements. The first block is at `first` or later, the others follow, continuing at 0 once the end is reached.
+        elements. Blocks are placed one after the other from `first` on; a block that exceeds the end begins at 0.
         """
         starts: list[int] = []
         position, wrapped = first, False

@@ -104,8 +104,8 @@ class PaddedRows:
         """The rows of padding given by the attributes "above", "below" and "rows" of a sweep (TAPS operations that also
         multiply input rows read before).
 
-        None without these attributes, and if one of the loops that move down the rows (`down`) is not `unrolled` into
-        the micro-op sequence.
+        Returns None if the sweep has no such attributes. Also returns None if one of the loops `down`, which move down
+        the rows, is not among the loops `unrolled` into the micro-op sequence.
         """
         if "rows" not in attributes:
             return None

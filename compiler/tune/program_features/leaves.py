@@ -122,7 +122,9 @@ def count(program: Program) -> Counted:
 
 
 def innermost(levels: Sequence[Level]) -> int:
-    """The position in `levels` of the vectorized loop, else of the innermost loop that repeats; -1 if none repeats."""
+    """The position in `levels` (loops, outermost first) of the vectorized loop. Without a vectorized loop: the position
+    of the innermost loop with several iterations, or -1 if there is none.
+    """
     for k, level in enumerate(levels):
         if level.loop.kind == "vectorize":
             return k

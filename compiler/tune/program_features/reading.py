@@ -32,7 +32,9 @@ def kept(read: Read) -> Read:
 
 
 def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
-    """A reader of the `program_features` of `schedule(values)`; all NaN if `schedule` raises LegalityError."""
+    """A function from the knob values of a point to the `program_features` of the program `schedule(values)`. All
+    features are NaN if `schedule` raises LegalityError.
+    """
 
     def read(values: Values) -> np.ndarray:
         try:
