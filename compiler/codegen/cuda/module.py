@@ -73,10 +73,11 @@ itself. With more blocks, their waiting takes longer than a launch. On an H100: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLaunch:
-    """One launch: the kernel's name, blocks and threads along x, y, z, dynamic shared memory in bytes, arguments.
+    """One launch of a kernel.
 
-    `overlaps`: blocks may be launched while the preceding kernel still runs, and wait for its end themselves
-    (programmatic dependent launch).
+    `function`: the kernel's name. `grid`: numbers of blocks along x, y and z. `block`: numbers of threads of a block
+    along x, y and z. `shared_bytes`: bytes of dynamic shared memory. `overlaps`: whether blocks may be launched while
+    the preceding kernel still runs; they then wait for its end themselves (programmatic dependent launch).
     """
 
     function: str

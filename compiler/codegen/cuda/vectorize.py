@@ -1,4 +1,6 @@
-"""Vectorized loops of a thread: adjacent elements of memory in one access, arithmetic as an unrolled loop."""
+"""Emits vectorized loops of a thread. One memory access reads or writes the adjacent elements of all iterations; the
+arithmetic is emitted as an unrolled loop.
+"""
 
 from __future__ import annotations
 

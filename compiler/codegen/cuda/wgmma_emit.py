@@ -1,10 +1,11 @@
-"""Products of warpgroups as C++: descriptors of their factors, and inline PTX, asynchronous until a wait.
+"""Emits products of warpgroups as C++ with inline PTX. A product is asynchronous: it runs until a wait. Descriptors
+tell the hardware where the factors are.
 
-The products between a fence and a commit are one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
-"wgmma.wait_group"): all products of a phase (code that each thread runs by itself) that contains only products,
-otherwise each single product. In loops in which it is safe (`overlap`), the wait for an iteration's group comes one
-iteration later. The hardware reads factors through the asynchronous proxy, so threads that have written factors execute
-a fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
+Products are waited for in groups; a group begins with a fence and ends with a commit (PTX ISA, "wgmma.fence",
+"wgmma.commit_group", "wgmma.wait_group"). A phase is code that each thread runs by itself. If a phase contains only
+products, all of them form one group; otherwise each product is a group. In loops in which it is safe (`overlap`), each
+iteration waits for the group of the iteration before it. The hardware reads factors through the asynchronous proxy, so
+threads that have written factors execute a fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
 """
 
 from __future__ import annotations

@@ -195,10 +195,11 @@ class Access:
     """The addresses of one operand: start and extents of its region, and the strides, in elements, of its leading
     dimensions.
 
-    In a scratchpad, addresses are element numbers and the first dimension selects the copy of the buffer (double
-    buffering). In DRAM, addresses count elements from the buffer's address. Strides follow from the buffer's sizes or,
-    if larger, the sizes `least`, innermost first: a buffer may hold only some rows of a weight tile. `slots`: for each
-    kernel the first element of each copy. A buffer without slots begins at element `begin`.
+    In a scratchpad, addresses are element numbers, and the first dimension selects the copy of the buffer (double
+    buffering). In DRAM, addresses count elements from the buffer's address. A stride is a product of the buffer's
+    sizes; `least` (innermost first) has sizes that replace smaller ones, as for a buffer with only some rows of a
+    weight tile. `slots`: for each kernel the first element of each copy. A buffer without slots begins at element
+    `begin`.
     """
 
     def __init__(

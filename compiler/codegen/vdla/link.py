@@ -48,10 +48,9 @@ def alignment_of(config: Config) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A scheduled, lowered kernel. `tensors` and `constants` bind its parameters, by parameter name.
-
-    `offsets`: bytes from the start of a parameter's tensor to the parameter. Programs with equal `key` differ only in
-    names (None: unknown).
+    """A scheduled, lowered kernel. `tensors` and `constants` bind its parameters, by parameter name. `offsets`: bytes
+    from the start of a parameter's tensor to the parameter. `key`: kernels with equal keys have programs that differ
+    only in names; None: no other kernel is known to be equal.
     """
 
     kernel: Kernel

@@ -105,7 +105,8 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register, the positions in program order of its CONFIGs, and whether each one changes the register."""
+    """For each register: positions of its CONFIGs in program order; for each CONFIG, whether it changes the
+    register."""
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
         if draft.register is not None:

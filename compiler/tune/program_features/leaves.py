@@ -66,11 +66,15 @@ class Level:
 class AccessFeatures:
     """One access of a statement to a buffer.
 
-    `touched[k]`: elements touched by one run of the loops from the k-th around the statement (0: the outermost)
-    inwards; the last entry is for a single execution. Exact if each dimension's index is a sum of loops whose steps
-    neither overlap nor leave gaps, and no loop variable is in the indices of two dimensions; else an upper bound. A
-    loop of varying extent counts with its largest extent. `stride`: elements between neighbouring iterations of the
-    innermost loop (of the vectorized loop, if there is one).
+    `touched`: numbers of different elements that the access touches. Let the loops around the statement have the
+    numbers 0, 1, ... n - 1 from the outermost inwards. `touched[k]` counts the elements while loops 0 to k - 1 stay in
+    one iteration, and all other loops run through all iterations. So `touched[n]` is for a single execution. The
+    numbers are exact if each dimension's index is a sum of loop variables whose steps neither overlap nor leave gaps,
+    and no loop variable is in the indices of two dimensions; otherwise they are upper bounds. A loop of varying extent
+    counts with its largest extent.
+
+    `stride`: distance, in elements, between neighbouring iterations of the vectorized loop or, without one, of the
+    innermost loop.
     """
 
     buffer: Buffer
@@ -83,8 +87,9 @@ class AccessFeatures:
 class Leaf:
     """A statement without nested statements, with the loops around it, outermost first.
 
-    `executions`: over the whole program. `copied`: elements that a Copy moves in all executions, pads included. `run`:
-    contiguous elements on the DRAM side in one execution of a Copy. Both are 0 for other statements.
+    `executions`: how often the statement is executed in the whole program. `copied`: number of elements that a Copy
+    moves in all executions, pads included. `run`: length of a Copy's contiguous runs in DRAM, in elements. `copied` and
+    `run` are 0 for other statements.
     """
 
     statement: NamedStmt
