@@ -254,8 +254,8 @@ class CudaNetwork(GraphNetwork):
 
 
 class NetworkTimer:
-    """Times a GPU graph with `repetitions` runs of a network, after one warm-up (graph None: the network launches
-    nothing).
+    """Times a network by a GPU graph that contains `repetitions` runs, after one warm-up of the graph. The graph is
+    None, and the time 0, if the network has no launches.
     """
 
     def __init__(

@@ -180,8 +180,8 @@ def _strided_indices(start: int, steps: Sequence[int], shape: tuple[int, ...]) -
 def _read_view(
     entry: Field, shape: tuple[int, ...], size: int, constants: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """A view: int64 array of the output's `shape`, with for each element its position in a tensor of `size` elements,
-    or -1. Raises ArchiveError.
+    """Reads a view, an int64 array of the output's `shape`: for each element of the output, the element's position in a
+    tensor of `size` elements, or -1. Raises ArchiveError.
     """
     if entry.find("places") is not None:
         view = named_array(entry.at("places"), constants)

@@ -432,11 +432,11 @@ _NOTHING: Mapping[Expr, int] = {}
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The elements of a buffer that an access touches: `offset` elements from the buffer's start, `stride` elements
-    from lane to lane, and a weighted sum of terms whose values only the running kernel knows.
+    """The elements of a buffer that an access touches, one for each lane. The element of lane 0 is `offset` plus a sum
+    of weighted terms, whose values only the running kernel knows. `stride`: elements from each lane to the next.
 
-    `variables`: these terms and their weights, if all of them are loop variables. Otherwise `terms`: terms that are
-    equal in all lanes, and `varying`: terms that differ between lanes.
+    `variables`: the terms and their weights, if all terms are loop variables. Otherwise `terms` has the terms that are
+    equal in all lanes, and `varying` the terms that differ between lanes.
     """
 
     offset: int

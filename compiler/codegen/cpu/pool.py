@@ -29,8 +29,8 @@ YIELD_SPINS = 4000
 yields its core: tens of microseconds.
 """
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
-"""Number of Linux's futex system call by architecture. Its operation 128 + 0 waits while a word has a value, 128 + 1
-wakes waiting threads.
+"""Number of Linux's futex system call on each architecture. Operation 128 + 0 of futex lets a thread wait as long as a
+word in memory has a given value; operation 128 + 1 wakes waiting threads.
 """
 _WORDS = 16
 """Number of 64-bit words in a pool's memory. Word 0 is the epoch (number of the current loop), word 1 whether threads

@@ -104,8 +104,8 @@ def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
 def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
-    """The columns of a tile for which `condition` (None: always true) lets the move read the source; None if known
-    variables do not decide the condition.
+    """The columns of a tile whose elements are read from the source, because `condition` is true for them (None: for
+    all columns). Returns None if the values of the known variables do not determine the condition.
     """
     if condition is None:
         return set(range(columns))

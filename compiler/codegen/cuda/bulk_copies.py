@@ -267,7 +267,7 @@ class _Groups:
                 pass
 
     def note(self) -> None:
-        """Increases `needed` to the number of groups whose mbarriers are in use now, if that number is greater."""
+        """Counts the groups whose mbarriers are in use at this point; `needed` is the largest such number so far."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise LoweringError(

@@ -136,9 +136,9 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body `node` without its allocations; `allocated` collects the buffers. A buffer of each thread's own
-        memory gets, in place of its allocation, a phase (code that each thread runs by itself) that fills the buffer
-        with poison (NaN or a pattern).
+        """Removes all allocations from the body `node`, and adds their buffers to `self.allocated`. If a buffer is in
+        each thread's own memory, a phase (code that each thread runs by itself) takes the place of its allocation. The
+        phase fills the buffer with poison (NaN or a pattern). `around`: the loops around `node`.
         """
         match node:
             case For() if is_thread_loop(node):

@@ -53,8 +53,8 @@ class IntegerArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMapArgument:
-    """Launch argument: a tensor map, by value; 128 bytes that the driver makes from an array's address and the fields
-    of `tensor`.
+    """Launch argument: a tensor map, which is passed by value. Its 128 bytes are made by the driver from the address of
+    an array and the fields of `tensor`.
     """
 
     array: ParameterArgument | WorkspaceArgument

@@ -93,12 +93,14 @@ def winograd_amplification(
 ) -> float:
     """Ratio of the rounding errors of Winograd's products to the rounding errors of the direct sums.
 
-    `outputs`, `weights` and `inputs` are A^T, G and B^T of one dimension; the convolution has two. For independent
-    random taps and inputs of one variance, output i has the variance of r products (one for each tap), and Winograd's
-    product j contributes the variance A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up likewise. The
-    ratio of errors is the square root of the ratio of variances for each dimension, so for two dimensions it is the
-    ratio of variances itself, returned for the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1,
-    1/2, -2: 10.4.
+    `outputs`, `weights` and `inputs` are Winograd's matrices A^T, G and B^T for one dimension; the convolution has two
+    dimensions. Assume random taps and inputs, independent and of variance 1. An output of the direct sum then has the
+    variance r, the number of taps. In Winograd's sum for output i, product j has the variance A[i, j]^2 |G[j]|^2
+    |B[j]|^2 (Euclidean norms). Roundings add up in the same way as variances. For one dimension, the ratio of the
+    errors is the square root of the ratio of the variances. For two dimensions it is therefore the ratio of the
+    variances itself, which is returned for the worst output i.
+
+    Examples: 1.67 for F(2, 3); 31.4 for F(4, 3) at the points 0, 1, -1, 2, -2; 10.4 for F(4, 3) at 0, 1, -1, 1/2, -2.
     """
     taps = len(weights[0])
 

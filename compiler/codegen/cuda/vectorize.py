@@ -109,8 +109,9 @@ class _Vectors:
             self.find_loads(operand, written)
 
     def neighbours(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether one vector instruction can access `buffer` for all iterations of the loop: they access adjacent
-        elements, the first is at a multiple of the number of iterations, and the GPU has vectors of this size.
+        """Whether one vector instruction can make the accesses of all iterations to `buffer`. This requires that the
+        iterations access adjacent elements, that the first of these elements is at a multiple of the number of
+        iterations, and that the GPU has vectors of this size.
         """
         storage = self.values.storages.get(buffer.name)
         # Buffers of the body itself belong to the thread.

@@ -26,7 +26,7 @@ from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
 HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
-"""Number of lines (contiguous pieces of a row or column) of a core matrix, and of 16-bit elements in a line."""
+"""A core matrix has this number of lines (contiguous pieces of a row or column); a line has as many 16-bit elements."""
 COLUMNS = tuple(range(CORE, MOST_GROUP_COLUMNS + 1, CORE))
 """All widths of a product of floats (PTX ISA, "wgmma.mma_async", its .shape)."""
 SWIZZLES = (128, 64, 32)

@@ -36,7 +36,7 @@ a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles f
 @dataclass(slots=True)
 class DramImage(Image):
     """The memory image of a program for a machine with a DRAM. `apart`: numbers of the layers whose stores are kept
-    apart from loads. `tail`: input vectors that the bus transfers in START cycles.
+    apart from loads. `tail`: number of input vectors at the end of a load that the bus transfers in START cycles.
     """
 
     apart: frozenset[int] = frozenset()

@@ -148,7 +148,7 @@ def fold_weights(
 class PartsOfTiles:
     """The parts of weight tiles that a chain's GEMM operations multiply: all parts, or only parts that contain weights.
 
-    `shape`: value of register FOLD. `named`: loops whose iterations may multiply different parts.
+    `shape`: value of register FOLD. `named`: names of the loops whose iterations may multiply different parts.
     """
 
     def __init__(

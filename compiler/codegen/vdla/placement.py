@@ -198,8 +198,8 @@ class ChainPads:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
-        """Whether the chain memory (on-chip memory between layers) already has the pads of the tensor `buffer` at
-        `place`, from an equal tensor written there before.
+        """Whether the chain memory (on-chip memory between layers) already contains the pads of tensor `buffer` at
+        `place`, because a tensor of the same shape was stored there before.
 
         Records the tensor's pads as written, and pads of overlapping tensors as overwritten.
         """

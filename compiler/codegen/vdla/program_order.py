@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """Instructions of one format before they have numbers. `positions`, ascending: for each instruction the number, in
-    program order, of the layer's iteration to which it belongs.
-
-    Drafts of one position stay in order of creation. For a CONFIG, only writes that change the register named
-    `register` become instructions. `sequence`: for each instruction the number of its micro-op sequence; uop_bgn and
-    uop_end count from the start of the sequence.
+    """Instructions of one format that have no numbers in the program yet. `positions`: for each instruction, the number
+    of the layer's iteration to which it belongs; iterations are numbered in program order. Instructions with equal
+    positions stay in the order in which they were created. `register`: the register that a CONFIG sets; a CONFIG that
+    would not change the register does not become an instruction. `sequence`: for each instruction, the number of its
+    micro-op sequence. The fields uop_bgn and uop_end count micro-ops from the start of the sequence.
     """
 
     name: str
@@ -127,7 +126,7 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """For the loads of a store unit's table: their positions in program order, and whether each changes the table."""
+    """The positions, in program order, of all loads of a store unit's table; for each load, if it changes the table."""
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)

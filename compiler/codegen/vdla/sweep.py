@@ -208,8 +208,8 @@ def hold_pads(
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights, counted in the rows that the machine multiplies instead of in weight tiles. A
-    row has min(block_in, block_out) weights; a longer row of the buffer counts as several rows.
+    """The access to depthwise weights, with addresses that count machine rows instead of weight tiles. A machine row is
+    what one operation multiplies: min(block_in, block_out) weights. A row of the buffer may be several machine rows.
     """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs

@@ -66,7 +66,7 @@ def compile_candidate(
     """Compiles one candidate with the knobs `values` (None: the template's defaults) into the folder; the cost of the
     result is the compilation time in seconds.
 
-    `compile`: the compiler (None: that of the target's kind). Any exception becomes the result's error.
+    `compile`: the compiler (None: the usual one for this kind of GPU). Any exception becomes the result's error.
     """
     begin = time.thread_time()
     try:
