@@ -195,7 +195,7 @@ def function_name(modules: dict[str, Module]) -> str:
 def network_code(
     network: LoweredNetwork, launches: tuple[Launch[str], ...], target: CpuTarget, modules: dict[str, Module]
 ) -> NetworkCode:
-    """A compiled network as code for the processor `target`."""
+    """Code of a network for the processor `target`: the lowered network, its launches, and the kernels' modules."""
     return NetworkCode(
         graph=network.graph,
         plan=network.plan,

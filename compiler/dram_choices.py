@@ -171,8 +171,9 @@ class _Trials:
         return tuple([self.ranked(node)[0] for node in range(len(self.names))])
 
     def improved(self, best: _Run, rank: int, parity: int) -> _Run:
-        """The faster of two programs: `best`; and `best` with the option at `rank` for each second node (even or odd
-        numbers, by `parity`) if it makes this node and the next one together faster.
+        """Tries the options at `rank` for every second node: for nodes with even numbers if `parity` is 0, with odd
+        numbers if it is 1. A node keeps its new option only if the node and the next one together become faster.
+        Returns the faster program: `best`, or `best` with the options that were kept.
         """
         options = list(best.options)
         for node in range(parity, len(options), 2):

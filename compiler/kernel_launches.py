@@ -51,8 +51,7 @@ class Recorded(Generic[Target]):
 
 
 LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]]
-"""Nodes lowered with default knobs, each with its lookup of tuning records (None if the network is compiled without
-records).
+"""Nodes lowered with default knobs, each with the access to its tuning records; None if no records apply to the node.
 """
 
 

@@ -209,8 +209,9 @@ def time_region(
     repeat: int = 1,
     clock_hertz: float | None = None,
 ) -> RegionTime:
-    """The region's time for its inputs among `tensors`. `cycles`: the cycles returned by `run_region`; `clock_hertz`:
-    the accelerator's clock, by default that of its configuration. Raises UserError."""
+    """The time of a region. `tensors`: arrays by name, which include the region's inputs. `cycles`: the number of
+    cycles that `run_region` returned for the region. `threads`, `repeat`: number of threads and of timed runs on the
+    CPU. `clock_hertz`: the accelerator's clock (None: the clock in its configuration). Raises UserError."""
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:

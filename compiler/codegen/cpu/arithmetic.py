@@ -1,8 +1,8 @@
 """Arithmetic of the IR as LLVM instructions: integers that wrap, minimum and maximum that propagate NaN, conversions,
 quantized arithmetic.
 
-Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization (stage A), addition or
-multiplication of two quantized values (stage B), and QuantizeLinear. Each of these functions ends in
+Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization, addition or multiplication of
+two quantized values, and QuantizeLinear. Each of these functions ends in
 `Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping after it, and the clamped value
 is small enough to be rounded by one addition.
 """

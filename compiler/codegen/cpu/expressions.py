@@ -449,10 +449,9 @@ class Address:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Cached address computation of an access: its indices, and the element offset as `constant` plus loop `variables`
-    with coefficients. `whole`: the offset as a general linear form if it has terms other than loop variables, else
-    None.
-    """
+    """The prepared offset of the element that an access touches. The offset is `constant` plus the loop `variables`
+    times their coefficients. If it has other terms too, `whole` is the offset as a general linear form, else None.
+    `indices`: the indices of the access."""
 
     indices: tuple[Expr, ...]
     variables: tuple[tuple[str, int], ...]

@@ -48,9 +48,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelParts:
-    """The parts of a kernel's text. `block`: threads along x, y and z. `shared`: declarations of shared memory.
-    Parameters are in this order: `arrays`, `others` (whole declarations, of tensor maps), and `numbers` (names of
-    32-bit integers). `head`, `body`: lines of text; lines of `head` are not indented yet.
+    """The parts of a kernel's text.
+
+    `function`: the kernel's name. `block`: numbers of threads of a block along x, y and z. The kernel has three groups
+    of parameters, in this order: `arrays`; `others`, the declarations of tensor maps; `numbers`, the names of 32-bit
+    integers. `shared`: the declarations of shared memory. `head`: the lines that begin the kernel's body, not indented
+    yet. `body`: all further lines.
     """
 
     function: str
@@ -75,8 +78,8 @@ class Dialect:
     `vdla.isa.arithmetic`.
 
     `float_of_bits`, `float_of_int`: functions that make a float from its bits, given as unsigned or as int. `math`: for
-    each scalar function of the IR, its name in the language. `fused`: name of the fused multiply-add. `dot`: statement
-    that adds to {total} the products of four int8 in the 32-bit words {a} and {b}; "" if the language lacks it.
+    each scalar function of the IR, its name in the language. `fused`: name of the fused multiply-add. `dot`: expression
+    for {total} plus the products of four int8 in the 32-bit words {a} and {b}; "" if the language lacks it.
 
     `spaces`: qualifier of a pointer into each memory space. `restrict`: qualifier of a pointer to an array that
     overlaps no other. `aligned`: qualifier that declares 16 bytes of alignment. `thread`, `block`: the coordinate of a

@@ -256,10 +256,10 @@ class _Block:
         return seq(*(self.thread(item, places) for item in items))
 
     def lanes(self, items: list[Stmt], places: Mapping[str, Expr]) -> Stmt:
-        """The block-level statements `items`, as all threads along x execute them; `places`: the coordinates along y
-        and z.
+        """The block-level statements `items`, as they are executed by all threads along x that have the coordinates
+        `places` along y and z.
 
-        Between two shuffles each of these threads executes its statements, out of order.
+        All these threads execute a shuffle together. Between two shuffles they run one after the other, out of order.
         """
         done: list[Stmt] = []
         alone: list[Stmt] = []

@@ -25,8 +25,8 @@ _MAX_PAD = 15
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A dimension of a copied box: `extent` in elements with its pads (`before`, `after` the data), and the stride of
-    its elements in the scratchpad (`to`) and in DRAM (`origin`).
+    """A dimension of a copied box. `extent`: number of its elements, pads included. `before`, `after`: numbers of pads
+    before and after the data. `to`, `origin`: strides of the elements in the scratchpad and in DRAM.
     """
 
     extent: int

@@ -159,10 +159,11 @@ class PartsOfTiles:
         leaf: Intrinsic,
         around: AbstractSet[str],
     ) -> None:
-        """`leaf`: a GEMM inside the loops `around`.
+        """Finds the parts of tiles that `leaf`, a GEMM of `program` inside the loops `around`, must multiply.
+        `weights`: the folding of the kernel's weights.
 
-        All parts are multiplied if the GEMM's tiles are not the kernel's `weights`, or if the weights have a zero
-        point, because stored zeros then contribute to the sum.
+        All parts are multiplied if the GEMM's tiles are not the kernel's weights. The same is true if the weights have
+        a zero point, because stored zeros then contribute to the sum.
         """
         region = leaf.operands[2]
         loads = [
@@ -204,12 +205,12 @@ class PartsOfTiles:
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """Converts micro-ops that multiply whole tiles into micro-ops that multiply only the used parts of the tiles.
-        `indices`: the given micro-ops as three arrays (dst, src, tile).
+        """Converts micro-ops that multiply whole weight tiles into micro-ops that multiply only the used parts of
+        tiles. Returns the new micro-ops in the form of `indices`, and for each of them whether it starts sums.
 
-        `starting`: for each given micro-op, whether its instruction overwrites sums (with the products of the first
-        part of the inputs, to which it adds those of the other parts). Returns the new micro-ops as three arrays, and
-        their `starting`.
+        `indices`: the given micro-ops as three arrays (accumulator, input, weight tile). `starting`: whether each given
+        micro-op starts sums. In this case the first part of the inputs overwrites the sums, and the other parts are
+        added to them. `environment`: values of the loop variables.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices

@@ -42,7 +42,7 @@ ALIGNMENT = 4096
 
 
 def alignment_of(config: Config) -> int:
-    """Alignment of segments in bytes: ALIGNMENT, or a whole weight tile if larger, since addresses count elements."""
+    """The larger of ALIGNMENT and the bytes of a weight tile; segments begin at multiples of it."""
     return max(ALIGNMENT, config.whole_tile_bytes)
 
 
@@ -78,7 +78,8 @@ class Linked:
 
 @dataclass(slots=True)
 class Image:
-    """The DRAM image under construction, segments at multiples of `alignment`; equal constants share one segment."""
+    """The DRAM image under construction. Segments begin at multiples of `alignment`; equal constants share a
+    segment."""
 
     alignment: int
     segments: list[Segment] = field(default_factory=list)

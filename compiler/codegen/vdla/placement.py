@@ -40,8 +40,8 @@ class ChainBuffer:
     """A parameter of a layer in the chain memory (on-chip memory that keeps a layer's output for the next layer), with
     its pads.
 
-    `address`: bytes from the start of the chain memory. `margins`: positions (top, left, bottom, right) around each
-    plane, which hold `pad_value`.
+    `address`: bytes from the start of the chain memory. `margins`: numbers of rows or columns of pads around each plane
+    (top, left, bottom, right). `pad_value`: value of the pads.
     """
 
     address: int

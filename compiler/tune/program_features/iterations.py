@@ -48,8 +48,9 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """How often a statement or loop of the program is executed: `factor`, the product of the extents of independent
-    loops around it, times the total of each of the `groups` (loops whose extents depend on each other).
+    """How often a statement or loop of the program is executed. The number is a product: `factor` is the product of the
+    extents of the independent loops around the statement; each of `groups` (loops whose extents depend on each other)
+    contributes the number of iterations of its loops.
     """
 
     factor: int = 1
