@@ -71,7 +71,7 @@ class CpuLowering:
         return lower_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
-        """The default lowering, as the only alternative: processors have one method for each node."""
+        """All ways to lower a node: on processors only the default one; none if the node needs no kernel."""
         lowered = self.default(graph, node)
         return () if lowered is None else (tunable(lowered),)
 
@@ -110,11 +110,11 @@ class SharedKernels:
 def cpu_now(
     target: CpuTarget | None = None, kernels: SharedKernels | None = None
 ) -> Form[CpuTarget, CpuNetwork]:
-    """The form of compilation (target and way of code generation) whose networks run in this process, on this machine.
-    `target`: a lower level of this machine's instruction set (None: the highest).
+    """The form of compilation (target and way of code generation) for networks that run in this process on this
+    machine.
 
-    `kernels`: a cache of the kernels of earlier networks for the same target. New kernels are added; their code may be
-    generated later.
+    `target`: the level of this machine's instruction set to use (None: the highest). `kernels`: a cache of the kernels
+    of earlier networks for the same target. New kernels are added; their code may be generated later.
     """
     target = host_target() if target is None else target
 
@@ -195,7 +195,7 @@ def function_name(modules: dict[str, Module]) -> str:
 def network_code(
     network: LoweredNetwork, launches: tuple[Launch[str], ...], target: CpuTarget, modules: dict[str, Module]
 ) -> NetworkCode:
-    """A compiled network as code for the processor `target`."""
+    """Code of a network for the processor `target`: the lowered network, its launches, and the kernels' modules."""
     return NetworkCode(
         graph=network.graph,
         plan=network.plan,
@@ -218,7 +218,7 @@ def quantized_inputs(graph: Graph) -> frozenset[str]:
 def cpu_network(
     network: LoweredNetwork, launches: tuple[Launch[Kernel], ...], target: CpuTarget
 ) -> CpuNetwork:
-    """A compiled network on this machine."""
+    """A network that runs on this machine, from a lowered network and the launches of its compiled kernels."""
     return CpuNetwork(
         graph=network.graph,
         plan=network.plan,

@@ -190,7 +190,9 @@ class Work:
             raise ModelError(f"{self.label}: {region.name}: {str(error).removeprefix('model: ')}") from None
 
     def _of_both(self, partition: Partition, error: NodeError) -> NodeError:
-        """A node's error on the CPU, combined with the reason why the accelerator refused the node, if it did."""
+        """The error for a node that the CPU rejects with `error`. If the accelerator has refused the node too, the
+        message has both reasons.
+        """
         problem = error.problem
         if (refusal := partition.refusals.get(error.node)) is not None:
             problem = f"neither target runs it (CPU: {problem}; accelerator: {refusal})"

@@ -35,7 +35,8 @@ outstanding writes. Each gives the chosen knobs of several layers of the network
 MOST_INSTRUCTIONS = 400_000
 """Largest number of instructions in all programs that are simulated for one network. ResNet-18 has 11,000."""
 RANKS = 3
-"""Number of a node's best options that are tried again while its neighbours keep theirs."""
+"""Number of the best options of each node that are tried once more. In these trials the neighbours of the node keep
+their options."""
 
 NOT_COMPILED = (LegalityError, EmissionError, PlacementError, UnfitNodeError, ValueError)
 """Exceptions that mean that a network cannot be compiled with some candidate."""
@@ -123,9 +124,10 @@ def _cycles(run: _Run) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Trials:
-    """Simulated programs of a network, until they have MOST_INSTRUCTIONS together. `names`: the nodes in order.
+    """Simulates programs of a network, until they have MOST_INSTRUCTIONS together. `names`: the nodes in order.
 
-    `measured`: for each node, the fewest cycles of the node in any program with an option. `runs`: by options.
+    `measured`: for each node and each of its options, the fewest cycles of the node in a program with this option.
+    `runs`: the results so far, by the options of all nodes.
     """
 
     names: tuple[str, ...]
@@ -135,7 +137,9 @@ class _Trials:
     instructions: int = 0
 
     def run(self, options: Sequence[_Option]) -> _Run:
-        """The program with `options` for the nodes, simulated; endless if it is not compiled, or not tried any more."""
+        """Simulates the program with `options`, one for each node. The result has an endless number of cycles if the
+        program cannot be compiled, or if the trials together have too many instructions already.
+        """
         key = tuple([_key(option) for option in options])
         if key not in self.runs:
             self.runs[key] = self._run(tuple(options), key)
@@ -172,8 +176,9 @@ class _Trials:
         return tuple([self.ranked(node)[0] for node in range(len(self.names))])
 
     def improved(self, best: _Run, rank: int, parity: int) -> _Run:
-        """The faster of two programs: `best`; and `best` with the option at `rank` for each second node (even or odd
-        numbers, by `parity`) if it makes this node and the next one together faster.
+        """Tries the options at `rank` for every second node: for nodes with even numbers if `parity` is 0, with odd
+        numbers if it is 1. A node keeps its new option only if the node and the next one together become faster.
+        Returns the faster program: `best`, or `best` with the options that were kept.
         """
         options = list(best.options)
         for node in range(parity, len(options), 2):

@@ -30,6 +30,8 @@ class DramNetwork(AcceleratorNetwork):
         return self.linked(layers, data=False, image=dram_image(self.config, layers, apart)).program
 
     def linked(self, layers: Sequence[LoweredLayer], *, data: bool, image: Image | None = None) -> Linked:
-        """The program of all layers, as `AcceleratorNetwork.linked`. `image`: None for that of the choices."""
+        """Links `layers` to one program, as `AcceleratorNetwork.linked` does. `image`: an empty memory image (None: an
+        image in which the stores of the chosen layers are kept apart from loads).
+        """
         image = dram_image(self.config, layers, self._choices.apart) if image is None else image
         return super().linked(layers, data=data, image=image)

@@ -106,10 +106,12 @@ class GpuLowering:
 
 
 def channels_last(channels: int) -> int:
-    """Number of channels in a block of a tensor for GPUs: all channels, rounded up to whole moves of 4 or 8 bytes.
+    """Number of channels in a block of an int8 tensor for GPUs. The block contains all channels; their number is
+    rounded up to a multiple of 4 or 8, so that threads can move 4 or 8 bytes at a time.
 
-    One block keeps the channels of a position together: neighbouring threads store neighbouring channels, products sum
-    along contiguous bytes, as `dp4a` and `ldmatrix` read them, and groups of channels need no blocks of their own.
+    With one block, the channels of a position are adjacent. So neighbouring threads store neighbouring channels,
+    products sum along contiguous bytes, which `dp4a` and `ldmatrix` read, and groups of channels need no blocks of
+    their own.
     """
     least = 4 if channels <= 4 else 8
     return -(-channels // least) * least
@@ -276,8 +278,8 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
 
 
 def gpu_emulated_ahead(target: GpuTarget, host: CpuTarget) -> Form[GpuTarget, NetworkCode]:
-    """The form of compilation that yields the emulated kernels of `gpu_emulated` as code for the processor `host`. The
-    code can be saved.
+    """The form of compilation that translates a GPU's kernels, as `gpu_emulated` does, to machine code for the
+    processor `host`. The code is not run, but returned in a form that can be saved to a file.
     """
 
     @contextmanager

@@ -51,8 +51,7 @@ class Recorded(Generic[Target]):
 
 
 LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]]
-"""Nodes lowered with default knobs, each with its lookup of tuning records (None if the network is compiled without
-records).
+"""Nodes lowered with default knobs, each with the access to its tuning records; None if no records apply to the node.
 """
 
 
@@ -103,9 +102,8 @@ def make_launches(
 def _lowered(
     lowering: Lowering[Target], graph: Graph, node: Node, knobs: ChosenKnobs[Any] | None
 ) -> tuple[LoweredNode[Target, Any], Recorded[Target] | None] | None:
-    """A node lowered with default knobs, and its lookup of tuning records, if there is one; None if the node needs no
-    kernel.
-    """
+    """Returns (the node lowered with default knobs, access to its tuning records or None if none apply to it). Returns
+    None if the node needs no kernel."""
     if knobs is None:
         default = lowering.default(graph, node)
         return None if default is None else (default, None)

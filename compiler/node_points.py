@@ -2,8 +2,8 @@
 model estimates each kernel alone.)
 
 The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
-computes, the next one loads. Double buffering within a kernel, which hides the kernel's own loads, may then cost more
-instructions than it saves, or save more than it costs.
+computes, the next one loads. Double buffering within a kernel hides the kernel's own loads, but takes more
+instructions. Whether it pays off in an overlapped kernel is found out by simulation.
 """
 
 from __future__ import annotations

@@ -225,9 +225,9 @@ def compile_kernel(
 def network_workloads(
     lowering: Lowering[Any], model: Source, *, batch: int = 1, fusion: bool = True
 ) -> list[tuple[str, Any]]:
-    """Names and workloads of all nodes of a network that can be tuned, in order. Raises UserError.
+    """(Name, workload) of each tunable node of a network, in the graph's order. Raises UserError for an illegal model.
 
-    A node with several lowerings occurs once for each, the default first.
+    A node that can be lowered in several ways has a pair for each way; the default comes first.
     """
     graph = import_graph(lowering.rules, model, batch=batch, fusion=fusion)
     found = ((node, lowering.methods(graph, node)) for node in graph.nodes)

@@ -133,7 +133,7 @@ class AcceleratorNetwork:
         return link_alone(self.config, lowered.kernel, ACTIVATIONS, margins, weights=weights)
 
     def linked(self, layers: Sequence[LoweredLayer], *, data: bool, image: Image | None = None) -> Linked:
-        """The program of all layers; without `data` constants are zeros. `image`: as in `link`."""
+        """Links `layers` to one program. If `data` is False, constants are zeros. `image`: an empty memory image."""
         return link(
             self.config,
             self.legalized.graph,

@@ -176,7 +176,11 @@ class CudaDevice(CudaCompiler):
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> CudaNetwork:
-        """Compiles a model and copies it to the device."""
+        """Compiles a model and copies the network to the device.
+
+        `batch` replaces a symbolic batch size. `knobs`: chosen knobs (None: defaults). `dump_passes`: folder for dumps.
+        `told` reports progress.
+        """
         code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
         return CudaNetwork(code, self.gpu)
 

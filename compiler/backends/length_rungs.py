@@ -42,10 +42,11 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
     """The rungs (lengths that get an executable) for all lengths from `least` to `most`, ascending. `cost` gives the
     exact cost of a length; it is called for few lengths.
 
-    All lengths from `low` to `high` share the rung `high` if cost(high) <= (1 + `tolerance`) * cost(length) for three
-    lengths: `low`, the roundest length below `high`, and the roundest length below that length (`roundest`). Otherwise
-    the range is split near its geometric mean. At the end, a rung is dropped if the cost of the next longer rung is at
-    most 1 + `tolerance` times the cost of each evaluated length that the longer rung would then serve.
+    A range of lengths, `low` to `high`, shares the rung `high` if the rung costs at most 1 + `tolerance` times as much
+    as each of three lengths: `low`, the roundest length below `high` (`roundest`), and the roundest length below that
+    one. Otherwise the range is split near its geometric mean, and both parts are treated in the same way. At the end, a
+    rung is dropped if the next longer rung can serve its lengths too: the longer rung may cost at most 1 + `tolerance`
+    times as much as each evaluated length that it would then serve.
     """
     known: dict[int, int] = {}
 

@@ -49,8 +49,10 @@ class RecordBook:
         return None if best is None else best.knobs
 
     def best(self, workload: Description, target: Description, space: Space | None = None) -> Record | None:
-        """The record whose knobs `lookup` returns: one of this machine if there is one, else one of its family
-        (machines with the same "family" in their description, such as GPUs of one compute capability).
+        """The best legal tuning record of a workload, whose knobs `lookup` returns; None if there is no such record.
+
+        Records of the machine `target` come first. Without any, the record may be of another machine with the same
+        "family" in its description, such as a GPU of the same compute capability. `space`: the knobs that are legal.
         """
         for found in self._known(workload, target):
             if (record := first_legal(found, space)) is not None:
@@ -208,7 +210,9 @@ def _rank_of_like(record: Record) -> tuple[bool, float]:
 
 
 def first_legal(records: Sequence[Record], space: Space | None) -> Record | None:
-    """The first tuning record that has no knobs or, with `space`, whose knobs are legal; None if there is none."""
+    """The first of `records` whose knobs are legal in `space`; records without knobs (the default) are legal. If
+    `space` is None, the very first record. None if there is no such record.
+    """
     if space is None:
         return records[0] if records else None
     for begin in range(0, len(records), _CHUNK):

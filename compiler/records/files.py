@@ -19,7 +19,9 @@ from .record import Record
 
 
 class Skip(NamedTuple):
-    """Lines skipped for one kind of reason: their number, the first one's line number (from 1), and its defect."""
+    """The lines of a file that were skipped for one kind of reason: how many, the number of the first such line
+    (counted from 1), and the defect of that line.
+    """
 
     number: int
     first: int

@@ -33,8 +33,8 @@ def network_task(network: str, target: Description) -> Task:
 
 
 def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
-    """A workload's description extended by the node's name and by the key of its network (`AcceleratorNetwork.key`):
-    the workload of a trial within the network.
+    """The description of a node's workload for trials in which the whole network is measured. It consists of the fields
+    of `workload`, the key of the network (`AcceleratorNetwork.key`), and the node's name.
     """
     return {**workload.to_dict(), "network": network, "node": spoken(node)}
 

@@ -23,13 +23,15 @@ Description: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task of the tuner: a `workload`, {"template": name, and its shape}, on a `target`, {"kind": a key of `UNITS`,
-    ...}.
+    """A task of the tuner: a `workload` on a `target`. Both are JSON objects; tuples in them become lists.
 
-    Both are JSON objects; tuples in them become lists. Tasks and their keys are equal for equal workloads on equal
-    machines, whatever the machines' names: a target with a "digest" is identified by digest and kind, another target by
-    all its fields. `alike`: the same key with the target identified by its kind and its "family" (such as GPUs of one
-    compute capability); None for a target without a family. Raises ValueError for other workloads and targets.
+    A workload has the name of its template under the key "template", and fields for its shape. A target has a key of
+    `UNITS` under the key "kind", and fields that describe the machine. Raises ValueError for other objects.
+
+    `key`: identifies the task. It is equal for equal workloads on equal machines, whatever the machines' names: a
+    target with a field "digest" is identified by its digest and kind, another target by all its fields. `alike`: a
+    second key, which is equal for all machines of one family (such as GPUs of one compute capability). It identifies
+    the target by its kind and its field "family", and is None for a target without a family.
     """
 
     workload: Description = field(compare=False)

@@ -195,9 +195,9 @@ class CpuNetwork(GraphNetwork):
         return flat.reshape(tensor.storage)
 
     def enter(self, threads: int, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Points the kernels for `threads` threads to inputs and outputs; returns the output arrays by tensor.
-
-        Kernels read contiguous inputs in the caller's arrays; other inputs are copied into the arena.
+        """Prepares a run on `threads` threads: tells the kernels the addresses of inputs and outputs. Returns the new
+        output arrays, by tensor. Kernels read contiguous inputs in the caller's arrays; other inputs are copied into
+        the arena.
         """
         places = self._places[threads]
         for name, array in inputs.items():

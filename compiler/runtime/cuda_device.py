@@ -52,7 +52,8 @@ class DeviceError(UserError):
 class DeviceProperties:
     """A GPU's properties as reported by its driver: compute capability as (9, 0), sizes in bytes, clock in Hz.
 
-    `memory_bandwidth`: bytes a second, 0 if the driver does not report it. `threads_per_block`: the greatest number.
+    `memory_bandwidth`: bytes a second, 0 if the driver does not report it. `threads_per_block`: largest number of
+    threads that a block may have.
     """
 
     name: str

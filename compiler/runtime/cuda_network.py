@@ -209,8 +209,10 @@ class CudaNetwork(GraphNetwork):
                 self.device.launch(self._modules[self.code.launches[number].kernel], call)
 
     def _bind(self, undo: ExitStack, places: Places, base: int) -> list[list[DeviceCall]]:
-        """Loads the modules; returns the device calls of each launch. `base`: address of the network's memory. `undo`:
-        the stack of functions that free the network's resources, to which the closing of each module is added.
+        """Loads the modules, and returns the device calls of each launch.
+
+        `places`: where the network's data is in its memory. `base`: address of this memory. `undo`: collects functions
+        that free the network's resources; a function that closes the module is added for each module.
         """
         self._modules: dict[str, DeviceModule] = {}
         by_name = {compiled.name: compiled for compiled in self.code.modules}
@@ -253,8 +255,8 @@ class CudaNetwork(GraphNetwork):
 
 
 class NetworkTimer:
-    """Times a GPU graph with `repetitions` runs of a network, after one warm-up (graph None: the network launches
-    nothing).
+    """Times a network by a GPU graph that contains `repetitions` runs, after one warm-up of the graph. The graph is
+    None, and the time 0, if the network has no launches.
     """
 
     def __init__(

@@ -180,10 +180,11 @@ def _holds_nan(array: np.ndarray) -> bool:
 def run_region(
     region: CompiledRegion, tensors: Arrays, *, threads: int = 1, data: bool = True
 ) -> tuple[dict[str, np.ndarray], int | None]:
-    """Runs a region on its inputs among `tensors`. Returns its outputs, and its cycles if it runs on the accelerator
-    (else None).
+    """Runs a region. `tensors`: arrays by name, which include the region's inputs. Returns the region's outputs by
+    name, and the number of cycles on the accelerator (None for a region of the CPU).
 
-    With `data` False only the accelerator's timing is simulated, without outputs. Raises UserError.
+    `threads`: number of threads on the CPU. If `data` is False, a region of the accelerator is only simulated for
+    timing, and has no outputs. Raises UserError for inputs that do not fit the region.
     """
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
@@ -208,8 +209,9 @@ def time_region(
     repeat: int = 1,
     clock_hertz: float | None = None,
 ) -> RegionTime:
-    """The region's time for its inputs among `tensors`. `cycles`: the cycles returned by `run_region`; `clock_hertz`:
-    the accelerator's clock, by default that of its configuration. Raises UserError."""
+    """The time of a region. `tensors`: arrays by name, which include the region's inputs. `cycles`: the number of
+    cycles that `run_region` returned for the region. `threads`, `repeat`: number of threads and of timed runs on the
+    CPU. `clock_hertz`: the accelerator's clock (None: the clock in its configuration). Raises UserError."""
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:

@@ -40,8 +40,8 @@ class Lengths:
 class Rung:
     """The executable for one length, and its cost in cycles if that is known exactly.
 
-    `describe` saves the rung: it adds arrays to a pool and returns the rest as JSON values; None for targets that
-    cannot be saved.
+    `describe` saves the executable: it adds the executable's arrays to a pool of constants, and returns a JSON object
+    with all other data. `describe` is None for targets whose executables cannot be saved.
     """
 
     length: int

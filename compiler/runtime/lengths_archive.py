@@ -26,8 +26,8 @@ MEMBER = "lengths.bin"
 FORMAT = 1
 """Version of the archive's format: goes up when its description changes."""
 Read = Callable[[Path, Sequence[Field], Mapping[str, np.ndarray]], Sequence[Executable]]
-"""Reads the rungs, i.e. the executables for single lengths, given their fields in the description and all arrays by
-name.
+"""Reads the rungs (executables for one length each) of an archive. Arguments: the archive's path; for each rung, its
+field in the archive's description; all arrays of the archive, by name.
 """
 
 
@@ -68,10 +68,8 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
 
 
 def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable:
-    """The executable in an archive of `save_lengths`. `reader` maps a target to the function that reads its rungs
-    (executables for single lengths).
-
-    Raises ArchiveError.
+    """Loads the executable from an archive that `save_lengths` wrote. `reader` returns, for the text of a target, the
+    function that reads the target's rungs (executables for one length each). Raises ArchiveError.
     """
     files = read_archive(path, (MEMBER,), description="network for a range of lengths")
     document = read_description(path, files[DESCRIPTION], FORMAT)

@@ -251,7 +251,8 @@ def read_modules(document: Field) -> tuple[Module, ...]:
 
 
 def bind_kernels(modules: Sequence[Module], objects: Sequence[bytes], target: CpuTarget) -> dict[str, Kernel]:
-    """The functions of objects for this machine as kernels, by name. Raises TargetError."""
+    """Loads the object files `objects` (contents) into this process. Returns the kernels by function name; `modules`
+    describe their parameters. Raises TargetError for unreadable objects, and for missing functions."""
     codes = load_objects(objects, target, [module.function for module in modules])
     return {
         module.function: kernel_of(

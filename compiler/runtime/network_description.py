@@ -207,10 +207,11 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
 
 
 def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
-    """The constants by name, from the bytes of the archive's `member`, adjacent in aligned memory
-    (`codegen.cpu.memory`). Raises ArchiveError.
+    """Reads an archive's constants from `data`, the bytes of its member `member`. Returns them by name, in adjacent
+    aligned memory (`codegen.cpu.memory`). Raises ArchiveError.
 
-    Equal constants share an array, and constants at the offset of a longer one are views of its beginning.
+    Equal constants share an array. A constant at the same offset as a longer one is a view of the longer one's
+    beginning.
     """
     places: dict[str, tuple[DType, tuple[int, ...], int]] = {}
     for name, entry in document.at("constants").entries().items():

@@ -1,6 +1,5 @@
-"""Inputs and outputs of compiled networks as ports, checks of input arrays, and the choice of inputs and outputs that
-kernels access in the caller's arrays, without a copy.
-"""
+"""Describes the inputs and outputs of compiled networks (ports), and checks the arrays that a caller passes. Also
+chooses the inputs and outputs for which kernels work directly on the caller's arrays, without a copy."""
 
 from __future__ import annotations
 
@@ -211,7 +210,8 @@ class OutputArrays:
 
 
 def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
-    """Converts launches, each given as (tensors by parameter, parameters that it writes), to accesses."""
+    """For each launch, the names of the tensors that it reads and writes. A launch is (tensors by parameter, parameters
+    that the launch writes)."""
     return tuple(
         Access(
             reads=frozenset([name for parameter, name in tensors.items() if parameter not in written]),

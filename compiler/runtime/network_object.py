@@ -60,8 +60,10 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
 
 
 class _Interface:
-    """The network's inputs and outputs, as arrays that the caller passes, and the tensors stored in them. `copies`:
-    outputs that a copy kernel must fill.
+    """The arrays that a caller passes to a network's C function.
+
+    `parameters`: one array for each input and output. Kernels work directly on the caller's arrays where possible.
+    `copies`: for each output for which this is not possible, the tensor that must be copied to it at the end.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -86,7 +88,9 @@ class _Interface:
                 self.copies[name] = output.tensor
 
     def _root(self, tensor: str) -> tuple[str, int]:
-        """The tensor in whose memory `tensor` is stored, and the byte offset in it."""
+        """Returns (name of the tensor in whose memory `tensor` is stored, byte offset of `tensor` in that memory). A
+        tensor that is no view has its own memory.
+        """
         view = self._views.get(tensor)
         return (tensor, 0) if view is None else (view.root, view.start)
 

@@ -13,8 +13,11 @@ from .launch import KernelT, Launch
 def launched_alone(
     parameters: Sequence[Buffer], outputs: frozenset[str], name: str, kernel: KernelT, operations: int = 0
 ) -> tuple[Graph, StoragePlan, Launch[KernelT]]:
-    """Wraps one kernel as a network: a graph whose outputs are the kernel's parameters in `outputs` and whose inputs
-    are its other `parameters`; the graph's storage plan; and the kernel's launch.
+    """Wraps one kernel as a network `name`. Returns the network's graph, the graph's storage plan, and the kernel's
+    launch.
+
+    The graph's outputs are the kernel's parameters named in `outputs`; its inputs are all other `parameters`.
+    `operations`: number of the kernel's arithmetic operations.
     """
     tensors = {p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters}
     graph = Graph(

@@ -1,7 +1,7 @@
 """The description of an accelerator program as one of several in a file: inputs, outputs, and addresses.
 
-Micro-ops and constants are arrays of the file's pool, and so are instructions, compressed because they repeat. The
-layer of each instruction is not stored.
+Micro-ops, constants and instructions are stored as arrays in the file's pool. Instructions repeat, so their array is
+compressed. The file does not say to which layer an instruction belongs.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def _strided_indices(start: int, steps: Sequence[int], shape: tuple[int, ...]) -
 def _read_view(
     entry: Field, shape: tuple[int, ...], size: int, constants: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """A view: int64 array of the output's `shape`, with for each element its position in a tensor of `size` elements,
-    or -1. Raises ArchiveError.
+    """Reads a view, an int64 array of the output's `shape`: for each element of the output, the element's position in a
+    tensor of `size` elements, or -1. Raises ArchiveError.
     """
     if entry.find("places") is not None:
         view = named_array(entry.at("places"), constants)

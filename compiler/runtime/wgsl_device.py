@@ -1,8 +1,8 @@
 """Access to a device by wgpu (Vulkan, Metal or DirectX); no other module calls wgpu. Implements the protocol
 `cuda_device.Device`, and holds the functions of this kind of GPU (`KIND`, a `gpus.GpuKind`).
 
-WebGPU has buffers, not addresses. Each allocation gets a range of numbers of its own as addresses, from which a
-launch finds buffer and offset.
+WebGPU has buffers, not addresses. This module gives each allocation a range of invented addresses (numbers). A launch
+converts an address to the buffer whose range contains it, and to an offset in the buffer.
 """
 
 from __future__ import annotations
@@ -408,7 +408,9 @@ class _Pinned:
 
 
 class _Module:
-    """Compiled kernels: for each the kinds and names of its bindings; `pipelines` are made at the first launch."""
+    """A compiled WGSL text. `kernels`: for each kernel, the (kind of memory, name) of its bindings. `pipelines`: the
+    pipelines that earlier launches have made.
+    """
 
     def __init__(self, shader: Any, kernels: dict[str, tuple[tuple[str, str], ...]]) -> None:
         self.shader, self.kernels = shader, kernels

@@ -79,8 +79,8 @@ BATCH_CHARACTERS = 200_000
 Smaller batches pay the fixed cost of an object more often; larger batches lengthen the wait for the last object.
 """
 MOST_THREADS = 4
-"""Largest number of threads that generate code: one lowering thread makes work for about two, and only a few objects
-remain at the end.
+"""Largest number of threads that generate code. While one thread lowers modules, it makes work for about two of them;
+in the end, only the last few objects remain to be generated.
 """
 
 

@@ -1,8 +1,8 @@
 """Arithmetic of the IR as LLVM instructions: integers that wrap, minimum and maximum that propagate NaN, conversions,
 quantized arithmetic.
 
-Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization (stage A), addition or
-multiplication of two quantized values (stage B), and QuantizeLinear. Each of these functions ends in
+Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization, addition or multiplication of
+two quantized values, and QuantizeLinear. Each of these functions ends in
 `Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping after it, and the clamped value
 is small enough to be rounded by one addition.
 """
@@ -147,14 +147,13 @@ class Quantized:
         return self.cast("bitcast", self.arguments[0], DType.FLOAT32)
 
     def requantize(self) -> Value:
-        """Emits the function requantize(sum, scale, zero point, low, high), the requantization of an int32 sum to 8
-        bits.
-        """
+        """Emits the requantization of an int32 sum to 8 bits: sum * scale + zero point, rounded and clamped. The
+        arguments of the call are (sum, scale, zero point, low, high)."""
         total, scale = self.arguments[:2]
         return self.scaled(total, scale, self.whole(2), self.whole(3), self.whole(4))
 
     def quantize(self) -> Value:
-        """Emits the function quantize(real value, scale, zero point). Its result for NaN is unspecified."""
+        """Emits a call with arguments (x, scale, zero point): x / scale + zero point, rounded; any number for NaN."""
         quotient = self.block.binary("fdiv", self.arguments[0], self.arguments[1])
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 

@@ -14,9 +14,8 @@ from ...ir.expr import Binary, Const, Expr, Select, Var, dtype_of
 from ...ir.types import DType
 
 FoldingFunction: TypeAlias = Callable[[Mapping[str, Any]], int | float | None]
-"""A function from the values of variables (an int, or another object if unknown) to the value of an integer or bool
-expression; None if it depends on an unknown variable.
-"""
+"""Evaluates one integer or bool expression. The argument maps each variable to its value: an int if the value is known,
+else any other object. The result is None if the expression depends on an unknown variable."""
 
 _PLAIN: Mapping[str, Callable[[Any, Any], int | float]] = {
     "<": operator.lt,

@@ -179,7 +179,7 @@ class _Expansion:
         return seq(*parts)
 
     def whole_rows(self) -> int:
-        """Size of the innermost dimension if the copy moves all of it in source and destination; else 0."""
+        """Elements in a row, if source and destination have rows of equal length and only whole rows move; else 0."""
         to, of = self.to[-1], self.of[-1]
         boxes = [(self.copy.source, of), (self.copy.destination, to)]
         sizes = {box.buffer.shape[d] for box, d in boxes if d is not None and d == len(box.buffer.shape) - 1}

@@ -28,8 +28,8 @@ from .text import Block, Value, constant, memory_type
 from .vector_memory import from_memory, gather, masked_load, masked_store, pointers, scatter, to_memory
 
 SPREAD_STRIDES = (2, 4, 8)
-"""Distances between lanes, in elements, for which one masked store of the whole range of elements replaces a
-scatter.
+"""If neighbouring lanes store to elements at one of these distances, one masked store to the whole range of elements
+replaces a scatter.
 """
 MAXIMUM_STRIDE = 4
 """Largest distance between lanes, in elements, for which loads of the whole range of elements and shuffles replace a
@@ -59,11 +59,11 @@ class PreparedForm:
 
 
 class ExpressionEmitter:
-    """Emits the instructions of expressions into a block. The emitter of statements sets the fields below before it
-    emits an expression.
+    """Emits the instructions of expressions into a block. The emitter of statements first sets the fields below.
 
-    `variables`: values of loop variables, ints (unrolled) or scalars, outermost first. `mask`: active lanes (None:
-    all). `guarded`: the mask depends on a condition, so possibly no lane is active.
+    `variables`: values of the loop variables, outermost loop first: an int in an unrolled loop, else a scalar register.
+    `mask`: the lanes that are active (None: all). `guarded`: whether the mask depends on a condition, so that possibly
+    no lane is active.
     """
 
     def __init__(self, block: Block, target: CpuTarget) -> None:
@@ -167,8 +167,8 @@ class ExpressionEmitter:
         return PreparedForm(tuple(atoms), form.constant)
 
     def folded(self, form: PreparedForm) -> tuple[dict[Expr, int], int]:
-        """Evaluates a linear form with the known loop variables: returns its unknown atoms with their coefficients, and
-        a constant that includes the known atoms.
+        """Evaluates a linear form (sum of coefficients times atoms) as far as loop variables are known. Returns the
+        atoms without a known value, with their coefficients, and the sum of all other terms.
         """
         total: dict[Expr, int] = {}
         offset = form.constant
@@ -377,8 +377,8 @@ class ExpressionEmitter:
         return Address(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
-        """The cached decomposition of an access: its indices, and the element offset (`form`) split into a constant,
-        loop variables and other terms.
+        """Prepares an access for repeated emission. `form`: the offset of the accessed element. If `form` consists of
+        loop variables and a constant, the result lists them; otherwise it has the form's folding functions.
         """
         if not all(type(atom) is Var for atom in form.terms):
             return _Access(indices, (), 0, self.prepared(form))
@@ -432,11 +432,11 @@ _NOTHING: Mapping[Expr, int] = {}
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The elements of a buffer that an access touches: `offset` elements from the buffer's start, `stride` elements
-    from lane to lane, and a weighted sum of terms whose values only the running kernel knows.
+    """The elements of a buffer that an access touches, one for each lane. The element of lane 0 is `offset` plus a sum
+    of weighted terms, whose values only the running kernel knows. `stride`: elements from each lane to the next.
 
-    `variables`: these terms and their weights, if all of them are loop variables. Otherwise `terms`: terms that are
-    equal in all lanes, and `varying`: terms that differ between lanes.
+    `variables`: the terms and their weights, if all terms are loop variables. Otherwise `terms` has the terms that are
+    equal in all lanes, and `varying` the terms that differ between lanes.
     """
 
     offset: int
@@ -449,10 +449,9 @@ class Address:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Cached address computation of an access: its indices, and the element offset as `constant` plus loop `variables`
-    with coefficients. `whole`: the offset as a general linear form if it has terms other than loop variables, else
-    None.
-    """
+    """The prepared offset of the element that an access touches. The offset is `constant` plus the loop `variables`
+    times their coefficients. If it has other terms too, `whole` is the offset as a general linear form, else None.
+    `indices`: the indices of the access."""
 
     indices: tuple[Expr, ...]
     variables: tuple[tuple[str, int], ...]

@@ -27,10 +27,9 @@ DOT_LANES, DOT_DEPTH = 16, 4
 
 
 def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
-    """VPDPBUSD or USDOT: total int32[lanes] += sum over k < 4 of data uint8[4] times weights int8[lanes, 4].
-
-    `lanes`: at most the lanes of a register; fewer use a part of it. Products and sums are exact; the sum wraps as
-    int32 does. The instruction always adds: clear the sum first (decompose_reduction).
+    """VPDPBUSD or USDOT: adds, in each lane, the scalar product of data (uint8[4]) and the lane's row of weights
+    (int8[lanes, 4]) to total (int32[lanes]). `lanes`: number of used lanes of a register. Products and sums are exact;
+    the sum wraps as int32 does. The instruction always adds, so the sum must be cleared first (decompose_reduction).
     """
     total = Buffer(name="total", shape=(lanes,), dtype=DType.INT32, scope="register")
     data = Buffer(name="data", shape=(DOT_DEPTH,), dtype=DType.UINT8)

@@ -41,14 +41,16 @@ class Module:
 def lower(program: Program, target: CpuTarget, *, function: str = ENTRY, blocks: bool = True) -> Module:
     """Translates a scheduled program to LLVM IR.
 
-    Its function is `function(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`. `buffers`: addresses of
-    the parameters in their order; a written array overlaps no other array. `workspace`, `scratch`: `workspace_bytes` of
-    memory, and `scratch_bytes` for each worker, aligned to 64. `launch`: `void (ptr pool, void (*task)(ptr closure, i64
-    chunk, i64 worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers
-    and returns when they are done (null: chunks run one after the other on the calling thread). With `blocks`, long
-    sums are added up in blocks (`passes.sum_in_blocks`), otherwise in the program's order. Raises VerifyError if the
-    program breaks a rule of the IR, for example if an access may leave its buffer; raises LoweringError if this target
-    has no code for the program.
+    The module's function is `function(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`. `buffers`:
+    addresses of the parameters in their order; a written array overlaps no other array. `workspace`: `workspace_bytes`
+    of memory. `scratch`: `scratch_bytes` of memory for each worker. Both begin at a multiple of 64 bytes. `launch` runs
+    all chunks of a parallel loop, in any order on any workers of `pool`, and returns when they are done. Its type is
+    `void (ptr pool, void (*task)(ptr closure, i64 chunk, i64 worker), ptr closure, i64 chunks)`. If it is null, the
+    calling thread runs the chunks one after the other.
+
+    If `blocks` is True, long sums are added up in blocks (`passes.sum_in_blocks`), otherwise in the program's order.
+    Raises VerifyError if the program breaks a rule of the IR, for example if an access may leave its buffer. Raises
+    LoweringError if this target has no code for the program.
     """
     program = expand_copies(program, target)
     if blocks and any(isinstance(node, Reduce) and node.buffer.dtype.is_float for node in walk(program.body)):

@@ -29,13 +29,14 @@ YIELD_SPINS = 4000
 yields its core: tens of microseconds.
 """
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
-"""Number of Linux's futex system call by architecture. Its operation 128 + 0 waits while a word has a value, 128 + 1
-wakes waiting threads.
+"""Number of Linux's futex system call on each architecture. Operation 128 + 0 of futex lets a thread wait as long as a
+word in memory has a given value; operation 128 + 1 wakes waiting threads.
 """
 _WORDS = 16
-"""Number of 64-bit words of a pool. Word 0: epoch (number of the current loop); 1: whether to stop; 2: task; 3:
-closure; 4: chunks; 5: chunks done; 6: helpers asleep; 8 (in a cache line of its own): chunks left to take, with the
-epoch in the upper half.
+"""Number of 64-bit words in a pool's memory. Word 0 is the epoch (number of the current loop), word 1 whether threads
+must stop. Words 2 and 3 are the address of the loop's function and of its arguments. Words 4 and 5 are the number of
+chunks of the loop, and the number of finished chunks. Word 6 is the number of sleeping helper threads. Word 8, in a
+cache line of its own, is the number of chunks that no thread has taken yet, with the epoch in the upper half.
 """
 
 

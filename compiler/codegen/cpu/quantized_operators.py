@@ -27,7 +27,10 @@ class QuantizedOperator(Quantized):
         return functions[self.name]()
 
     def rescale(self) -> Value:
-        """Emits the function rescale(value, zero point of the value, ratio, zero point of the result, low, high)."""
+        """Emits a requantization: (value - its zero point) * ratio + zero point of the result, rounded and clamped.
+
+        The arguments of the call are (value, zero point of the value, ratio, zero point of the result, low, high).
+        """
         difference = self.less(self.arguments[0], self.whole(1))
         return self.scaled(difference, self.arguments[2], self.whole(3), self.whole(4), self.whole(5))
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def selected(values: ExpressionEmitter, expr: Select) -> Value:
-    """The value of a Select whose condition is unknown at emission. An operand that contains loads is evaluated only
-    where the condition chooses it, unless the condition performs the same loads.
+    """Emits the value of a Select whose condition is unknown at compile time. An operand that loads from memory is
+    evaluated only in the lanes in which the condition chooses it. Exception: if the condition itself performs the same
+    loads, they are safe, and both operands are evaluated in all lanes.
     """
     condition = values.expr(expr.condition)
     loads = _loaded(expr.then) | _loaded(expr.otherwise)

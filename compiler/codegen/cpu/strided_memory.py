@@ -1,5 +1,5 @@
-"""Strided accesses of a vectorized loop with small strides: loads or stores of the whole range of elements, and
-shuffles.
+"""Loads and stores for vectorized loops whose lanes access elements at a small stride. The whole range of elements is
+loaded or stored as contiguous vectors, and shuffles move elements between these vectors and the lanes.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class Block:
         self.lines.append(f"  {instruction}")
 
     def begin(self, label: str, scope: Scope) -> None:
-        """Starts a block; the previous block must have ended with a branch. `scope`: results known in the new block."""
+        """Starts a block after a branch. `scope`: results of earlier instructions that may be used in the new block."""
         self.lines.append(f"{label}:")
         self.label = label
         self._known = dict(scope)
@@ -286,8 +286,8 @@ class Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Known contents of one stack slot, by first element, as values of `lanes` elements each; `unsaved`: values that
-    are not stored in memory yet.
+    """Known contents of one stack slot. `held`: names of known values of `lanes` adjacent elements each, by the number
+    of the first element. `unsaved`: those of the values that are not stored in memory yet.
     """
 
     dtype: DType

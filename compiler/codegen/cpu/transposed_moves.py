@@ -26,8 +26,8 @@ MOST_SIDE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
-    """The address of an element of a tile, in elements: `start` + `offset`, plus `rows` for each iteration of the outer
-    loop and `columns` for each iteration of the inner loop.
+    """The index, in `storage`, of a tile's element: `start` (a linear form: coefficients by atom) + `offset` at first.
+    The index grows by `rows` in each iteration of the outer loop, and by `columns` in each iteration of the inner loop.
     """
 
     storage: Storage
@@ -104,8 +104,8 @@ def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
 def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
-    """The columns of a tile for which `condition` (None: always true) lets the move read the source; None if known
-    variables do not decide the condition.
+    """The columns of a tile whose elements are read from the source, because `condition` is true for them (None: for
+    all columns). Returns None if the values of the known variables do not determine the condition.
     """
     if condition is None:
         return set(range(columns))

@@ -34,10 +34,12 @@ Capability = Literal[
     "bulk copies",
     "overlapping kernels",
 ]
-"""A capability that only some GPUs have. "shuffles": threads read registers of other threads in their warp. "mma",
-"wgmma": matrix products by one warp, by four warps. "int8 dot products": sums of four products of int8. "asynchronous
-copies", "bulk copies": one thread, or a whole block, copies into shared memory and waits for the copy later.
-"overlapping kernels": kernels that start before the preceding kernel ends, and wait for its end themselves.
+"""A capability that only some GPUs have.
+
+"shuffles": threads can read registers of other threads in their warp. "mma": a warp can multiply matrices. "wgmma":
+four warps can multiply matrices together. "int8 dot products": an instruction adds four products of int8. "asynchronous
+copies": a thread can start a copy into shared memory and wait for it later. "bulk copies": the same for one copy of a
+whole block. "overlapping kernels": a kernel can start before the preceding kernel ends, and wait for that end later.
 """
 
 
@@ -56,10 +58,13 @@ class Card:
 class Architecture:
     """An architecture (`-arch` of NVRTC), and the limits of a multiprocessor.
 
-    For each multiprocessor and clock cycle: `float32_lanes`, multiply-adds of float32; `tensor_rates`, multiply-adds of
-    dense matrices on tensor cores, for inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on
-    this compute capability only. `special`: name of the exact architecture with the same compute capability ("sm_90a"
-    for "sm_90"); kernels with instructions of `special` are compiled for `special`, all others for `name`.
+    `float32_lanes`: number of float32 multiply-adds that a multiprocessor executes in a cycle. `tensor_rates`: the same
+    number for products of dense matrices on tensor cores, with inputs of tf32, of 16-bit floats (summed in
+    float32), and of int8.
+
+    `exact`: whether code for this architecture runs only on devices of this compute capability. `special`: name of the
+    exact architecture with the same compute capability ("sm_90a" for "sm_90"). A kernel that uses instructions of the
+    special architecture is compiled for `special`, any other kernel for `name`.
     """
 
     name: str

@@ -45,9 +45,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution of a task (code between barriers, or a copy by the whole block). `values`: values of the enclosing
-    loops' variables. `uniform`: values of the task's expressions `uniform`. Runs with equal `task` and `uniform` touch
-    the same elements, and compare equal.
+    """One execution of a task (code between barriers, or a copy by the whole block).
+
+    `values`: values of the variables of the enclosing loops. `uniform`: values, in this run, of the expressions
+    `task.uniform`, which determine the elements that the task touches. Runs of one task with equal `uniform` therefore
+    touch the same elements, and compare equal.
     """
 
     task: Task

@@ -113,18 +113,18 @@ thread at this position.
 
 
 def reversed_order(var: Var, count: int) -> Expr:
-    """The thread along an axis that is emulated at position `var` of `count` if threads run in reverse order."""
+    """The emulation order (see `Order`) in which the last of the `count` threads along an axis runs first."""
     return Const(count - 1) - var
 
 
 def mixed_order(var: Var, count: int) -> Expr:
-    """The thread along an axis that is emulated at position `var` of `count`, in an order of all threads that exposes
-    missing barriers.
+    """An emulation order (see `Order`) of the `count` threads along an axis that exposes missing barriers.
 
     A missing barrier shows if a thread runs before a thread whose result it reads. So for each power of two h, some
-    thread t runs before thread t + h (tree reductions read t + h), and some thread t + h runs before thread t (scans
-    read t). Thread 0, whose result others often read, runs about in the middle. The order is the first sequence (step *
-    var + start) % count with these properties, if there is one.
+    thread t runs before thread t + h, because tree reductions read the result of t + h; and some thread t + h runs
+    before thread t, because scans read the result of t. Thread 0, whose result is often read by others, runs about in
+    the middle. The thread at position `var` is (step * var + start) % count, with the first numbers `step` and `start`
+    that give the order these properties, if there are any.
     """
     if count <= 2:
         return reversed_order(var, count)

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 ALIGNMENT = 128
 """Alignment in bytes of the destination of a bulk tensor copy (PTX ISA, "cp.async.bulk.tensor")."""
 MOST_DIMENSIONS = 5
+"""Largest number of dimensions of a tensor map (CUDA Driver API, "cuTensorMapEncodeTiled")."""
 MOST_BOX = 256
-"""Limits of a tensor map: largest number of dimensions, and largest number of elements along each dimension of its box
-(the part of the array that one copy moves) (CUDA Driver API, "cuTensorMapEncodeTiled").
+"""Largest number of elements along each dimension of a tensor map's box. The box is the part of the array that one copy
+moves ("cuTensorMapEncodeTiled").
 """
 STEP = 16
 """The rows of a copied box (rectangular part of an array), and the strides of the array, must be multiples of this
@@ -268,7 +269,7 @@ class _Groups:
                 pass
 
     def note(self) -> None:
-        """Increases `needed` to the number of groups whose mbarriers are in use now, if that number is greater."""
+        """Counts the groups whose mbarriers are in use at this point; `needed` is the largest such number so far."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise LoweringError(

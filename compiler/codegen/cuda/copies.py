@@ -226,9 +226,11 @@ class _Move:
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
-        """Emits one asynchronous copy of `lanes` elements from `source` to `target`. The copy writes only zeros unless
-        all conditions `inside` hold. `left`: number of elements that remain in the source's row; the copy writes zeros
-        for elements beyond them (None: it reads all elements).
+        """Emits one asynchronous copy of `lanes` elements from `source` to `target`. If any of the conditions `inside`
+        is false, the copy writes zeros only.
+
+        `left`: number of elements that remain in the source's row; the copy writes zeros in place of further elements.
+        None: the row contains all elements of the copy.
         """
         values, size = self.values, lanes * self.element_bytes
         count = values.dialect.integer(size)
@@ -245,9 +247,10 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """Returns the conditions under which a move of `lanes` elements from the source indices `of` is inside the
-        source; and, if the move may stop at the end of the source's row, the number of elements left in the row, else
-        None.
+        """Returns (conditions, elements left) for a move of `lanes` elements from the source indices `of`.
+
+        If all conditions are true, the move begins inside the source. If it may still go beyond the end of the source's
+        row, the second value is the number of elements that are left in the row, else None.
         """
         conditions: list[Text] = []
         left: Text | None = None

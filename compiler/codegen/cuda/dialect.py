@@ -1,9 +1,9 @@
 """Dialects of GPU languages: their types, qualifiers and names, and functions that print declarations, conversions,
 choices, memory accesses and kernels.
 
-All dialects share the printers of loops and expressions (`statements`, `expressions`, `module`, ...). The functions of
-`Dialect` print C, as CUDA C++ (`functions.CUDA`) and OpenCL C have it; languages that are not C override the functions.
-Targets other than CUDA return their dialect from `GpuTarget.dialect`.
+All dialects share the modules that print loops and expressions (`statements`, `expressions`, `module`, ...). The
+functions of `Dialect` print the C that CUDA C++ (`functions.CUDA`) and OpenCL C have in common. The dialect of a
+language that differs from C overrides the functions. `GpuTarget.dialect` is the dialect of a target.
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelParts:
-    """The parts of a kernel's text. `block`: threads along x, y and z. `shared`: declarations of shared memory.
-    Parameters are in this order: `arrays`, `others` (whole declarations, of tensor maps), and `numbers` (names of
-    32-bit integers). `head`, `body`: lines of text; lines of `head` are not indented yet.
+    """The parts of a kernel's text.
+
+    `function`: the kernel's name. `block`: numbers of threads of a block along x, y and z. The kernel has three groups
+    of parameters, in this order: `arrays`; `others`, the declarations of tensor maps; `numbers`, the names of 32-bit
+    integers. `shared`: the declarations of shared memory. `head`: the lines that begin the kernel's body, not indented
+    yet. `body`: all further lines.
     """
 
     function: str
@@ -67,21 +70,24 @@ class KernelParts:
 class Dialect:
     """The text fragments of one language. Most are templates; names in braces are their placeholders.
 
-    `types`: names of the element types in memory; kernels cannot use a type without an entry. `unsigned`: an unsigned
-    integer of 32 bits, `unsigned_wide` of 64 bits. Literals of 64 bits end with `wide_suffix`. `long_integers`: whether
-    the language has integers of 64 bits; else kernels compute int64 in 32 bits. `exact_integers`: whether models that
-    are quantized throughout are computed in integers. This requires plain stores of single bytes, and a fused
-    multiply-add and a division that round once, as in `vdla.isa.arithmetic`. `float_of_bits`, `float_of_int`: functions
-    that make a float from its bits, given as unsigned or as int. `math`: names of the scalar functions of the IR.
-    `fused`: a fused multiply-add. `dot`: adds to {total} the products of four int8 in the 32-bit words {a} and {b}; ""
-    if the language lacks it.
+    `types`: names of the element types in memory; kernels cannot use a type without an entry. `unsigned`: name of the
+    unsigned integer type of 32 bits. `unsigned_wide`: name of the unsigned integer type of 64 bits. `wide_suffix`: end
+    of a literal of 64 bits. `long_integers`: whether the language has integers of 64 bits; if not, kernels compute
+    int64 in 32 bits. `exact_integers`: whether models that are quantized throughout are computed in integers. This
+    requires plain stores of single bytes, and a fused multiply-add and a division that round once, as in
+    `vdla.isa.arithmetic`.
 
-    `spaces`, `restrict`: qualifiers of pointers. `aligned`: declares 16 bytes of alignment. `thread`, `block`: the
-    coordinate of a thread or block along {axis} ("x"), which is axis {number} (0). `blocks_along_x`: the greatest
-    number of blocks of a launch along x. `kernel`: beginning of a kernel's declaration, with {function}, {threads} and
-    the threads along each axis, {x}, {y} and {z}. `barrier`: makes all threads of a block wait for each other, and
-    shared memory consistent; `device_barrier` makes device memory consistent as well ("": so does `barrier`). `unroll`:
-    the line before a loop that is to be unrolled, "" if the language has none.
+    `float_of_bits`, `float_of_int`: functions that make a float from its bits, given as unsigned or as int. `math`: for
+    each scalar function of the IR, its name in the language. `fused`: name of the fused multiply-add. `dot`: expression
+    for {total} plus the products of four int8 in the 32-bit words {a} and {b}; "" if the language lacks it.
+
+    `spaces`: qualifier of a pointer into each memory space. `restrict`: qualifier of a pointer to an array that
+    overlaps no other. `aligned`: qualifier that declares 16 bytes of alignment. `thread`, `block`: the coordinate of a
+    thread or block along {axis} ("x"), which is axis {number} (0). `blocks_along_x`: the greatest number of blocks of a
+    launch along x. `kernel`: beginning of a kernel's declaration, with {function}, {threads} and the threads along each
+    axis, {x}, {y} and {z}. `barrier`: statement that makes all threads of a block wait for each other, and makes shared
+    memory consistent. `device_barrier`: a barrier that also makes device memory consistent; "" if `barrier` does so.
+    `unroll`: the line before a loop that is to be unrolled; "" if the language has none.
 
     `vector`: the type of {count} adjacent elements of a {type}, a struct whose member `at` is the array of elements; ""
     if memory is accessed by single elements only. `vector_definition`: the definition of this type, or "" if the

@@ -137,9 +137,9 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body `node` without its allocations; `allocated` collects the buffers. A buffer of each thread's own
-        memory gets, in place of its allocation, a phase (code that each thread runs by itself) that fills the buffer
-        with poison (NaN or a pattern).
+        """Removes all allocations from the body `node`, and adds their buffers to `self.allocated`. If a buffer is in
+        each thread's own memory, a phase (code that each thread runs by itself) takes the place of its allocation. The
+        phase fills the buffer with poison (NaN or a pattern). `around`: the loops around `node`.
         """
         match node:
             case For() if is_thread_loop(node):
@@ -257,10 +257,10 @@ class _Block:
         return seq(*(self.thread(item, places) for item in items))
 
     def lanes(self, items: list[Stmt], places: Mapping[str, Expr]) -> Stmt:
-        """The block-level statements `items`, as all threads along x execute them; `places`: the coordinates along y
-        and z.
+        """The block-level statements `items`, as they are executed by all threads along x that have the coordinates
+        `places` along y and z.
 
-        Between two shuffles each of these threads executes its statements, out of order.
+        All these threads execute a shuffle together. Between two shuffles they run one after the other, out of order.
         """
         done: list[Stmt] = []
         alone: list[Stmt] = []

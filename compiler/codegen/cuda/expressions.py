@@ -39,7 +39,7 @@ class ExpressionEmitter:
     `ranges`: ranges of the enclosing loops, outermost first. `variables`: C identifiers of the loops' variables, "0"
     for a loop that runs at most once. `storages`: memory of the buffers. `used`: collects the names of called device
     functions. `defined`: texts of functions that instructions define, by name. `divisions`: how often each quotient or
-    remainder was emitted. `named`: the variables that contain quotients or remainders.
+    remainder was emitted. `named`: for each quotient or remainder that is kept in a C variable, this variable.
     """
 
     def __init__(self, dialect: Dialect) -> None:

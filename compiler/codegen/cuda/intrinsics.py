@@ -35,7 +35,8 @@ DOT_DEPTH = 4
 
 
 def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
-    """DP4A: total int32 += sum over k < 4 of a int8[4] times b int8[4]; `scope` is the memory scope of `a` and `b`.
+    """DP4A: adds the scalar product of two int8 vectors of 4 elements, a and b, to an int32, total. `scope`: the memory
+    of a and b.
 
     Products and sums are exact; the sum wraps as int32 does (CUDA C++ Programming Guide, `__dp4a`). The instruction
     always adds: clear the sum first (decompose_reduction).

@@ -14,8 +14,9 @@ X = "thread.x"
 
 
 def held_by_lanes(alloc: Alloc) -> bool:
-    """Whether the threads along x hold different elements of an allocated buffer: registers that are distributed over
-    these threads, or sums of a warp that the threads also access one by one.
+    """Whether the threads along x hold different elements of an allocated buffer. This is so if the buffer is
+    distributed over the registers of these threads, or if it holds sums of a warp and code of single threads also
+    accesses it.
     """
     buffer = alloc.buffer
     if buffer.scope == SUMS:

@@ -64,7 +64,9 @@ def shape_of(kernel: Kernel) -> Shape:
 
 
 def lanes_in(kernel: Kernel) -> set[int]:
-    """The numbers of threads that execute an instruction together, over all instructions of the kernel."""
+    """For all instructions of a kernel: how many threads along x execute the instruction together. Returns the set of
+    these numbers.
+    """
     return {lanes_of(s.declaration) for s in walk(kernel.body) if isinstance(s, Intrinsic)}
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
-"""Largest number of iterations of an unrolled loop: the first for a loop annotated "unroll", the second for a loop
-whose variable indexes an array of registers, which would otherwise be in local memory.
+"""Largest number of iterations of an unrolled loop. MOST_UNROLLED is for a loop annotated "unroll". MOST_REGISTERS is
+for a loop whose variable indexes an array of registers; without unrolling, the array would be in local memory.
 """
 Inside = Callable[[Stmt], None]
 """An emitter of a loop's body, at block level or at the level of one thread."""

@@ -65,8 +65,8 @@ class GpuTarget:
         return capability in self.capabilities
 
     def compiled_for(self, source: str) -> str:
-        """NVRTC's name of the architecture for which a module of CUDA C++ is compiled: `arch`, or its exact form if the
-        module has instructions of warpgroups.
+        """NVRTC's name of the architecture for which the module `source` (CUDA C++) is compiled. This is `arch`, or the
+        special architecture (for example "sm_90a" for "sm_90") if the module uses instructions of warpgroups.
         """
         return (self.architecture.special if WARPGROUPS in source else None) or self.arch
 

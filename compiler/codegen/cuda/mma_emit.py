@@ -58,7 +58,7 @@ def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, 
 
 
 def emit_mma(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits mma.sync: the sums' registers change in place."""
+    """Emits mma.sync, which adds a product of two fragments to the registers of a fragment of sums."""
     kernel.values.used.add(use.declaration.name)
     c, a, b = (first_register(kernel, use, region) for region in use.operands)
     kernel.source.line(f"{use.declaration.name}({c}, {a}, {b});")
@@ -169,8 +169,8 @@ def emit_convert(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 class _lanes:
-    """A context in which the variable `LANE` in addresses stands for the thread's coordinate along x, a number below
-    `lanes`.
+    """A `with` context in which addresses may contain the variable `LANE`. The generated text has the thread's
+    coordinate along x, a number below `lanes`, in place of `LANE`.
     """
 
     def __init__(self, kernel: KernelEmitter, lanes: int = WARP) -> None:

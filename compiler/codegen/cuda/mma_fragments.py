@@ -72,7 +72,9 @@ class Fragment:
 
     @property
     def packed(self) -> int:
-        """Number of elements in one 32-bit register: for factors, elements adjacent along the depth; for sums 1."""
+        """Number of elements in one 32-bit register. A register holds one element of a matrix of sums, or as many
+        elements of a factor as fit 32 bits; these are adjacent along the depth.
+        """
         return 1 if self.scope in (MATRIX_C, MATRIX_D) else 32 // self.dtype.bits
 
     @property
@@ -87,7 +89,9 @@ class Fragment:
 
     @property
     def c_type(self) -> str:
-        """The CUDA C++ type of a register; unsigned (bits) for factors, as `mma` takes them."""
+        """The CUDA C++ type of a register: float or int for sums; for factors "unsigned", which holds the bits of
+        `packed` elements.
+        """
         if self.scope in (MATRIX_C, MATRIX_D):
             return "float" if self.dtype is DType.FLOAT32 else "int"
         return "unsigned"
@@ -111,10 +115,10 @@ class Fragment:
 
 
 def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
-    """Rows and columns of the matrices in a fragment scope. Raises LoweringError if no `mma` has such fragments.
+    """Numbers of rows and columns of a matrix with elements of `dtype` in the fragment scope `scope`.
 
-    `columns` matters for a warpgroup's sums only: they have the greatest multiple of 8 columns that is at most
-    `columns`, at least 8 and at most 256.
+    `columns` is used for the sums of a warpgroup only, whose number of columns may vary: it is `columns` rounded down
+    to a multiple of 8, but at least 8 and at most 256. Raises LoweringError if no `mma` has such fragments.
     """
     factors = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
     if scope == MATRIX_A and dtype in factors:

@@ -53,8 +53,8 @@ class IntegerArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMapArgument:
-    """Launch argument: a tensor map, by value; 128 bytes that the driver makes from an array's address and the fields
-    of `tensor`.
+    """Launch argument: a tensor map, which is passed by value. Its 128 bytes are made by the driver from the address of
+    an array and the fields of `tensor`.
     """
 
     array: ParameterArgument | WorkspaceArgument
@@ -74,10 +74,11 @@ to 0.3 us faster.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLaunch:
-    """One launch: the kernel's name, blocks and threads along x, y, z, dynamic shared memory in bytes, arguments.
+    """One launch of a kernel.
 
-    `overlaps`: blocks may be launched while the preceding kernel still runs, and wait for its end themselves
-    (programmatic dependent launch).
+    `function`: the kernel's name. `grid`: numbers of blocks along x, y and z. `block`: numbers of threads of a block
+    along x, y and z. `shared_bytes`: bytes of dynamic shared memory. `overlaps`: whether blocks may be launched while
+    the preceding kernel still runs; they then wait for its end themselves (programmatic dependent launch).
     """
 
     function: str

@@ -81,8 +81,8 @@ def _overlaps(kernel: Kernel, loop: For, around: tuple[For, ...]) -> bool:
 
 
 def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For, ...], before: int) -> bool:
-    """Whether `access` in one iteration of `loop` provably shares no element with the accesses `read` in the iteration
-    `before` iterations earlier (0: in the same iteration). `around`: the enclosing loops, `loop` included.
+    """Whether `access` in iteration i of `loop` provably shares no element with the accesses `read` in iteration
+    i - `before`, for every i. `around`: the loops around the accesses, including `loop`.
     """
     common = {outer.name for outer in around}
     now = _without_guards(access)

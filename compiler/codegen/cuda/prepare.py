@@ -1,7 +1,8 @@
 """prepare: runs the passes and checks that a scheduled program needs before code generation or emulation.
 
-Passes: sum in blocks, narrow allocations, insert barriers. Checks: kernel form, instructions of the architecture,
-limits of blocks and grids, asynchronous copies, races.
+The passes sum in blocks, narrow allocations and insert barriers. The checks test that the program is in kernel form,
+that the architecture has its instructions, that blocks and grids stay within their limits, that the hardware has its
+asynchronous copies, and that there are no races.
 """
 
 from __future__ import annotations

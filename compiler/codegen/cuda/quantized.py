@@ -41,17 +41,27 @@ class _Emitter:
         self.function, self.arguments = expr.function, expr.arguments
 
     def requantize(self) -> Text:
-        """The text of requantize(sum, scale, zero point, low, high)."""
+        """The text of a requantization: sum * scale + zero point, rounded and clamped to low .. high.
+
+        The arguments of the call are (sum, scale, zero point, low, high).
+        """
         scaled = self.product(self.real(self.text(0)), self.text(1))
         return self.saturate(scaled, self.whole(2), self.whole(3), self.whole(4))
 
     def rescale(self) -> Text:
-        """The text of rescale(value, zero point of the value, ratio, zero point of the result, low, high)."""
+        """The text of a requantization: (value - its zero point) * ratio + zero point of the result, rounded and
+        clamped to low .. high.
+
+        The arguments of the call are (value, zero point of the value, ratio, zero point of the result, low, high).
+        """
         scaled = self.product(self.real(self.less(0, self.whole(1))), self.text(2))
         return self.saturate(scaled, self.whole(3), self.whole(4), self.whole(5))
 
     def quantize(self) -> Text:
-        """The text of quantize(real value, scale, zero point)."""
+        """The text of a quantization to int8: value / scale + zero point, rounded and clamped.
+
+        The arguments of the call are (value, scale, zero point).
+        """
         quotient = self.dialect.operated("/", PRODUCT, self.text(0), self.text(1))
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 

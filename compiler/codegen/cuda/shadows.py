@@ -49,11 +49,11 @@ def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
 
 
 class Shadows:
-    """The asynchronous copies in flight in an emulated block, by the buffers that they fill.
+    """Buffers that record the asynchronous copies in flight in an emulated block.
 
-    A buffer's shadow holds the copied data until a wait. A stamp for each element identifies group and thread of its
-    copy: 0 means no copy, and thread n of group g has the stamp g * count + n + 1, with `count` threads and groups
-    counted from 1.
+    Each buffer that asynchronous copies fill has two additional buffers. Its shadow holds the copied data until a wait.
+    Its stamps say, for each element, which copy in flight fills the element: 0 if there is none, else g * count + n + 1
+    for a copy of thread n (of `count` threads) in group g (counted from 1).
     """
 
     def __init__(self, kernel: Kernel, names: Names, threads: Mapping[str, int], axes: Sequence[str]) -> None:
@@ -127,7 +127,9 @@ class Shadows:
         )
 
     def elements(self, copy: Copy) -> Stmt:
-        """A padded copy as loops around an assignment of one element."""
+        """Replaces a padded copy by loops that assign one element at a time: the source's element, or the pad value
+        if the element is outside of the source.
+        """
         to, of = copy.destination, copy.source
         loops = [(self.names.var(f"{copy.name}.{d}"), e) for d, e in enumerate(to.extents) if e != _ONE]
 

@@ -82,8 +82,8 @@ def declarations() -> list[IntrinsicDeclaration]:
 
 
 def emit_shuffle(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits a call of a function of `FUNCTIONS`. Raises LoweringError unless blocks have as many threads along x as the
-    instruction's operand has registers.
+    """Emits a shuffle as a call of one of the device functions `FUNCTIONS`. A shuffle combines a fixed number of
+    threads; raises LoweringError if blocks have another number of threads along x.
     """
     (operand,) = use.operands
     function, _, lanes = use.declaration.name.rpartition("_")

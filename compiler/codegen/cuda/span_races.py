@@ -17,7 +17,9 @@ from .asynchronous import Flight, RaceError, Run, Span
 
 
 def point(number: int, axes: Mapping[str, int]) -> str:
-    """The text of point `number` of `axes` (extents by name, the first axis fastest): "(x=1, y=0)"."""
+    """The coordinates of a thread or block as text, such as "(x=1, y=0)". `axes`: number of threads or blocks along
+    each axis. `number`: the number of the thread or block, where the first axis is counted fastest.
+    """
     parts: list[str] = []
     for axis, count in axes.items():
         parts.append(f"{axis}={number % count}")

@@ -1,9 +1,9 @@
-"""The body of a kernel as text: block-level statements in order, and inside of phases (code that each thread runs by
-itself) the statements of each thread.
+"""Emits the body of a kernel as text.
 
-At block level all threads run the same loops; barriers, commits and waits are at this level. A phase begins with a loop
-over threads. Threads beyond the loop's extent skip the phase; along a thread axis without a loop, all threads but the
-first skip the phase.
+A body has two levels. At block level, all threads execute the same loops together; barriers, commits and waits are at
+this level. A phase is code that each thread executes by itself. The phase begins with loops over thread axes, and each
+thread executes one iteration of the loops. Threads beyond a loop's extent skip the phase. If the phase has no loop over
+a thread axis, only the first thread along that axis executes the phase.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ MOST_VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """A buffer in a kernel: its C identifier, and the stride in elements of each of its indices (0: distributed over
-    threads).
+    """The storage of a buffer in a kernel.
 
-    `elements`: number of elements that are stored. `scalar`: accesses need no index. `alignment`: of the first element,
-    in bytes. `changed`: whether the kernel writes to the buffer.
+    `name`: the buffer's C identifier. `strides`: for each index of the buffer, its stride in elements; 0 if each thread
+    holds one value of the index. `elements`: number of elements that are stored. `scalar`: whether accesses need no
+    index. `alignment`: alignment of the first element, in bytes. `changed`: whether the kernel writes to the buffer.
     """
 
     buffer: Buffer

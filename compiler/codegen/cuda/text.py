@@ -89,8 +89,9 @@ _TYPE = re.compile(r"<\w+,$")
 
 
 def _rank(line: str, at: int) -> int:
-    """Rank of position `at`, where `_BREAKS` matches, as the end of a line; the lowest rank is best. 0: behind = and ;,
-    1: at commas and choices, 2: in conditions, 3: in sums.
+    """How well a line may end at position `at`, a match of `_BREAKS`; a lower rank is better. The rank is 0 behind "="
+    or ";", 1 behind a comma or before an operator of a choice ("?" or ":"), 2 before an operator of a condition, and 3
+    before an operator of a sum.
     """
     if line[at - 1] in "=;":
         return 0

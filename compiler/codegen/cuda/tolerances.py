@@ -25,8 +25,10 @@ MODEL_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Unit roundoffs of a precision. `inputs`: of the conversion from float32 to the input type. `sums`: of one
-    addition. `cut`: whether additions round toward zero (else to nearest).
+    """Rounding errors of a precision, as unit roundoffs (largest relative errors of one rounding).
+
+    `inputs`: unit roundoff of the conversion of an input from float32. `sums`: unit roundoff of one addition.
+    `cut`: whether additions round toward zero; otherwise they round to nearest.
     """
 
     inputs: float
@@ -89,12 +91,14 @@ def winograd_amplification(
 ) -> float:
     """Ratio of the rounding errors of Winograd's products to the rounding errors of the direct sums.
 
-    `outputs`, `weights` and `inputs` are A^T, G and B^T of one dimension; the convolution has two. For independent
-    random taps and inputs of one variance, output i has the variance of r products (one for each tap), and Winograd's
-    product j contributes the variance A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up likewise. The
-    ratio of errors is the square root of the ratio of variances for each dimension, so for two dimensions it is the
-    ratio of variances itself, returned for the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1,
-    1/2, -2: 10.4.
+    `outputs`, `weights` and `inputs` are Winograd's matrices A^T, G and B^T for one dimension; the convolution has two
+    dimensions. Assume random taps and inputs, independent and of variance 1. An output of the direct sum then has the
+    variance r, the number of taps. In Winograd's sum for output i, product j has the variance A[i, j]^2 |G[j]|^2
+    |B[j]|^2 (Euclidean norms). Roundings add up in the same way as variances. For one dimension, the ratio of the
+    errors is the square root of the ratio of the variances. For two dimensions it is therefore the ratio of the
+    variances itself, which is returned for the worst output i.
+
+    Examples: 1.67 for F(2, 3); 31.4 for F(4, 3) at the points 0, 1, -1, 2, -2; 10.4 for F(4, 3) at 0, 1, -1, 1/2, -2.
     """
     taps = len(weights[0])
 
@@ -110,8 +114,8 @@ def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
     """The bound of `tolerance` for float32 by Winograd's method, with `depth` channels and tiles of `points` x `points`
     inputs. `amplification`: the result of `winograd_amplification`.
 
-    A result has depth + 4 * points + 1 roundings: those of the sum over `depth` channels, one of the transformed
-    weight, and `points` for each of two dimensions in each of two transforms (before and after the products).
+    A result has depth + 4 * points + 1 roundings. The sum over the channels has `depth` roundings, and the transformed
+    weight has one. The transforms before and after the products have `points` roundings each in each of two dimensions.
     """
     unit = ACCURACIES["float32"].sums
     return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

@@ -1,4 +1,6 @@
-"""Vectorized loops of a thread: adjacent elements of memory in one access, arithmetic as an unrolled loop."""
+"""Emits vectorized loops of a thread. One memory access reads or writes the adjacent elements of all iterations; the
+arithmetic is emitted as an unrolled loop.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 def vectorized(kernel: KernelEmitter, loop: For) -> bool:
     """Emits a vectorized loop of one thread, with one memory access for all iterations where possible.
 
-    An access becomes one vector if the number of iterations is constant, the body is assignments and sums in sequence,
-    the access is to device or shared memory, its elements are adjacent and begin at a multiple of the number of
-    iterations, and no condition guards it. Returns False, without emitting, if no access satisfies this.
+    The number of iterations must be constant, and the body must consist of assignments and sums. The accesses of all
+    iterations then become one access to a vector if they are to device or shared memory, if the elements are adjacent,
+    if the first element is at a multiple of the number of iterations, and if no condition guards the access. Returns
+    False, and emits nothing, if no access becomes a vector.
     """
     extent = simplify(loop.extent, kernel.values.ranges)
     leaves = _straight(loop.body)
@@ -106,8 +109,9 @@ class _Vectors:
             self.find_loads(operand, written)
 
     def neighbours(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether one vector instruction can access `buffer` for all iterations of the loop: they access adjacent
-        elements, the first is at a multiple of the number of iterations, and the GPU has vectors of this size.
+        """Whether one vector instruction can make the accesses of all iterations to `buffer`. This requires that the
+        iterations access adjacent elements, that the first of these elements is at a multiple of the number of
+        iterations, and that the GPU has vectors of this size.
         """
         storage = self.values.storages.get(buffer.name)
         # Buffers of the body itself belong to the thread.
@@ -144,7 +148,7 @@ class _Vectors:
             self.kernel.source.line(f"{vector} {name};")
 
     def store(self) -> None:
-        """Emits the stores of the vectors that the loop wrote."""
+        """Emits the code behind the loop, which stores the vectors that the loop wrote."""
         for assign, own in self.stores.values():
             vector = self.type_of(own)
             name = self.values.storages[own.name].name.removesuffix(".at")

@@ -26,7 +26,7 @@ from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
 HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
-"""Number of lines (contiguous pieces of a row or column) of a core matrix, and of 16-bit elements in a line."""
+"""A core matrix has this number of lines (contiguous pieces of a row or column); a line has as many 16-bit elements."""
 COLUMNS = tuple(range(CORE, MOST_GROUP_COLUMNS + 1, CORE))
 """All widths of a product of floats (PTX ISA, "wgmma.mma_async", its .shape)."""
 SWIZZLES = (128, 64, 32)
@@ -123,7 +123,9 @@ def zero(columns: int, total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
 
 
 def store(columns: int, scope: str = "shared", total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
-    """Stores the sums of a warpgroup to memory of a scope ("shared" or "dram"): target [64, `columns`] = c."""
+    """The intrinsic that stores the sums of a warpgroup, [64, `columns`] of type `total`, to a matrix in shared memory
+    or device memory (`scope` "shared" or "dram").
+    """
     _check_columns(columns)
     c = _sums(columns, total)
     target = Buffer(name="target", shape=c.shape, dtype=c.dtype, scope=scope)
@@ -152,13 +154,17 @@ def declarations() -> list[IntrinsicDeclaration]:
 def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
     """The 64-bit descriptor of a matrix in shared memory for `wgmma`; arguments in bytes, multiples of 16.
 
-    Without swizzling, `leading` is the distance from a core matrix to the next one along the depth, and `stride` the
-    distance to the next one along the rows of A or the columns of B. With swizzling, `stride` is the distance from 8
-    swizzled rows to the next 8. If the swizzled rows run across the depth, a row of A (column of B) longer than one
-    swizzled row continues `leading` bytes later; if they run along the depth, `leading` has no meaning. Format (PTX
-    ISA, "Matrix Descriptor Format"): bits 4 to 17 of `start`, `leading` and `stride` are stored in the descriptor's
-    bits from 0, 16 and 32 on. Bits 62 and 63 are 1, 2 or 3 for swizzled rows of 128, 64 or 32 bytes. The base offset is
-    zero, because groups of 8 swizzled rows begin at multiples of their size.
+    `start`: address of the matrix. `swizzle`: bytes of a swizzled row, 0 for core matrices. For core matrices,
+    `leading` is the distance from one core matrix to the next along the depth, and `stride` the distance to the next
+    along the rows of A or the columns of B.
+
+    With swizzling, `stride` is the distance from 8 swizzled rows to the next 8. If swizzled rows run along the depth,
+    `leading` is not used. If they run across the depth, a line of the factor may need several swizzled rows; then
+    `leading` is the distance from one of these rows to the next.
+
+    Format (PTX ISA, "Matrix Descriptor Format"): bits 4 to 17 of `start`, `leading` and `stride` are stored in the
+    descriptor's bits from 0, 16 and 32 on. Bits 62 and 63 are 1, 2 or 3 for swizzled rows of 128, 64 or 32 bytes. The
+    base offset is zero, because groups of 8 swizzled rows begin at multiples of their size.
     """
     fields = (start, leading, stride)
     if gcd(*fields) % 16:

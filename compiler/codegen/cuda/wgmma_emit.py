@@ -1,10 +1,11 @@
-"""Products of warpgroups as C++: descriptors of their factors, and inline PTX, asynchronous until a wait.
+"""Emits products of warpgroups as C++ with inline PTX. A product is asynchronous: it runs until a wait. Descriptors
+tell the hardware where the factors are.
 
-The products between a fence and a commit are one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
-"wgmma.wait_group"): all products of a phase (code that each thread runs by itself) that contains only products,
-otherwise each single product. In loops in which it is safe (`overlap`), the wait for an iteration's group comes one
-iteration later. The hardware reads factors through the asynchronous proxy, so threads that have written factors execute
-a fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
+Products are waited for in groups; a group begins with a fence and ends with a commit (PTX ISA, "wgmma.fence",
+"wgmma.commit_group", "wgmma.wait_group"). A phase is code that each thread runs by itself. If a phase contains only
+products, all of them form one group; otherwise each product is a group. In loops in which it is safe (`overlap`), each
+iteration waits for the group of the iteration before it. The hardware reads factors through the asynchronous proxy, so
+threads that have written factors execute a fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 PREFIX = "wgmma_"
-"""Prefix of the names that declare products of warpgroups."""
+"""Prefix of the names of intrinsics that are products of a warpgroup."""
 _DESCRIPTOR = """\
 __device__ __forceinline__ unsigned long long matrix_descriptor(
     const void* start, unsigned leading, unsigned stride, unsigned swizzle = 0) {
@@ -91,7 +92,9 @@ def has_products(body: Stmt) -> bool:
 
 
 def only_products(body: Stmt) -> list[Intrinsic]:
-    """The products in a statement that does no other work (assignments, copies, other instructions); else []."""
+    """The products in a statement. The list is empty if the statement also contains other work: assignments, copies or
+    other instructions.
+    """
     work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
     uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
     return uses if len(uses) == len(work) else []
@@ -121,8 +124,8 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """A `with` context for emitting a loop in which the wait for an iteration's products comes one iteration later.
-    When the context ends, it emits a wait for all products.
+    """A `with` context for emitting `loop` so that its products overlap with other work: each iteration waits for the
+    products of the iteration before it, not for its own. When the context ends, it emits a wait for all products.
     """
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)
@@ -205,8 +208,8 @@ def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
-    """Emits code that keeps the compiler from moving uses of the sums in front of the wait: the compiler wrongly
-    assumes that sums are complete when a product is issued.
+    """Emits code that keeps NVRTC from moving reads of the sums of `uses` in front of the wait for the products. NVRTC
+    does not know that products are asynchronous: it assumes that sums are complete as soon as a product is issued.
     """
     kernel.values.used.add("hold_registers")
     for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):

@@ -59,8 +59,10 @@ def opencl_target(limits: Limits = LEAST) -> OpenClTarget:
 
 
 def of_device(*, text: str, name: str, units: int, own: Limits, clock: float) -> OpenClTarget:
-    """The target that the options in `text` describe, for a device with the given properties. Limits that `text` does
-    not set are the device's `own`, but at most 1,024 work-items and 48 KiB.
+    """The target for one device. `text` holds the target's options; a limit that `text` does not set is the device's
+    `own` limit, but at most 1,024 work-items in a group and 48 KiB of local memory.
+
+    `name`: the device's name. `units`: number of its compute units. `clock`: its clock rate in Hz, 0 if unknown.
     """
     most = Limits(
         threads=max(LEAST.threads, min(own.threads, 1024)), local_bytes=min(own.local_bytes, 48 * KIB)

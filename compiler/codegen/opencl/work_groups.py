@@ -80,8 +80,8 @@ class WorkGroupTarget(GpuTarget):
 
 
 def small_gpu(limits: Limits) -> dict[str, Any]:
-    """The fields of a `GpuTarget` with these limits; all other properties are those of a small GPU, for estimates
-    only.
+    """Values for the fields of a `GpuTarget`. The limits on threads and local memory are `limits`; the other values are
+    typical of a small GPU, and are used in estimates only.
     """
     return {
         "multiprocessors": 16,

@@ -66,11 +66,11 @@ def vector_operators(config: Config) -> dict[str, Callable[[Expr, Expr], Expr]]:
 
 
 def vector(config: Config, operation: str, immediate: int | None = None) -> IntrinsicDeclaration:
-    """The ALU operation named `operation` on one accumulator vector: acc int32[B, co] = operation(acc, right), with B =
-    batch and co = block_out. `right` is src int32[B, co], or the int16 `immediate`.
+    """The intrinsic of the ALU operation named `operation` on one accumulator vector: acc = operation(acc, src), where
+    acc and src are int32[batch, block_out]. If `immediate` (int16) is given, it replaces src.
 
-    Use it with `vector_attributes(immediate)`. Raises ConfigError for an operation that the machine or the loop IR
-    lacks.
+    A use of the intrinsic needs the attributes `vector_attributes(immediate)`. Raises ConfigError for an operation that
+    the machine or the loop IR lacks.
     """
     operators = vector_operators(config)
     if operation not in operators:

@@ -77,7 +77,7 @@ class Groups:
 
 
 def group_rows(columns: Iterable[Column], count: int) -> Groups:
-    """`count` rows grouped by their values in all `columns`."""
+    """Puts rows 0 .. `count` - 1 of a table into groups: rows with equal values in all `columns` are in one group."""
     key, keys = np.zeros(count, dtype=np.int64), 1
     for column in columns:
         if not isinstance(column, np.ndarray) or not count:
@@ -171,12 +171,12 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """The kernel loop's variable alone, with one value for each kernel instead of one for each iteration."""
+        """Values of the kernel loop's variable only: one for each kernel, not one for each iteration."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """For each row, iterations 0 .. `extent` - 1 of the inner loop `name`, `positions` apart in program order."""
+        """Replaces each row by rows for the iterations 0 .. `extent` - 1 of inner loop `name`, `positions` apart."""
         count = len(self)
         if isinstance(extent, np.ndarray):
             extent = np.maximum(extent, 0)
@@ -195,10 +195,11 @@ class Access:
     """The addresses of one operand: start and extents of its region, and the strides, in elements, of its leading
     dimensions.
 
-    In a scratchpad, addresses are element numbers and the first dimension selects the copy of the buffer (double
-    buffering). In DRAM, addresses count elements from the buffer's address. Strides follow from the buffer's sizes or,
-    if larger, the sizes `least`, innermost first: a buffer may hold only some rows of a weight tile. `slots`: for each
-    kernel the first element of each copy. A buffer without slots begins at element `begin`.
+    In a scratchpad, addresses are element numbers, and the first dimension selects the copy of the buffer (double
+    buffering). In DRAM, addresses count elements from the buffer's address. A stride is a product of the buffer's
+    sizes; `least` (innermost first) has sizes that replace smaller ones, as for a buffer with only some rows of a
+    weight tile. `slots`: for each kernel the first element of each copy. A buffer without slots begins at element
+    `begin`.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles f
 @dataclass(slots=True)
 class DramImage(Image):
     """The memory image of a program for a machine with a DRAM. `apart`: numbers of the layers whose stores are kept
-    apart from loads. `tail`: input vectors that the bus transfers in START cycles.
+    apart from loads. `tail`: number of input vectors at the end of a load that the bus transfers in START cycles.
     """
 
     apart: frozenset[int] = frozenset()
@@ -147,8 +147,9 @@ def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
 
 
 def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Batch]:
-    """Cuts the last `tail` vectors, or more in whole rows, off each LOAD.INP in `layers` that no load follows at once.
-    Returns the loads of these vectors. A load with too few vectors, or with pads in the way, stays whole.
+    """Cuts off the end of each LOAD.INP in `layers`, except if the next instruction is a load too: the last `tail`
+    vectors, or more if only whole rows can be cut off, become a separate load. A load stays whole if it has too few
+    vectors, or if its last row is a pad row. Returns the separate loads.
     """
     loading = np.zeros(emission.count + 1, bool)
     for batch in emission.batches:

@@ -94,8 +94,8 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 
 
 def _registers(plan: Plan, leaf: Intrinsic) -> dict[str, dict[str, Column]]:
-    """The configuration registers that the array mode of the intrinsic `leaf` reads, each with the values of its
-    fields. May include registers that the machine lacks; `emit_matrix` skips them.
+    """For each configuration register that the array reads while it executes the intrinsic `leaf`: the values of the
+    register's fields. Some registers may not exist on the machine; `emit_matrix` skips these.
     """
     mode, given = _MODE[leaf.declaration.name], dict(leaf.attributes)
     registers: dict[str, dict[str, Column]] = {
@@ -345,10 +345,9 @@ def _unroll(
     environment: Environment,
     first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Returns the micro-ops of one iteration of the repeated loops (loops that instructions neither count nor unroll),
-    the number of them that start a sum (they come first), and the largest index of each operand.
-
-    `names`, `extents`: the unrolled loops. Weight indices start at `first_row`.
+    """Unrolls one iteration of the repeated loops (loops that instructions neither count nor unroll). Returns
+    (micro-ops, number of micro-ops that start a sum, largest index of each operand); micro-ops that start a sum come
+    first. `names`, `extents`: the unrolled loops. `first_row`: the row at which weight indices start.
     """
     grid = (
         [axis.ravel() for axis in np.indices(extents, dtype=np.int64)]

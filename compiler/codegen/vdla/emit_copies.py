@@ -25,8 +25,8 @@ _MAX_PAD = 15
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A dimension of a copied box: `extent` in elements with its pads (`before`, `after` the data), and the stride of
-    its elements in the scratchpad (`to`) and in DRAM (`origin`).
+    """A dimension of a copied box. `extent`: number of its elements, pads included. `before`, `after`: numbers of pads
+    before and after the data. `to`, `origin`: strides of the elements in the scratchpad and in DRAM.
     """
 
     extent: int
@@ -74,8 +74,8 @@ class _Box:
 
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
-    """Emits a copy from DRAM to a scratchpad as two-dimensional, padded loads; LOADS names the kind of load. With the
-    extension `fold` (tiles in parts) a weight tile is several machine tiles. Raises EmissionError.
+    """Emits a copy from DRAM to a scratchpad as two-dimensional, padded loads. `LOADS` has the kind of load for each
+    scratchpad. A machine with the extension `fold` loads a weight tile in several parts. Raises EmissionError.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
@@ -148,7 +148,8 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """Dimensions of copy `row` of `box` longer than 1; None if it is empty. `to`, `origin`: strides of both buffers."""
+    """The dimensions of copy number `row` in `box`, without those of length 1; None if the copy is empty. `to`: strides
+    in the scratchpad. `origin`: strides in DRAM."""
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterations) -> None:
-    """Emits the fill of accumulators with a constant, by loads of pads only; a contiguous innermost loop becomes one
-    instruction.
+    """Emits instructions that fill accumulators with the constant that `leaf` assigns. The instructions are loads that
+    read no data and write pads only. All iterations of the innermost loop become one load if they are contiguous.
     """
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
         raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")

@@ -86,10 +86,9 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """Chooses the dimensions that become a store's columns (contiguous in DRAM) and its rows (the longest remaining
-    dimension), among the dimensions along which the parameter entry moves by 0 or 1 in each iteration.
-
-    `parameters`: index, in `steps`, of the step of the parameter entry.
+    """Chooses the dimensions that become the columns and the rows of a store. Columns must be contiguous in DRAM; the
+    longest remaining dimension becomes the rows. In both, the parameter entry may move by at most 1 in an iteration.
+    `parameters`: index, in `_Dimension.steps`, of the step of the parameter entry.
     """
     able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
     columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)

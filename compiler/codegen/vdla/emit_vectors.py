@@ -23,7 +23,8 @@ _MOST_ITERATIONS = (1 << 14) - 1
 
 
 def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the ALU instructions of a vector intrinsic in the loops of `chain`, for all iterations `around` them."""
+    """Emits the ALU instructions of vector intrinsic `leaf` in the loops of `chain`, for all outer iterations
+    `around`."""
     immediate = dict(leaf.attributes).get("immediate")
     opcode = vector_opcode(emitter.config, leaf.declaration.name)
     assert opcode is not None, "the emitter must check that the copy is possible first"

@@ -69,9 +69,11 @@ def _folded(form: Form, shape: int) -> Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedWeights:
-    """The folding of a kernel's weights: the `shape` in register FOLD, and the parts of weight tiles that are `used`.
+    """How the weight tiles of a kernel are cut into parts, which the array multiplies one at a time.
 
-    `used`: bool [..., tile_parts]; the leading dimensions are the weights' tiles, the first of them blocks of filters.
+    `shape`: value of register FOLD, which selects the shape of the parts. `used`: bool [..., tile_parts], true for
+    parts that contain weights. The leading dimensions of `used` are the dimensions of the array of tiles; the first of
+    these dimensions counts blocks of filters.
     """
 
     shape: int
@@ -79,9 +81,9 @@ class FoldedWeights:
 
     @staticmethod
     def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
-        """Chooses the folding of a kernel's weights: the shape of parts (pieces of a weight tile) for which the fewest
-        parts contain weights. None if `constant` is not the weights of a GEMM, and on machines whose tiles have one
-        part.
+        """Chooses how to cut the weight tiles of a kernel into parts: the shape of parts for which the fewest parts
+        contain weights. Returns None if `constant` does not hold the weights of a GEMM, or if the machine multiplies
+        whole tiles (one part for each tile).
         """
         if constant is None or config.tile_parts == 1 or constant.form not in _OF_PRODUCTS:
             return None
@@ -144,7 +146,7 @@ def fold_weights(
 class PartsOfTiles:
     """The parts of weight tiles that a chain's GEMM operations multiply: all parts, or only parts that contain weights.
 
-    `shape`: value of register FOLD. `named`: loops whose iterations may multiply different parts.
+    `shape`: value of register FOLD. `named`: names of the loops whose iterations may multiply different parts.
     """
 
     def __init__(
@@ -155,10 +157,11 @@ class PartsOfTiles:
         leaf: Intrinsic,
         around: AbstractSet[str],
     ) -> None:
-        """`leaf`: a GEMM inside the loops `around`.
+        """Finds the parts of tiles that `leaf`, a GEMM of `program` inside the loops `around`, must multiply.
+        `weights`: the folding of the kernel's weights.
 
-        All parts are multiplied if the GEMM's tiles are not the kernel's `weights`, or if the weights have a zero
-        point, because stored zeros then contribute to the sum.
+        All parts are multiplied if the GEMM's tiles are not the kernel's weights. The same is true if the weights have
+        a zero point, because stored zeros then contribute to the sum.
         """
         region = leaf.operands[2]
         loads = [
@@ -200,12 +203,12 @@ class PartsOfTiles:
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """Converts micro-ops that multiply whole tiles into micro-ops that multiply only the used parts of the tiles.
-        `indices`: the given micro-ops as three arrays (dst, src, tile).
+        """Converts micro-ops that multiply whole weight tiles into micro-ops that multiply only the used parts of
+        tiles. Returns the new micro-ops in the form of `indices`, and for each of them whether it starts sums.
 
-        `starting`: for each given micro-op, whether its instruction overwrites sums (with the products of the first
-        part of the inputs, to which it adds those of the other parts). Returns the new micro-ops as three arrays, and
-        their `starting`.
+        `indices`: the given micro-ops as three arrays (accumulator, input, weight tile). `starting`: whether each given
+        micro-op starts sums. In this case the first part of the inputs overwrites the sums, and the other parts are
+        added to them. `environment`: values of the loop variables.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices

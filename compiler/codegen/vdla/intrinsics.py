@@ -22,8 +22,8 @@ def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> Intr
     """GEMM: acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]. In the first step of a sum
     (predicate FIRST of the loop IR), the product overwrites acc. B, ci and co are batch, block_in and block_out.
 
-    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points` are
-    subtracted from inp and wgt; use `gemm_attributes` with them.
+    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points`:
+    values to subtract from inp and from wgt; if they are not 0, the intrinsic needs the attributes `gemm_attributes`.
     """
     return _gemm(config.batch, config.block_in, config.block_out, scope, zero_points)
 

@@ -42,16 +42,15 @@ ALIGNMENT = 4096
 
 
 def alignment_of(config: Config) -> int:
-    """Alignment of segments in bytes: ALIGNMENT, or a whole weight tile if larger, since addresses count elements."""
+    """The larger of ALIGNMENT and the bytes of a weight tile; segments begin at multiples of it."""
     return max(ALIGNMENT, config.whole_tile_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A scheduled, lowered kernel. `tensors` and `constants` bind its parameters, by parameter name.
-
-    `offsets`: bytes from the start of a parameter's tensor to the parameter. Programs with equal `key` differ only in
-    names (None: unknown).
+    """A scheduled, lowered kernel. `tensors` and `constants` bind its parameters, by parameter name. `offsets`: bytes
+    from the start of a parameter's tensor to the parameter. `key`: kernels with equal keys have programs that differ
+    only in names; None: no other kernel is known to be equal.
     """
 
     kernel: Kernel
@@ -79,7 +78,8 @@ class Linked:
 
 @dataclass(slots=True)
 class Image:
-    """The DRAM image under construction, segments at multiples of `alignment`; equal constants share one segment."""
+    """The DRAM image under construction. Segments begin at multiples of `alignment`; equal constants share a
+    segment."""
 
     alignment: int
     segments: list[Segment] = field(default_factory=list)
@@ -111,8 +111,8 @@ class Image:
         return address
 
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
-        """An empty program whose micro-ops follow the segments reserved so far. `activations`: the byte range of DRAM
-        that its stores write.
+        """Returns an empty program. Its micro-ops will be placed in the image behind all segments reserved so far.
+        `activations`: the byte range of DRAM that the program's stores write.
         """
         emission = Emission(
             config=kernel_fields(config),

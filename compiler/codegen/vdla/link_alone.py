@@ -53,14 +53,14 @@ def link_alone(
 ) -> Alone:
     """The program that runs one lowered kernel once.
 
-    `activations`: names of the parameters that are tensors of the network; the others are constants. Parameters are
-    aligned as in `link`, constants first; parameters in the chain memory (on-chip memory between layers) are adjacent.
-    `margins`: pads around an output in the chain memory. `weights`: folding of the kernel's weights (None: all parts of
-    tiles are used).
+    `activations`: names of the parameters that are tensors of the network; all other parameters are constants. In DRAM,
+    constants come before activations, and each parameter is aligned as in `link`. Parameters in the chain memory
+    (on-chip memory between layers) are adjacent. `margins`: pads around an output in the chain memory. `weights`:
+    folding of the kernel's weights (None: all parts of weight tiles are used).
 
-    The image contains micro-ops, and zeros otherwise: timing does not depend on data, so the program takes as many
-    cycles as a network of this layer. Values may be written into the image. Raises PlacementError if the kernel's
-    buffers do not fit a scratchpad.
+    The image contains micro-ops; all other bytes are zero, in place of the parameters' data. Timing does not depend on
+    data, so the program takes as many cycles as a network that consists of this layer. The caller may write data into
+    the image. Raises PlacementError if the kernel's buffers do not fit a scratchpad.
     """
     image, places = Image(alignment_of(config)), dict[str, Place]()
     for buffer in kernel.parameters:

@@ -83,11 +83,10 @@ def kernel_fields(config: Config) -> Config:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The ranges of one memory that many instructions access: for each instruction `low` .. `high`, half-open; empty
-    where `low` is not below `high`.
+    """The ranges of memory `space` that many instructions access. Each instruction accesses the addresses from `low` to
+    `high` - 1, or nothing if `low` is not below `high`.
 
-    Units: vectors, tiles or entries of scratchpads; in DRAM, the unit of bytes in which accesses to activations are
-    compared (`Emission.granule`).
+    Addresses in scratchpads count vectors, tiles or entries. Addresses in DRAM count units of `Emission.granule` bytes.
     """
 
     space: str

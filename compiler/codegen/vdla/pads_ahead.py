@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .link import LoweredLayer
 
 Padded = tuple[Buffer, ChainBuffer]
-"""A tensor in the chain memory (on-chip memory between layers), as a kernel's buffer, and its location there."""
+"""A tensor that a kernel keeps in the chain memory (on-chip memory between layers): the kernel's buffer for the tensor,
+and the tensor's location in the chain memory.
+"""
 
 
 def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[Padded]:
@@ -42,8 +44,9 @@ def pads_ahead(
     """For each layer, the outputs of the next layer whose pads the layer may write early: outputs in the chain memory
     (on-chip memory between layers) whose location is already free while the layer runs.
 
-    Layers are the graph's nodes. Empty for a layer whose last kernel has no STORE.POST, and for all layers if something
-    other than tensors of the graph is in the chain memory.
+    Layers are the graph's nodes. A layer cannot write pads early if its last kernel has no STORE.POST; its tuple is
+    then empty. If the chain memory contains anything other than tensors of the graph, the tuples of all layers are
+    empty.
     """
     none: list[tuple[Padded, ...]] = [() for _ in layers]
     lives = lifetimes(graph)

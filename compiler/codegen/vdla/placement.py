@@ -40,8 +40,8 @@ class ChainBuffer:
     """A parameter of a layer in the chain memory (on-chip memory that keeps a layer's output for the next layer), with
     its pads.
 
-    `address`: bytes from the start of the chain memory. `margins`: positions (top, left, bottom, right) around each
-    plane, which hold `pad_value`.
+    `address`: bytes from the start of the chain memory. `margins`: numbers of rows or columns of pads around each plane
+    (top, left, bottom, right). `pad_value`: value of the pads.
     """
 
     address: int
@@ -104,7 +104,7 @@ class Scratchpads:
     @staticmethod
     def _rotate(depth: int, sizes: list[int], first: int) -> list[int]:
         """Places blocks of `sizes` elements without overlap in a memory of `depth` elements; returns their first
-        elements. The first block is at `first` or later, the others follow, continuing at 0 once the end is reached.
+        elements. Blocks are placed one after the other from `first` on; a block that exceeds the end begins at 0.
         """
         starts: list[int] = []
         position, wrapped = first, False
@@ -142,7 +142,7 @@ class MicroOpMemory:
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """The place of the sequence `words` in the current page, added if it is new; None if it does not fit."""
+        """The place of sequence `words` in the current page; adds a new sequence. Returns None if the page is full."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:
@@ -198,8 +198,8 @@ class ChainPads:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
-        """Whether the chain memory (on-chip memory between layers) already has the pads of the tensor `buffer` at
-        `place`, from an equal tensor written there before.
+        """Whether the chain memory (on-chip memory between layers) already contains the pads of tensor `buffer` at
+        `place`, because a tensor of the same shape was stored there before.
 
         Records the tensor's pads as written, and pads of overlapping tensors as overwritten.
         """

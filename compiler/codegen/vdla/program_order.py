@@ -1,8 +1,7 @@
-"""Program order: drafts (instructions without numbers) of a layer's chains become numbered instructions, except for
-CONFIGs and table loads that change nothing.
+"""Puts a layer's instructions in program order: drafts (instructions without numbers) get their numbers in the program.
+A CONFIG or a load of a table that would change nothing is left out.
 
-A cache keeps drafts for kernels at equal addresses on machines that differ only in fields that kernels do not read.
-"""
+A cache keeps drafts for kernels at equal addresses on machines that differ only in fields that kernels do not read."""
 
 from __future__ import annotations
 
@@ -26,12 +25,11 @@ if TYPE_CHECKING:
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """Instructions of one format before they have numbers. `positions`, ascending: for each instruction the number, in
-    program order, of the layer's iteration to which it belongs.
-
-    Drafts of one position stay in order of creation. For a CONFIG, only writes that change the register named
-    `register` become instructions. `sequence`: for each instruction the number of its micro-op sequence; uop_bgn and
-    uop_end count from the start of the sequence.
+    """Instructions of one format that have no numbers in the program yet. `positions`: for each instruction, the number
+    of the layer's iteration to which it belongs; iterations are numbered in program order. Instructions with equal
+    positions stay in the order in which they were created. `register`: the register that a CONFIG sets; a CONFIG that
+    would not change the register does not become an instruction. `sequence`: for each instruction, the number of its
+    micro-op sequence. The fields uop_bgn and uop_end count micro-ops from the start of the sequence.
     """
 
     name: str
@@ -106,7 +104,8 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register, the positions in program order of its CONFIGs, and whether each one changes the register."""
+    """For each register: positions of its CONFIGs in program order; for each CONFIG, whether it changes the
+    register."""
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
         if draft.register is not None:
@@ -127,7 +126,7 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """For the loads of a store unit's table: their positions in program order, and whether each changes the table."""
+    """The positions, in program order, of all loads of a store unit's table; for each load, if it changes the table."""
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)

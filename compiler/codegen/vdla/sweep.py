@@ -1,6 +1,6 @@
-"""Emission of depthwise products in sweeps. A sweep is an order of TAPS micro-ops down the rows of the input. Each
-operation reads one row; the array still holds the preceding rows, and multiplies all of them by a group of rows of
-weights. Weights are therefore addressed by rows, not by tiles.
+"""Emission of depthwise products in sweeps. In a sweep, TAPS micro-ops (products with several taps at once) go down the
+rows of the input, one row after the other. Each micro-op reads one new row. The array still holds the preceding
+rows, and multiplies all held rows by a group of rows of weights. Weights are therefore addressed by rows, not by tiles.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class PaddedRows:
         """The rows of padding given by the attributes "above", "below" and "rows" of a sweep (TAPS operations that also
         multiply input rows read before).
 
-        None without these attributes, and if one of the loops that move down the rows (`down`) is not `unrolled` into
-        the micro-op sequence.
+        Returns None if the sweep has no such attributes. Also returns None if one of the loops `down`, which move down
+        the rows, is not among the loops `unrolled` into the micro-op sequence.
         """
         if "rows" not in attributes:
             return None
@@ -211,8 +211,8 @@ def hold_pads(
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights, counted in the rows that the machine multiplies instead of in weight tiles. A
-    row has min(block_in, block_out) weights; a longer row of the buffer counts as several rows.
+    """The access to depthwise weights, with addresses that count machine rows instead of weight tiles. A machine row is
+    what one operation multiplies: min(block_in, block_out) weights. A row of the buffer may be several machine rows.
     """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
@@ -232,7 +232,8 @@ def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
 
 
 def whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """The addresses of depthwise weights, counted in rows of the buffer (its last dimension), not in weight tiles. A
-    weight tile counts as `Config.whole_tile_rows` rows, even where the buffer has fewer.
+    """The access to depthwise weights, with addresses that count rows of the buffer `weight` (its last dimension)
+    instead of weight tiles. Each weight tile counts as `Config.whole_tile_rows` rows, even if the buffer has fewer
+    rows.
     """
     return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))

@@ -140,10 +140,10 @@ def flags(edges: Edges, count: int) -> NDArray[np.uint64]:
 def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-untyped-def]
     """Computes the dependences between units; fills `edges` with (queue, source, target) rows and returns their number.
 
-    `spans`: units, first, low, high and writes of `Touches`. `late`: edges start at the latest possible source. `last`
-    = (written, read), each (units, size): the last operation of each unit that wrote or read each of the `size` pieces
-    into which `Touches` cuts memory. `ended[i, u]`: the last operation of unit u that has certainly ended when
-    operation i ends. `last` and `ended` are filled as well.
+    `spans`: the fields units, first, low, high and writes of `Touches`. `late`: whether edges start at the latest
+    possible source. `last` and `ended` are working memory. `last` = (written, read) are arrays (units, size): the last
+    operation of each unit that wrote or read each piece of memory (`Touches.size`). `ended[i, u]`: the last operation
+    of unit u that has certainly ended when operation i ends.
     """
     units, first, low, high, writes = spans
     written, read = last

@@ -15,14 +15,16 @@ from ...te.post import Post
 
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
-    """Lane by lane, acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt
-    int8[positions, co]. Where FIRST is true, the sum begins anew (= instead of +=). `positions`: number of neighbouring
-    window positions (pixels) that one operation multiplies. B, ci and co are batch, block_in and block_out.
+    """The intrinsic of a depthwise product: for each lane, acc += the sum of inp * wgt over `positions` neighbouring
+    positions (pixels) of a window; "=" in place of "+=" where FIRST is true. The instruction is DEPTHWISE for one
+    position, and TAPS for several.
 
-    With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co = r * ci, the lanes
-    of a position take r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co divides ci, inp and
-    wgt are co lanes of a vector and of a row with ci lanes. `scope`: memory of inp, the input scratchpad or the chain
-    memory (on-chip memory between layers).
+    Let B, ci and co be batch, block_in and block_out. The operands are acc: int32[B, co], inp: int8[positions, B, co]
+    and wgt: int8[positions, co]; for a single position, inp and wgt have no position dimension. If co = r * ci with r >
+    1, the lanes of one position take r input vectors and r rows of weights: inp is int8[positions * r, B, ci], and wgt
+    is int8[positions * r, ci]. If co is a divisor of ci, inp and wgt have only co of the ci lanes of a vector.
+
+    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers).
     """
     b_size, lanes = config.batch, config.block_out
     vectors, narrow = config.position_inputs, min(config.block_in, lanes)

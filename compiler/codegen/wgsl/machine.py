@@ -70,8 +70,8 @@ def parse_target(text: str) -> WgslTarget:
 
 
 def of_device(text: str, name: str, threads: int, local_bytes: int) -> WgslTarget:
-    """The target that the options in `text` describe, for a device with the given properties. Limits that `text` does
-    not set are the device's own, but at most 1,024 invocations and 48 KiB.
+    """The target for one device. `text` holds the target's options. A limit that `text` does not set is the device's
+    limit (`threads`, `local_bytes`), but at most 1,024 invocations in a group and 48 KiB. `name`: the device's name.
     """
     own = Limits(threads=min(threads, 1024), local_bytes=min(local_bytes, 48 * KIB))
     return replace(wgsl_target(parse_limits(text, NAME, own)), card=name)

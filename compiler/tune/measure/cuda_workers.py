@@ -48,8 +48,9 @@ class CudaWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """Measures `points` (candidates by their knob values); yields (index, result) of each in order of completion.
-        If a point occurs twice, it is compiled once, and the results come in the order of `points`.
+        """Measures `points` (candidates by their knob values), and yields (index, result) of each in the order of
+        completion. If a point occurs several times, it is compiled once and timed each time; all results then come in
+        the order of `points`.
         """
         task = self._task(description)
         names = [candidate_name(values) for values in points]
@@ -124,7 +125,7 @@ class _Task:
             del self.kept[max(self.kept, key=lambda other: self.kept[other])]
 
     def discard(self, names: Sequence[str]) -> None:
-        """Removes the files of `names`, and of all other candidates that are not in `kept`."""
+        """Deletes files from the folder: the files of the candidates `names`, and of all candidates not in `kept`."""
         for path in self.folder.iterdir():
             if path.stem in names or path.stem not in self.kept:
                 path.unlink(missing_ok=True)

@@ -148,7 +148,8 @@ def _load_gpu(description: Description, kind: str) -> Measure:
 
 
 def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
-    """The function that compiles candidates of a task on a GPU; `compile`: the compiler (None: that of the GPU's kind).
+    """Returns the function that compiles candidates of a task for a GPU, given their knob values. `compile`: the
+    compiler to use (None: the usual compiler for this kind of GPU).
 
     Raises UserError for an invalid description.
     """
@@ -165,7 +166,8 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
 
 
 def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
-    """The function that times candidates of a task on a GPU; `trials` opens a GPU by number.
+    """Returns the function that times compiled candidates of a task on a GPU, given their knob values. `trials` is
+    called with the GPU's number, and returns an object that runs trials on it.
 
     Raises UserError for an invalid description.
     """

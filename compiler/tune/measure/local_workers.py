@@ -1,9 +1,9 @@
 """Trials in worker processes of this machine: a crash or hang of a worker never ends the search.
 
 Every wait has a limit: a process has `START_TIMEOUT` to start and to load a task, and the candidates' time-out for each
-candidate. A process that takes longer is killed and replaced, and its candidate counts as failed; so does a candidate
-whose process ended twice (if it ended once, there may be another cause). Other candidates queued for that process go to
-other processes. Tasks stay loaded between calls.
+candidate. A process that takes longer is killed and replaced, and its candidate counts as failed. If a process ends by
+itself, its candidate is tried once more, since the end may have another cause; a candidate whose process ends twice
+counts as failed. Other candidates queued for that process go to other processes. Tasks stay loaded between calls.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, Va
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
-    """A workload to be tuned on one machine; `program`: its tensor expression.
+    """A workload to be tuned on one machine. `program`: the workload's tensor expression.
 
     `scheduled(values)`: schedules the program with the knob values of a candidate. The last `SCHEDULES` results are
     cached, because many candidates have equal schedules: they differ only in the numbers of copies of buffers, or in

@@ -26,8 +26,8 @@ WEIGHTS = "W"
 
 
 def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random arrays for all parameters of a workload's program except the last, by name: normally distributed, in the
-    parameter's type, a float.
+    """Random arrays for the inputs of a workload's program, by name. The inputs are all parameters except the last one,
+    and have float types. The elements are normally distributed.
 
     Weights are scaled so that sums are about 1; otherwise functions fused after the sums would amplify rounding errors.
     The last bit of every float32 is set, so that no number is half way between two numbers of tf32: threads and bulk
@@ -55,8 +55,9 @@ def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def allowed(program: Program, *, on_tensor_cores: bool) -> float:
     """Tolerance of results on GPUs against `expected`, relative to its greatest magnitude.
 
-    The tolerance is the error bound for sums in any order, and at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
-    A sum that differs may be rounded to the next number at each rounding to 16 bits.
+    The tolerance is the error bound for sums in any order, but at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
+    To this are added two unit roundoffs for each rounding to 16 bits in the program: sums that differ slightly may be
+    rounded to neighbouring numbers.
     """
     precision: Precision = "float32"
     if on_tensor_cores:

@@ -66,7 +66,7 @@ def compile_candidate(
     """Compiles one candidate with the knobs `values` (None: the template's defaults) into the folder; the cost of the
     result is the compilation time in seconds.
 
-    `compile`: the compiler (None: that of the target's kind). Any exception becomes the result's error.
+    `compile`: the compiler (None: the usual one for this kind of GPU). Any exception becomes the result's error.
     """
     begin = time.thread_time()
     try:
@@ -179,9 +179,8 @@ class DeviceTrials:
 
 @functools.cache
 def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
-    """The DeviceTrials of this process for the GPU of a kind and number; created on the first call for each.
-
-    Raises the errors of `GpuKind.open`.
+    """The trials on GPU number `ordinal` of kind `kind`. The first call for a GPU opens it; later calls in the same
+    process return the same object. Raises the errors of `GpuKind.open`.
     """
     return DeviceTrials(gpu_kind(kind).open(ordinal))
 

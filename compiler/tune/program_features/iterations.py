@@ -32,8 +32,10 @@ def tracked(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Enumerated iterations of nested loops whose extents depend on each other: `values` has an array of values for
-    each loop variable; `weights`: number of executions that each entry stands for.
+    """A list of the iterations of nested loops whose extents depend on each other.
+
+    `values`: for each loop variable, its value in every listed iteration. `weights`: for each listed iteration, the
+    number of executions for which it stands.
     """
 
     values: Mapping[str, np.ndarray]
@@ -46,8 +48,9 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """How often a statement or loop of the program is executed: `factor`, the product of the extents of independent
-    loops around it, times the total of each of the `groups` (loops whose extents depend on each other).
+    """How often a statement or loop of the program is executed. The number is a product: `factor` is the product of the
+    extents of the independent loops around the statement; each of `groups` (loops whose extents depend on each other)
+    contributes the number of iterations of its loops.
     """
 
     factor: int = 1

@@ -67,11 +67,15 @@ class Level:
 class AccessFeatures:
     """One access of a statement to a buffer.
 
-    `touched[k]`: elements touched by one run of the loops from the k-th around the statement (0: the outermost)
-    inwards; the last entry is for a single execution. Exact if each dimension's index is a sum of loops whose steps
-    neither overlap nor leave gaps, and no loop variable is in the indices of two dimensions; else an upper bound. A
-    loop of varying extent counts with its largest extent. `stride`: elements between neighbouring iterations of the
-    innermost loop (of the vectorized loop, if there is one).
+    `touched`: numbers of different elements that the access touches. Let the loops around the statement have the
+    numbers 0, 1, ... n - 1 from the outermost inwards. `touched[k]` counts the elements while loops 0 to k - 1 stay in
+    one iteration, and all other loops run through all iterations. So `touched[n]` is for a single execution. The
+    numbers are exact if each dimension's index is a sum of loop variables whose steps neither overlap nor leave gaps,
+    and no loop variable is in the indices of two dimensions; otherwise they are upper bounds. A loop of varying extent
+    counts with its largest extent.
+
+    `stride`: distance, in elements, between neighbouring iterations of the vectorized loop or, without one, of the
+    innermost loop.
     """
 
     buffer: Buffer
@@ -124,7 +128,9 @@ def count(program: Program) -> Counted:
 
 
 def innermost(levels: Sequence[Level]) -> int:
-    """The position in `levels` of the vectorized loop, else of the innermost loop that repeats; -1 if none repeats."""
+    """The position in `levels` (loops, outermost first) of the vectorized loop. Without a vectorized loop: the position
+    of the innermost loop with several iterations, or -1 if there is none.
+    """
     for k, level in enumerate(levels):
         if level.loop.kind == "vectorize":
             return k

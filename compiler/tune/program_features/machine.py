@@ -44,8 +44,9 @@ Columns = Mapping[str, np.ndarray]
 class MachineCounts:
     """Counts of one program.
 
-    `instructions`: by format. `bytes`, `beats` (of the bus), `runs` (contiguous in DRAM): by kind of transfer.
-    `operations`: steps of the array, by GEMM, DEPTHWISE and ALU. `tokens`: by queue.
+    `instructions`: number of instructions of each format. For each kind of transfer, `bytes` is the number of bytes,
+    `beats` the number of beats of the bus, and `runs` the number of contiguous runs in DRAM. `operations`: number of
+    steps of the array by the instructions GEMM, DEPTHWISE and ALU. `tokens`: number of tokens sent to each queue.
     """
 
     instructions: dict[str, int]

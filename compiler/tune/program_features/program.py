@@ -110,8 +110,10 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 
 
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
-    """The counts named in `_SUMS` for a leaf (innermost) statement. `uses`: elements touched by each access. Each
-    execution accesses every element of its regions once.
+    """The counts whose names are in `_SUMS`, for one leaf (innermost statement) in all its executions.
+
+    `uses`: for each access of the leaf, (buffer, number of different elements that all executions touch together,
+    number of elements that one execution accesses).
     """
     n, own = leaf.executions, leaf.arithmetic
     return (
@@ -230,7 +232,7 @@ def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:
     vector operations, of vectors that are kept, and of loads, as logarithms; operations for each load; share of
     scattered loads.
 
-    Contiguous elements take one load for each vector, a broadcast element takes one load, scattered elements take one
+    A vector of contiguous elements takes one load, as does an element that all lanes read. Scattered elements take one
     load for each lane.
     """
     start = len(leaf.levels)

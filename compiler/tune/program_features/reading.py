@@ -32,7 +32,9 @@ def kept(read: Read) -> Read:
 
 
 def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
-    """A reader of the `program_features` of `schedule(values)`; all NaN if `schedule` raises LegalityError."""
+    """A function from the knob values of a point to the `program_features` of the program `schedule(values)`. All
+    features are NaN if `schedule` raises LegalityError.
+    """
 
     def read(values: Values) -> np.ndarray:
         try:
@@ -44,13 +46,17 @@ def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
 
 
 def read_points(registry: Registry[TargetT, KernelT], target: TargetT, workload: KernelT) -> Read:
-    """A reader of the `program_features` of a workload's points on a target, by the templates of `registry`."""
+    """A function from the knob values of a point to the `program_features` of `workload`, scheduled for `target` with
+    these knobs. `registry` has the templates.
+    """
     program = workload.program()
     return read_scheduled(lambda values: registry.schedule(target, workload, values, program).program)
 
 
 def read_vdla(task: AcceleratorTask) -> Read:
-    """A reader for a workload's points on the accelerator: `program_features`, then `machine_features`."""
+    """A function from the knob values of a point to the features of a task's program on the accelerator: first its
+    `program_features`, then its `machine_features`. All are NaN if the point cannot be lowered.
+    """
 
     def read(values: Values) -> np.ndarray:
         try:

@@ -125,8 +125,11 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """Number of values that a quotient, remainder or other nonlinear term of an index takes while loops of the lengths
-    `inner` run. Exact if the index is aligned to the divisor, as tile loops usually are; else an estimate.
+    """Number of different values of `part`, a quotient, remainder or other nonlinear term of an index, in all
+    iterations of the loops `inner` (number of iterations by loop name).
+
+    The number is exact if the index is aligned to the divisor, as in most loops over tiles; otherwise it is an
+    estimate.
     """
     match part:
         case Const():
@@ -203,8 +206,9 @@ def touched_elements(
 
 
 def run_length(region: Region, extents: Mapping[str, int]) -> int:
-    """Length, in elements, of the contiguous runs of which `region` consists in its row-major buffer. `extents`:
-    iterations of the loops whose variables occur in the region's sizes.
+    """A region of a row-major buffer consists of contiguous runs of elements. Returns the length of one run.
+
+    `extents`: number of iterations of each loop whose variable occurs in the region's sizes.
     """
     run = 1
     sizes = _sizes(region, extents)

@@ -10,7 +10,7 @@ from ..search.history import History
 def has_stalled(history: History, patience: int, improvement: float = 0.001) -> bool:
     """Whether the last `patience` trials together lowered the best cost by less than the relative amount `improvement`.
 
-    False for up to `patience` trials, and while all trials have failed.
+    False if `history` has no more than `patience` trials, or if all its trials have failed.
     """
     if len(history) <= patience:
         return False

@@ -39,8 +39,8 @@ class TunedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The outcome of a trial within the whole network; the cost of `result` is the network's cycles with `node` set to
-    `values`.
+    """The outcome of a trial within the whole network. The trial sets the knobs of `node` to `values`; the cost in
+    `result` is the number of cycles of the whole network.
     """
 
     node: str

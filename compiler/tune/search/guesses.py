@@ -25,8 +25,8 @@ STARTS = 1024
 no path of legal points from a start to a good point.
 """
 DIVERSITY = 1.0
-"""Weight of the points' distances from each other, against their scores, when this file selects points with
-`select_diverse`.
+"""Weight that this file passes to `select_diverse`: how much the distance between selected points counts in comparison
+with their scores.
 """
 
 

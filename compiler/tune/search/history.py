@@ -45,7 +45,7 @@ class Strategy(Protocol):
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Up to `count` legal points [n, axes] to measure next, none of them (nor an equal program) measured before.
+        """Up to `count` legal points [n, axes] to measure next. No point of the history has the same program.
 
         Returns fewer only if the space is exhausted.
         """

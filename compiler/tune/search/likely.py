@@ -35,7 +35,9 @@ FORBIDDEN_PENALTY = 1e15
 seconds.
 """
 DIVERSITY = 0.3
-"""Weight of diversity in `select_diverse`: points that are nearly alike cost nearly the same."""
+"""Weight, in `select_diverse`, of the distance between selected points. It is above 0 because points that are nearly
+alike cost nearly the same, so that measuring several of them teaches little.
+"""
 
 
 def likely_points(space: Space, count: int) -> np.ndarray:

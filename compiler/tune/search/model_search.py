@@ -22,15 +22,19 @@ from .walks import Annealing, Evolution, Walk, walk_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSearch:
-    """A strategy that walks through the space guided by the model, and proposes the visited points that the model ranks
-    best.
+    """A strategy that walks through the space guided by a learned cost model (`model`). It proposes the visited points
+    that the model ranks best.
 
-    A walk starts at `starts` points, up to half of them the best measured ones, the others random. The share `random`
-    of a batch is random, another share follows the template's estimate (`guesses`), and `diversity` (see
-    `select_diverse`) spreads the rest. `prior`: samples of other workloads of the template. Without them, and until two
-    trials have succeeded, proposals are `guesses.first_points`. With a `short_list` the model chooses the candidates to
-    lower, and a second model, with features of their programs, chooses among these. Without `follow_estimate` the first
-    points are random and no share follows the estimate: studies use this setting to measure the gain of the estimate.
+    `walk`: the method of the walk, which begins at `starts` points. Up to half of these are the best measured points,
+    the others are random. A proposed batch has three parts: the share `random` consists of random points, a second part
+    follows the template's estimate (`guesses`), and the model chooses the rest. `diversity`: how far the points that
+    the model chooses should be apart (`select_diverse`).
+
+    `prior`: training samples of other workloads of the template. Without such samples, and until two trials have
+    succeeded, there is no model, and the proposals are `guesses.first_points`. `short_list`: if given, the model
+    chooses more points than needed. These are lowered, and a second model chooses among them by features of their
+    programs. `follow_estimate`: if False, no part of a batch follows the template's estimate, and the first points are
+    random. Studies use this setting to measure the gain of the estimate.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -100,8 +104,10 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
 def evolutionary_search(
     prior: Sequence[Samples] = (), short_list: ShortList | None = None, model: CostModel | None = None
 ) -> ModelSearch:
-    """Evolutionary search with a cost model, in the manner of MetaSchedule; `model`: training parameters (None:
-    default).
+    """Evolutionary search with a cost model, in the manner of MetaSchedule.
+
+    `prior`: training samples of other workloads. `short_list`: if given, a second model ranks the candidates by
+    features of their lowered programs. `model`: training parameters of the cost model (None: default).
     """
     model = CostModel() if model is None else model
     return ModelSearch(walk=Evolution(), prior=prior, short_list=short_list, model=model)

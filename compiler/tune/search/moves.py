@@ -10,8 +10,8 @@ from ...templates.space import Space
 def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, near: float = 0.5) -> np.ndarray:
     """Copies of `points`, int64 [n, axes]: each gets a new value on one random axis that has more than one value.
 
-    With probability `near` the new value is next to the old one in the axis's order, else any other; the first and the
-    last value have one neighbour.
+    With probability `near` the new value is a neighbour of the old one in the axis's order of values. Otherwise it is
+    any value other than the old one.
     """
     sizes = np.array([len(axis.values) for axis in space.axes], dtype=np.int64)
     movable = np.flatnonzero(sizes > 1)

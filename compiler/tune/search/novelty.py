@@ -14,8 +14,8 @@ SAMPLES = 16
 CHUNK = 1 << 14
 """Number of points examined at a time when a space is enumerated."""
 MOST_POINTS = 1 << 22
-"""Largest number of points of a space that is enumerated; a larger space counts as exhausted after `SAMPLES` more
-samples without new programs.
+"""A space of at most this many points is enumerated if samples find no new programs any more. A larger space counts as
+exhausted once `SAMPLES` further samples have found no new program.
 """
 
 

@@ -1,7 +1,8 @@
 """Features of points of a space for a cost model, and numbers that identify the programs of points.
 
-The functions are independent of templates. Axes and quantities are given as logarithms, so that a model sees ratios;
-quantities are also given relative to the space's floor, which makes them comparable between workloads of a template.
+The functions are independent of templates. The features are logarithms of knob values and of quantities, so that a
+model sees ratios. Each quantity is also given relative to the space's floor (lower bound on the cost of any
+point), so that features of different workloads of a template are comparable.
 """
 
 from __future__ import annotations

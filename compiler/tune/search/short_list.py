@@ -44,10 +44,10 @@ class ShortList:
         return ceil(self.times * count)
 
     def training_samples(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
-        """Training samples of the model that ranks lowered candidates: `prior`, and the best of n `measured` points
-        with `costs` [n].
+        """Training samples of the model that ranks lowered candidates: the samples in `prior`, and the best of the
+        `measured` points of this search. `costs`: cost of each measured point.
 
-        Only `prior` while fewer than two trials have succeeded.
+        The result contains only `prior` as long as fewer than two trials have succeeded.
         """
         if np.isfinite(costs).sum() < 2:
             return list(self.prior)

@@ -28,9 +28,9 @@ def strategy_of(
 ) -> Strategy:
     """The strategy called `name`.
 
-    Strategies with a cost model also learn from `prior`, samples of other workloads; with a `short_list` they lower
-    some candidates before they decide; `model`: training parameters of their model (None: default). Strategies without
-    a model ignore all three.
+    The other arguments are for strategies with a cost model; strategies without a model ignore them. `prior`: training
+    samples of other workloads. `short_list`: if given, some candidates are lowered before the strategy chooses among
+    them. `model`: training parameters of the cost model (None: default).
     """
     model = CostModel() if model is None else model
     match name:

@@ -1,4 +1,6 @@
-"""Thompson sampling: for every proposal another model is used, each trained on its own resample of the history."""
+"""Thompson sampling: several models are trained, each on a random resample of the history. They take turns to propose
+points.
+"""
 
 from __future__ import annotations
 

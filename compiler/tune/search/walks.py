@@ -1,7 +1,7 @@
 """Walks over a space, guided by a model's scores; a batch is later chosen among the points that a walk visits.
 
-All points of a walk move at once. Scores are the model's, higher is better; `score` is always called with the features
-of all n points of the walk, in order, so that different models may score different points.
+All points of a walk move at once. A score predicts how fast a point's program is; a higher score is better. `score` is
+always called with the features of all n points of the walk, in order. It may thus use a different model for each point.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Score = Callable[[np.ndarray], np.ndarray]
 def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
     """`count` starting points [count, axes]: up to half are the best points measured successfully, the rest are random.
 
-    `WALKS_EACH` walks share a random point: legal points may be rare and expensive to draw.
+    Each random point occurs `WALKS_EACH` times, because legal points may be rare and expensive to draw.
     """
     ranks = np.argsort(history.costs, kind="stable")
     best = history.points[ranks[np.isfinite(history.costs[ranks])][: count // 2]]
