@@ -147,7 +147,7 @@ def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
 def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Batch]:
     """Cuts off the end of each LOAD.INP in `layers`, except if the next instruction is a load too: the last `tail`
     vectors, or more if only whole rows can be cut off, become a separate load. A load stays whole if it has too few
-    vectors, or if its last row is a pad row. Returns the separate loads.
+    vectors, or if it would have to be cut within a row and pad rows follow. Returns the separate loads.
     """
     loading = np.zeros(emission.count + 1, bool)
     for batch in emission.batches:
@@ -216,8 +216,9 @@ class _Boxes:
         )
 
     def cut(self, tail: int, counts: Rows) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
-        """Cuts each load into as many loads (its parts) as `counts` says; the last part has `tail` elements or a few
-        more. Yields, for each part number: (part number, indices of the loads with such a part, fields of these parts).
+        """Cuts each load into as many loads (its parts) as `counts` says; the last part has `tail` elements, or
+        more if only whole rows are cut. Yields, for each part number: (part number, indices of the loads with such a
+        part, fields of these parts).
         """
         width, by_rows, none = self.left + self.columns + self.right, self.columns <= tail, 0 * self.rows
         last = np.where(by_rows, -(-tail // np.maximum(self.columns, 1)), 1)

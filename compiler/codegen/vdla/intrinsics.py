@@ -60,8 +60,9 @@ def post(
     (acc) and parameters (par: int32[2, block_out], a bias and the bits of a scale for each lane).
 
     acc is int32[batch, block_out], or int32[rows, columns, batch, block_out] for a `window` of several positions, which
-    `pool` reduces (maximum or sum). A combination in `constants` adds the input operand (like out), a look-up table the
-    input table (int8[256]). `chained`: out is in the chain memory (on-chip memory between layers).
+    `pool` reduces (maximum or sum). If `constants` has a combination, operand (of the type of out) is another input;
+    if it has a look-up table, table (int8[256]) is. `chained`: out is in the chain memory (on-chip memory between
+    layers).
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)

@@ -134,8 +134,8 @@ def sweep_order(
 
     In a sweep, one micro-op computes a whole sum: it reads the window's last input row, while the array holds the
     window's other rows, in order. Other micro-ops, which compute no sum, first read the rows that the array does not
-    hold. If `pads` is given, a row of padding must be in the array at the begin and at the end of all sweeps. If the
-    last sweep ends on another row (possible with dilations), one more micro-op reads a row of padding.
+    hold. If `pads` is given, a row of padding must be in the array at the beginning and at the end of all sweeps. If
+    the last sweep ends on another row (possible with dilations), one more micro-op reads a row of padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
