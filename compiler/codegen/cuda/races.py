@@ -44,7 +44,8 @@ MOST_BLOCKS = 256
 buffers through which threads exchange data. It also limits the number of iterations of the host's loops.
 """
 MOST_ITERATIONS = 1 << 22
-"""Largest number of blocks of a kernel, over all iterations of the host's loops, that are searched for different kinds.
+"""Largest number of blocks of a kernel, in all iterations of the host's loops together, that the check sorts into kinds
+of blocks with equal accesses.
 """
 
 
