@@ -53,8 +53,8 @@ class CpuLowering:
 
     @property
     def rules(self) -> GraphRules:
-        """The requirements on graphs: vector widths are the target's, and models that are quantized throughout are
-        computed in integers.
+        """The requirements of processors on graphs. Blocks of channels have the width of the target's vectors. Models
+        that are quantized throughout are computed in integers.
         """
         return GraphRules(
             lanes=self.target.lanes(DType.FLOAT32),

@@ -50,7 +50,7 @@ def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = Tr
 
 
 def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The memory at launch, uint8: the program's image with `inputs` in place.
+    """The contents of DRAM at launch, uint8: the program's image, with `inputs` at the addresses of the model's inputs.
 
     Raises UserError for inputs that do not fit the model, ValueError if the network was compiled without data.
     """

@@ -56,7 +56,7 @@ def is_c_name(name: str) -> bool:
 
 
 def header_text(name: str, modules: Sequence[Module], target: CpuTarget) -> str:
-    """The text of `name`.h, the header of an object with these modules."""
+    """The text of the C header `name`.h, which declares the functions of `modules` for users of the object file."""
     guard = f"{name.upper()}_H"
     lines = [
         f"/* {name}: kernels for {target.triple}, {target.cpu}.",

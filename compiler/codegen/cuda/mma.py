@@ -135,7 +135,7 @@ def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
 def convert(dtype: DType) -> IntrinsicDeclaration:
     """The intrinsic that rounds float32 sums to a 16-bit type, and makes them a factor of another product: two
     fragments of sums, c [2, 16, 8], become side by side the fragment a [16, 16]. Lanes exchange no elements, because
-    each lane holds the same elements in both fragments (`ir.lane_elements`).
+    each lane already holds the elements of its part of the result (`ir.lane_elements`).
     """
     a = Buffer(name="a", shape=(ROWS, depth_of(dtype)), dtype=dtype, scope=MATRIX_A)
     c = Buffer(name="c", shape=(2, ROWS, COLUMNS), dtype=DType.FLOAT32, scope=MATRIX_C)

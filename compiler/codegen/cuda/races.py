@@ -46,7 +46,8 @@ elements of the buffers through which their threads exchange data. MOST_BLOCKS i
 of the host's loops.
 """
 MOST_ITERATIONS = 1 << 22
-"""Largest number of blocks of a kernel, over all iterations of the host's loops, that are searched for different kinds.
+"""Largest number of blocks of a kernel, in all iterations of the host's loops together, that the check sorts into kinds
+of blocks with equal accesses.
 """
 
 

@@ -54,7 +54,9 @@ class OpenClTarget(WorkGroupTarget):
 
 
 def opencl_target(limits: Limits = LEAST) -> OpenClTarget:
-    """A device with these limits; all other properties are those of a small GPU, for estimates only."""
+    """The target for a device whose work-groups have these limits. All other properties are typical of a small GPU, and
+    are used in estimates only.
+    """
     return OpenClTarget(arch=NAME, work_items=limits.threads, **small_gpu(limits))
 
 

@@ -149,7 +149,7 @@ def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
 def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Batch]:
     """Cuts off the end of each LOAD.INP in `layers`, except if the next instruction is a load too: the last `tail`
     vectors, or more if only whole rows can be cut off, become a separate load. A load stays whole if it has too few
-    vectors, or if its last row is a pad row. Returns the separate loads.
+    vectors, or if it would have to be cut within a row and pad rows follow. Returns the separate loads.
     """
     loading = np.zeros(emission.count + 1, bool)
     for batch in emission.batches:

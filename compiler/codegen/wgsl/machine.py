@@ -57,7 +57,9 @@ class WgslTarget(WorkGroupTarget):
 
 
 def wgsl_target(limits: Limits = _LEAST) -> WgslTarget:
-    """A device with these limits; all other properties are those of a small GPU, for estimates only."""
+    """The target for a device whose work-groups have these limits. All other properties are typical of a small GPU, and
+    are used in estimates only.
+    """
     return WgslTarget(arch=NAME, invocations=limits.threads, **small_gpu(limits))
 
 
