@@ -110,5 +110,5 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     if dtype.hasobject:
         raise ValueError("contains Python objects")
     if any(not isinstance(size, int) or size < 0 for size in shape):
-        raise ValueError("no shape")
+        raise ValueError("the shape in the header has sizes that are no integers from 0 on")
     return shape, dtype

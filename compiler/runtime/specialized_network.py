@@ -51,8 +51,8 @@ class SpecializedNetwork(Closing):
         if self._outputs is None:
             values = ", ".join(self.parameters)
             raise UserError(
-                f"{self.name}: its outputs depend on the values of {values}; run the network first, or "
-                f"compile it with constants={{...}}"
+                f"{self.name}: the shapes of its outputs depend on the values of {values}; run the network before you "
+                "read `outputs`, or compile it with constants={...}"
             )
         return self._outputs
 

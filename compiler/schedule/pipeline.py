@@ -71,7 +71,7 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
             raise LegalityError(reason, program, copy.name)
     if clash := sorted(slotted & written(seq(*rest))):
         raise LegalityError(
-            f"{where}{clash[0]} is also written by statements after its copies", program, loop
+            f"{where}{clash[0]} is also written by statements behind the copies into it", program, loop
         )
     before, following = Var(f"{loop}.ahead"), Var(f"{loop}.next")
     taken = names_in(program)

@@ -93,7 +93,7 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
         if storage.space != "shared" or storage.vector_elements(form, per_row) < per_row:
             raise LoweringError(
                 f"`{summarize(use)}`: rows of {format_region(source)} do not provably begin at multiples of "
-                f"{ROW_BYTES} bytes of shared memory; widen it, or use plain loads"
+                f"{ROW_BYTES} bytes of shared memory; widen its rows, or use plain loads"
             )
         address = kernel.values.pointer(source.buffer, form)
     name = "load_transposed" if transposed else "load_matrices"

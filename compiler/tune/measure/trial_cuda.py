@@ -191,5 +191,5 @@ def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
     """
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:
-        raise ValueError("this is not a description of a GPU")
+        raise ValueError(f"the fields {sorted(values)} are not those of a GPU of kind {kind}")
     return target(**values)

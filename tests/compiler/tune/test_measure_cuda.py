@@ -153,7 +153,7 @@ def test_tasks_are_loaded_from_their_descriptions(tmp_path: Path) -> None:
         (TASK, "timed in another"),
         ({**TASK, "kind": "cuda device"}, "must have kind, target, workload, folder and device"),
         ({**TASK, "kind": "cuda code"}, "must have kind, target, workload and folder"),
-        ({**code, "target": {"arch": "sm_90"}}, "not a description of a GPU"),
+        ({**code, "target": {"arch": "sm_90"}}, "are not those of a GPU of kind cuda"),
     ):
         with pytest.raises(TaskError, match=words):
             load(wrong)
