@@ -87,8 +87,10 @@ def main(options: Given) -> None:
 def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
-    """Returns (the area and clock model with its prediction intervals, figures). The figures are the intervals, and the
-    mean errors by leave-one-out cross-validation on the training machines, without and with XGBoost on the residuals.
+    """Fits the area and clock model to the machines `training`. Returns (the model with its prediction intervals,
+    figures). The figures are the intervals and the mean errors of logic area and longest path by leave-one-out
+    cross-validation. There are two sets of errors: for the model alone, and for the model with XGBoost trees that
+    predict its residuals.
     """
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)

@@ -63,7 +63,9 @@ def timed(config: Config, program: Program) -> SimulationResult:
 
 
 def bus_share(layers: Sequence[LayerAccount], bus_bytes: int) -> float | None:
-    """The share of the bus's peak that the layers whose roofline is the bus use; None without such layers."""
+    """The share of the bus's peak rate that is used while the layers limited by the bus run (layers whose roofline is
+    that of memory traffic, not of computation). None if no layer is limited by the bus.
+    """
     bound = [layer for layer in layers if layer.bound == "memory" and layer.roofline_cycles]
     if not bound:
         return None

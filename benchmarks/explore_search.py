@@ -56,8 +56,8 @@ BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
 
 
 class Compared:
-    """All points of the space of machines with their figures. The methods compare the hypervolume of a set of designs
-    with that of the whole space.
+    """The result of an exhaustive exploration, with which searches are compared. The methods tell what share of the
+    hypervolume of all machines a set of designs reaches, and how many designs a search needs to reach most of it.
     """
 
     def __init__(self, whole: Exploration) -> None:

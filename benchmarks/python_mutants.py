@@ -121,7 +121,9 @@ def measure_covering(paths: Sequence[str], jobs: int) -> Covering:
 
 
 def seconds_of(junit: Path) -> dict[str, float]:
-    """Seconds of each test that passed, from pytest's report. Names have no classes, since no test is in a class."""
+    """The seconds that each test took that passed, by FILE::NAME, from pytest's report `junit`. The names leave out
+    test classes, because the project has none.
+    """
     from xml.etree import ElementTree
 
     return {

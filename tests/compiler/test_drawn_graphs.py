@@ -35,7 +35,9 @@ def built(
     outputs: list[str],
     opset: int = 21,
 ) -> onnx.ModelProto:
-    """A model of the nodes; the types and shapes of its outputs are inferred."""
+    """An ONNX model of `nodes`. `feeds`: an array for each input of the model; it gives the input's type and shape.
+    `constants`: the model's constants by name. `outputs`: names of the outputs, whose types and shapes are inferred.
+    """
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in feeds.items()

@@ -41,7 +41,7 @@ from .test_cpu_int8 import all_kinds, assert_equal, expected, inputs_of
 
 CUDA, OPENCL = cuda_target(), opencl_target()
 LARGEST_ARCHIVE = 1.1
-"""Largest ratio of the bytes of an archive to the bytes of a quantized model with more than a megabyte of weights."""
+"""Largest allowed size of a compiled network's archive, divided by the size of its quantized ONNX model."""
 
 
 @settings(max_examples=examples(8), deadline=None, derandomize=True)

@@ -1,5 +1,6 @@
-"""One executable for inputs of any length in a range: the lengths for which it has programs, padding and cropping,
-exactness, files.
+"""One executable accepts inputs of any length in a range. It has programs for only some of the lengths, pads inputs to
+the next of these, and crops the outputs. The tests cover the choice of lengths, exact results, refused models, and
+saved files.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ FINISH"""
 
 @pytest.mark.parametrize(("block_in", "block_out"), [(8, 8), (8, 16), (16, 4)])
 def test_sweeps_multiply_what_they_hold(block_in, block_out):
-    """In the array mode `sweep`, an operation that only keeps its input vector in the array changes no result; the next
-    operation multiplies both vectors.
+    """In the array mode `sweep`, the first operation only keeps its input vector in the array and changes no result.
+    The next operation multiplies two vectors: the kept one and its own.
     """
     sizes = {
         "inp": block_in * 64,

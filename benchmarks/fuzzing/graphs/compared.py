@@ -74,8 +74,10 @@ def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, floa
 
 
 def own_spreads(builder: Builder, halves: Mapping[str, float]) -> dict[str, Spread]:
-    """The spread (tolerance of each element) of each tensor, if the tensors in `halves` are rounded by up to that much.
-    Raises UnstableError if the roundings may change a result by anything.
+    """The spread (tolerance of each element) of every tensor of the graph on a target that rounds some tensors itself.
+    `halves`: for each of these tensors, the largest error of the rounding.
+
+    Raises UnstableError if a result cannot be checked, because these roundings could change it to any value.
     """
     spreads = {name: value.spread for name, value in builder.values.items()}
     wider: set[str] = set()

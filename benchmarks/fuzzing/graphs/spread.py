@@ -67,7 +67,7 @@ class Spread:
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is a float type in which operators compute."""
+    """Whether a type is one of the float types in UNITS: float64, float32, float16 or bfloat16."""
     return dtype.name in UNITS
 
 

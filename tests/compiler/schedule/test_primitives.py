@@ -307,7 +307,9 @@ def test_the_loop_is_underlined():
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_tiles_of_a_padded_window_compute_the_same(data):
-    """Random one-dimensional convolutions are tiled, and both producers are moved into the tiles, in chunks."""
+    """The results of random one-dimensional convolutions stay the same if the outputs are tiled, and if the statements
+    that make the padded input and the sums are both moved into the loops over the tiles.
+    """
     size = data.draw(st.integers(1, 9), "size")
     kernel, stride, dilation = (data.draw(st.integers(1, 3), n) for n in ("kernel", "stride", "dilation"))
     before, after = data.draw(st.integers(0, 3), "before"), data.draw(st.integers(0, 3), "after")

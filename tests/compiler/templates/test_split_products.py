@@ -1,5 +1,5 @@
-"""Splitting of a convolution whose result has several parts: it is split if the parts are read through different
-look-up tables, or by products of activations.
+"""The compiler splits a convolution whose result has several parts, such as queries, keys and values. It does so if the
+parts are read through different look-up tables, or if they are operands of products of two activations.
 """
 
 from __future__ import annotations

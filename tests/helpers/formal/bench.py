@@ -120,7 +120,7 @@ class Bench:
         return signal
 
     def before(self, value: Value, *, init: int = 0) -> Signal:
-        """The value of the previous cycle; `init` in the first cycle and after a reset."""
+        """A register that delays `value` by one cycle. In the first cycle and after a reset it holds `init`."""
         register = Signal(len(value), init=init, name="before")
         self.m.d.sync += register.eq(value)
         return register

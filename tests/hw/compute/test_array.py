@@ -104,8 +104,10 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
     """The sums that one operation computes in the array mode `sweep`, in which the array multiplies several input
-    positions at once. `held` [positions, inputs] are these positions, oldest first. They are multiplied by the rows of
-    the weight `tile` that are in the same group as row number `row`.
+    positions at once. `held` [positions, inputs]: the input positions, oldest first. `tile`: the weight tile.
+
+    The rows of the tile form groups, each with separate rows of weights for every input position. The operation uses
+    the group that contains row number `row`.
     """
     narrow, first = (
         min(config.block_in, config.block_out),

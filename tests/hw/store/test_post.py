@@ -1,5 +1,6 @@
-"""The RTL of the pipeline of the instruction STORE.POST by itself. Windows of accumulators follow each other as closely
-as hw/README.md allows; the lanes are used in any number of passes.
+"""Tests the RTL pipeline of the instruction STORE.POST by itself. Windows of accumulators follow each other as closely
+as hw/README.md allows. Some machines have fewer lanes than a vector has elements; there, the lanes process a vector in
+several passes.
 """
 
 import dataclasses

@@ -57,7 +57,9 @@ def _operand(b: Builder, operator: str, names: Sequence[str], dtype: str, ranks:
 
 
 def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tuple[int, ...]:
-    """A shape that broadcasts against `shape`: with ones, fewer dimensions or, if `wider`, more dimensions."""
+    """A random shape that broadcasts against `shape`. Some dimensions may be 1, and leading dimensions may be missing.
+    With `wider`, the shape may also have one dimension more than `shape`.
+    """
     made = [1 if b.draw.chance(0.3) else size for size in shape]
     if b.draw.chance(0.25):
         made = made[b.draw.below(len(made) + 1) :]

@@ -1,4 +1,6 @@
-"""A sequence of kernels as one function of an object file: placement of arrays in memory, and refused placements."""
+"""A sequence of kernels becomes one function of an object file. The tests run such functions with arrays at given
+places in memory, and check that wrong places are refused.
+"""
 
 from __future__ import annotations
 
