@@ -60,20 +60,22 @@ HELD_OUTS = 30
 HELD_OUTS - 1.
 """
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""Random machines ("draws") with a chain memory (on-chip memory that keeps a layer's output for the next layer): number
-of the first draw, count of draws for fitting models, and count of draws for judging them (from HELD_OUT + CHAINED on).
+"""Random machines ("draws") with a chain memory (on-chip memory that keeps a layer's output for the next layer).
+CHAINED is the number of the first of these draws. CHAINED_FITTED draws are for fitting models; CHAINED_HELD_OUT draws,
+from number HELD_OUT + CHAINED on, are for judging the models.
 """
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""Random machines ("draws") with some of the extensions EXTRAS: number of the first draw, count of draws for fitting
-models, count of draws for judging them.
+"""Random machines ("draws") with some of the extensions EXTRAS. EXTENDED is the number of the first of these draws.
+EXTENDED_FITTED draws are for fitting models, and EXTENDED_HELD_OUT draws are for judging the models.
 """
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
 """Extensions of random machines from number EXTENDED on. Each machine has each extension with probability 1/2, if it
 can have it.
 """
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations): number of
-the first draw, count of draws for fitting models, count of draws for judging them.
+"""Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations). ROWED is the
+number of the first of these draws. ROWED_FITTED draws are for fitting models, and ROWED_HELD_OUT draws are for judging
+the models.
 """
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
 """Random machines ("draws") with the extension `sweep` (array operations also multiply the input vectors of earlier

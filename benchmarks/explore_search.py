@@ -99,8 +99,9 @@ def study(networks: tuple[Network, ...], strategy: str, seed: int, budget: int, 
 
 
 def compare(networks: tuple[Network, ...], known: Known, compared: Compared, seeds: int) -> dict[str, Any]:
-    """For each search: the number of evaluations by seed, their mean, and the share of the hypervolume found with TENTH
-    of the space.
+    """Runs each search strategy with the seeds 0 to `seeds` - 1. Returns for each strategy: the numbers of evaluations
+    that the runs needed, their mean, and the share of the hypervolume found after evaluating a share TENTH of the
+    space. `known`: results of all machines, so that no machine is evaluated again.
     """
     size, found = space_of(SPACE).size, dict[str, Any]()
     for strategy, part in BUDGETS.items():

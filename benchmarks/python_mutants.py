@@ -67,9 +67,9 @@ class Covering:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a mutant's tests: "noticed", "hung" (which counts as noticed), "survived", or "untried".
+    """Result of running the tests for a mutant: "noticed", "hung" (which counts as noticed), "survived", or "untried".
 
-    A mutant is untried if pytest cannot find its tests even without the mutant.
+    "untried" means that pytest cannot find the chosen tests, not even in the source without the mutation.
     """
 
     mutant: Mutant

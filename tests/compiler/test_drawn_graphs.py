@@ -227,8 +227,9 @@ def test_steps_of_constants_are_folded_in_opsets_that_write_them_otherwise() -> 
 
 
 def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
-    """A GRU of two steps has the constant sequence length 1, so that its result is the state after the first step. In
-    the second step no node reads the matrix product, which must therefore not be fused with its readers.
+    """The sequence length of this GRU is the constant 1, so that its result is the state after the first of two steps.
+    The nodes after the matrix product of the second step are removed, because nothing reads their results. The compiler
+    must not fuse the product with one of the removed nodes.
     """
     constants = {
         "x": floats(2, 1, 8),
@@ -426,9 +427,9 @@ def test_an_unknown_form_of_gelu_is_refused_of_tables_too() -> None:
 
 @pytest.mark.parametrize("opset", [17, 9])
 def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_know(opset: int) -> None:
-    """A model with an EyeLike after an operator of ONNX Runtime's domain is compiled, although ONNX's shape inference
-    (1.23), which ONNX's converter of older opsets calls, crashes with a segmentation fault for an EyeLike whose input
-    has no shape.
+    """A model is compiled although ONNX's shape inference (version 1.23) would crash the process on it. The crash comes
+    from an EyeLike whose input has no known shape, here because an operator of ONNX Runtime's domain computes it.
+    ONNX's converter of older opsets calls shape inference, too.
     """
     constants = {"a": np.int8([[1, 2], [3, 4]]), "s": np.float32(0.5), "t": np.float32(0.25)}
     unknown = helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft")

@@ -63,7 +63,9 @@ def program(config: Config, statistics: str, registers: str) -> str:
 
 
 def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
-    """The stored results, int8 (BLOCKS, POSITIONS, lanes); asserts that reference and simulator agree."""
+    """Runs the assembly program `text` on the machine `config` with the memory contents `memory`. Asserts that
+    reference and simulator agree. Returns the results that the program stored: int8 (BLOCKS, POSITIONS, lanes).
+    """
     words = assemble(text, config)
     assert check(config, words, memory) == []
     result = run_reference(config, words, memory)

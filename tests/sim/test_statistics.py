@@ -131,8 +131,8 @@ def test_a_part_stands_for_all():
 
 
 def test_stores_are_followed():
-    """Counts of changing bits while two vectors pass through STORE.POST: in the sums with the bias, the results, and
-    the stored bytes.
+    """The statistics count how many bits change from one value to the next while two vectors pass through STORE.POST.
+    There is a count for the sums with the bias, for the rounded results, and for the stored bytes.
     """
     rng = np.random.default_rng(7)
     image = rng.integers(0, 256, 4096).astype(np.uint8)

@@ -21,8 +21,8 @@ from .oracle import NoValueError, node_run
 from .spread import ALLOWED, Spread, UnstableError, distance, spread_of
 
 COARSE = 25.0
-"""Multiple of the usual largest tolerance behind a float result that the accelerator stores in 8 bits: 1 in 20 of the
-largest element, where half a step of 8 bits is 1 in 510.
+"""Factor by which the largest tolerance of a float result may grow if the accelerator stores an earlier result in 8
+bits. The tolerance is then up to 1/20 of the largest element; half a step of 8 bits is 1/510.
 """
 
 

@@ -81,8 +81,8 @@ of float32 arithmetic on 16-bit integers.
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 """The smallest normal float32. Some kernels round smaller numbers to 0."""
 HYBRID = 1.02 / 127
-"""For products of float activations and int8 weights: the step to which LiteRT rounds the activations, relative to
-their largest value, with a margin of 2%.
+"""Step of quantized activations, relative to their largest absolute value, with a margin of 2%. LiteRT rounds float
+activations to multiples of this step before it multiplies them by int8 weights.
 """
 
 
@@ -169,8 +169,9 @@ def _largest_before(model: Written, values: Mapping[int, np.ndarray]) -> dict[in
 
 
 def operator_problem(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> str:
-    """An error message, or "" if the results of `operator` in `values` (arrays by tensor) equal LiteRT's results on the
-    operands in `values`, within the tolerances of this module.
+    """Compares our results of one operator with LiteRT's. `values`: arrays by tensor number; they contain the
+    operator's operands, on which LiteRT runs, and our results. Returns "" if both agree within the tolerances of this
+    module, else an error message.
     """
     kind, inputs, places, *_ = operator
     one, read = one_operator(model, operator)

@@ -178,7 +178,9 @@ def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Replaces the rows of the importers' table by rows that record what their functions read; returns the record."""
+    """Replaces the functions in the importers' table by functions that also note which attributes they read. Returns
+    the notes: names of attributes by operator and row. They fill up while models are imported.
+    """
     found: Asked = {}
     watched = {
         operator: tuple(

@@ -68,9 +68,9 @@ def by_pieces(s):
 
 @pytest.mark.parametrize("pitch", [7, 8, 9])
 def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
-    """The loop over rows, `pitch` elements apart, may become the innermost. The extents of the two loops over columns
-    alone would allow column 7, which is in the next row if the pitch is 7; but the last piece is shorter, so that 4*j.0
-    + j.1 never exceeds 6.
+    """The loop over rows may become the innermost, since no two rows overlap: a row has the columns 0 to 6, and rows
+    are `pitch` elements apart. The loop over columns is split into two pieces of four, of which the last is shorter. A
+    check that took both pieces for full would find a column 7, which belongs to the next row if the pitch is 7.
     """
     s = Schedule(rows_in_one(pitch))
     by_pieces(s)

@@ -77,7 +77,9 @@ class Bench:
         return signals[path]
 
     def submodule(self, name: str, path: str) -> wiring.Component:
-        """The component at `path` inside the component added as `name`, to access its ports."""
+        """A part of the design under test, for access to its ports: the submodule at `path` (names joined by dots) of
+        the component that was added under the name `name`.
+        """
         fragment = self._fragments[name]
         for part in path.split("."):
             fragment = fragment.find_subfragment(part)

@@ -496,8 +496,9 @@ def test_short_instructions_back_to_back(seed: int) -> None:
 
 
 def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> Counter[int]:
-    """Asserts that the unit behaves as hw/README.md and the reference say; returns the number of instructions that
-    ended in each cycle.
+    """Runs a program in the RTL of the compute unit, and asserts that its timing is that of hw/README.md and its
+    accumulators are those of the reference. `steps`: the expected instructions and cycles; `final`: the reference's
+    result; `image`: the contents of memory. Returns the number of instructions that ended in each cycle.
     """
     bench = Bench(config, steps, final, image)
     simulator = Simulator(bench.unit)

@@ -103,8 +103,10 @@ def test_what_edges_leave_out_does_not_race():
 
 
 def copies(*, commit=True, wait=0, barrier=True, last=True):
-    """A kernel in which threads fetch elements by asynchronous copies and then use another thread's element; the
-    arguments leave out commit, wait or barrier. `last`: a final commit and wait.
+    """A kernel in which each thread fetches one element by an asynchronous copy, waits, passes a barrier, and then uses
+    an element that another thread fetched. With commit=False, wait=None or barrier=False, the kernel lacks that step
+    and has a race; `wait` is the number of copies that may still be under way. `last`: whether a commit and a wait end
+    the kernel.
     """
     bring = threads(
         "t",

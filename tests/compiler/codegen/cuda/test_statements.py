@@ -1,4 +1,6 @@
-"""The generated CUDA C++ of statements where its exact form matters, and refused programs."""
+"""Tests the exact text of generated CUDA C++ for statements whose form matters for speed or correctness, and the errors
+for programs without CUDA C++.
+"""
 
 from __future__ import annotations
 
