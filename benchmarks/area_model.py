@@ -146,7 +146,9 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """Numbers of the random machines for fitting that are of the same kind as the machines `draws` for evaluation."""
+    """For a range `draws` of random machines that are reserved for evaluation: the range of machines of the same kind
+    that are for fitting. Their numbers are smaller by HELD_OUT.
+    """
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 
 

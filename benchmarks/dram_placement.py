@@ -44,7 +44,9 @@ measures both.
 
 
 def machine(extensions: Sequence[str], width: int, **fields: Any) -> Config:
-    """The machine behind the chip that transfers `width` bytes a cycle; `fields` of its memory."""
+    """The machine `vta` with these extensions and a DRAM: the chip that transfers `width` bytes in a cycle. `fields`:
+    further fields of the machine's memory.
+    """
     memory = Memory(kind="dram", part=PARTS[width], bus_bytes=width, **fields)
     return replace(vta_with(extensions), memory=memory)
 

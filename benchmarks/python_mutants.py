@@ -41,8 +41,8 @@ these.
 """
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
 OWN_EARLIER = 4
-"""Tests of the folder nearest to the mutated file run earlier: when tests are ordered by speed, they count as this many
-times as fast.
+"""Factor that lets tests in the folder nearest to the mutated file run earlier. Tests run in the order of their
+seconds; the seconds of these tests are divided by this factor.
 """
 SLOWER, START = 3, 120
 """A mutant hangs if its tests take more than SLOWER times their usual time plus START seconds."""

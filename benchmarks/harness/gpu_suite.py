@@ -285,8 +285,9 @@ def _peers(
 def compare_peer(
     entry: GpuEntry, name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> None:
-    """Raises PeerError if the peer's outputs differ from ours by more than twice the tolerance of the entry, which is
-    the allowed error of either side against float64; or if their shapes differ.
+    """Compares our outputs of an entry with those of a peer (a way to run torch). Raises PeerError if shapes differ, or
+    if the outputs differ by more than twice the tolerance of the entry. The tolerance is the allowed error against
+    float64; either side may have this error.
     """
     shapes = [array.shape for array in ours], [array.shape for array in theirs]
     if shapes[0] != shapes[1]:

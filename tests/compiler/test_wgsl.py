@@ -1,5 +1,5 @@
-"""WGSL by wgpu, on Mesa's software Vulkan or any other adapter: operators, scheduled programs, networks, files, tuning;
-and refusals, which need no adapter.
+"""Kernels in WGSL, run by wgpu on Mesa's software Vulkan or any other adapter. The tests cover operators, scheduled
+programs, networks, files and tuning. Tests of refusals need no adapter.
 """
 
 from __future__ import annotations

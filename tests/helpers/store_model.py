@@ -239,8 +239,8 @@ class Model:
         return step.values["x_size"] if step.registers["OPERAND"]["repeat"] else 1
 
     def wanted(self) -> int:
-        """Number of bytes of the second operand that must have arrived for the current vector: up to the end of its
-        operand.
+        """The store of the current vector needs a second operand, which may serve several vectors. Returns the number
+        of bytes of the operands that must have arrived before: all operands up to and including this one.
         """
         return (self.vector // self.share() + 1) * self.config.out_bytes
 

@@ -103,7 +103,7 @@ def test_reset_clears_all_lanes():
 
 def test_rows_of_weights_are_those_of_a_machine_that_does_not_fold():
     """TAPS in the array mode `sweep` gives the same accumulators on an array with the extension `fold` and on one
-    without. On the first, a weight tile has fewer rows, so that one operation's rows of weights extend over more tiles.
+    without. With `fold`, a weight tile has fewer rows. So the rows of weights of one operation belong to more tiles.
     """
     rng = np.random.default_rng(5)
     memory = rng.integers(0, 256, 65536, dtype=np.uint8)

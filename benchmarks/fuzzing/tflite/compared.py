@@ -27,8 +27,8 @@ RELATIVE = 4e-6
 """Largest allowed difference of a float result, relative to the largest value of the result and its float operands."""
 ALONE = 1e-5
 """Largest allowed difference between a float output of the graph and the same tensor in a second run, in which all
-tensors are outputs. (As outputs, fewer operators are fused, so that sums may have another order.) The difference is
-relative to the largest float from which the output is computed, or absolute if this float is below 1.
+tensors of the graph are outputs. In the second run fewer operators are fused, so that sums may have another order. The
+difference is relative to the largest float from which the output is computed, or absolute if this float is below 1.
 """
 KERNEL_SETS_DIFFER = (
     "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LEAKY_RELU", "MEAN", "MUL", "QUANTIZE",
@@ -73,7 +73,9 @@ STEPS: Mapping[str, int] = MappingProxyType({"TANH": 2, "LOGISTIC": 2})
 ATTRIBUTES: Mapping[str, str] = MappingProxyType(
     {"LEAKY_RELU": "Alpha", "MEAN": "KeepDims", "SUM": "KeepDims"}
 )
-"""Name of the attribute that a function of `EXACT` gets as its last argument, by operator."""
+"""Operators whose exact results (`EXACT`) depend on an attribute: name of the attribute, by operator. Its value is the
+last argument of the function in EXACT.
+"""
 HALF = 0.51
 """Largest distance, in steps, of a rounded result from the exact one: half a step for the rounding, the rest for errors
 of float32 arithmetic on 16-bit integers.

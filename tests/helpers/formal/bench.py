@@ -132,7 +132,9 @@ class Bench:
         return value == self.before(value)
 
     def assume(self, *values: Value) -> None:
-        """Assumes that each of `values` is true in every cycle; for guarantees of neighbouring components."""
+        """Tells the prover that each of `values` is true in every cycle: for example, guarantees that neighbouring
+        components give.
+        """
         self._assumed += values
 
     def prove(self, name: str, value: Value, *, cover: Value) -> None:

@@ -78,10 +78,9 @@ def expected(
 def folded(
     vector: np.ndarray, tile: np.ndarray, shape: int, part: int, config: Config
 ) -> dict[int, np.ndarray]:
-    """The sums of a GEMM on a machine with the extension `fold`, for part number `part` of a weight tile: for the first
-    lane of each group, an array [batch][columns]. The array's rows work in 2**`shape` groups.
-
-    `vector` is [batch][block_in], `tile` [columns][block_in].
+    """The sums of a GEMM on a machine with the extension `fold`, for part number `part` of a weight tile. The array's
+    rows work in 2**`shape` groups. Returns one array of sums [batch][columns] for each group, by the number of the
+    first lane to which the group adds its sums.
     """
     groups, found = 1 << shape, {}
     lanes, inputs = divmod(part, groups)

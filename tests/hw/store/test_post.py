@@ -39,8 +39,9 @@ def bits(array: np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """Operands of STORE.POST: `count` windows of `reads` accumulators each, (count, reads, batch, block_out); bias and
-    scale (count, block_out).
+    """The inputs of `count` STORE.POST operations of a machine `config`. `acc`: `reads` accumulators for each
+    operation, (count, reads, batch, block_out). `operands`: second operands, which are used if `combine` is set. `bias`
+    and `scale`: (count, block_out).
     """
 
     config: Config

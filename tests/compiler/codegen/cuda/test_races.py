@@ -1,5 +1,5 @@
-"""The race check: races that no barrier can prevent, unordered asynchronous copies, blocks that access the same
-element; and kernels without a race that look similar.
+"""Tests the race check. It must refuse kernels in which no barrier can prevent a race, in which asynchronous copies are
+unordered, or in which two blocks access the same element. It must accept similar kernels without a race.
 """
 
 from __future__ import annotations

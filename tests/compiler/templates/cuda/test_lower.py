@@ -181,8 +181,8 @@ PRODUCTS = ("Conv", "Gemm", "MatMul")
 
 
 def test_the_code_of_all_other_operators_runs_on_the_host() -> None:
-    """Operators other than products of matrices: their generated CUDA C++ runs on the CPU, with threads in random
-    order, and is compared with the interpreter.
+    """For operators other than products of matrices, the generated CUDA C++ gives the interpreter's results. It runs on
+    the CPU, with threads in random order.
     """
     programs: list[tuple[Program, Arrays]] = []
     expected: list[Arrays] = []
