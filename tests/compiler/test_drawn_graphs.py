@@ -485,7 +485,9 @@ def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> 
 def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
     target: str, attributes: dict[str, int]
 ) -> None:
-    """ONNX's converter to newer opsets (1.23) does not change the node, though its meaning changed."""
+    """A Hardmax of an opset before 13 works along all axes from `axis` on, later ones along one axis. ONNX's converter
+    to newer opsets (1.23) leaves the node unchanged, so that the importer must handle the old meaning.
+    """
     feeds = {"x": floats(2, 3, 4, 5), "q": floats(1, 16)}
     constants = {"s": np.asarray(np.float32(0.1)), "z": np.asarray(np.int8(0))}
     quantized = [
@@ -502,7 +504,9 @@ def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
 
 @pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"])
 def test_a_constant_of_one_short_number_has_its_value(kind: str) -> None:
-    """Regression: an expression held the value of a float8 constant in place of its code, and -2 became NaN."""
+    """A constant of one number in a type of 4 or 8 bits has the right value. Regression: the compiler took the value -2
+    of a float8 constant for the bits that encode a number, and got NaN.
+    """
     feeds = {"x": floats(3)}
     model = built(
         [node("CastLike", "c x", "t"), helper.make_node("Add", ["t", "x"], ["y"])], feeds, {}, [], 23

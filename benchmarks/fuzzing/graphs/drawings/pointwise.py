@@ -89,8 +89,8 @@ def _fit(operator: str, place: int) -> Fit:
 
 
 def with_operands(*more: str):
-    """A drawing (function that adds a random node) for operators with one tensor and, as further inputs named `more`,
-    axes of this tensor.
+    """Makes a drawing (function that adds a random node) for operators such as CumSum: the first input is a tensor, and
+    each of the inputs named `more` is the number of an axis of this tensor.
     """
 
     def draw_node(b: Builder, operator: Operator) -> None:
