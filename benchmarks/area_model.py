@@ -112,9 +112,9 @@ def _with_intervals(
     head: Mapping[str, Any],
     scale: Scale,
 ) -> CellModel:
-    """The model fitted to all of `training`, with its prediction intervals. The intervals come from `logic` and `path`:
-    ratios true value / predicted value (of logic area and of longest path) for training machines, each predicted by a
-    fit without it.
+    """The model fitted to all machines in `training`, with its prediction intervals. The intervals come from `logic`
+    and `path`: the ratios true value / predicted value of logic area and of longest path, one for each training
+    machine. The prediction for a machine is by a model that was fitted to the other machines.
     """
     return replace(
         fit.fit(training, head, scale),

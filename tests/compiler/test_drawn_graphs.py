@@ -324,8 +324,8 @@ def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: 
     ("given", "wanted"), [((3, 2, 2), (1, 1, 2, 3, 2)), ((2, 3, 5), (3, 2, 5)), ((4, 2, 3), (2, 4, 1, 3, 1))]
 )
 def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """Reshapes that split the combined axis of images and positions of the stored tensor. Regression: they raised a
-    ValueError.
+    """The compiler stores a tensor with one axis for images and positions together. The Reshapes of this test split
+    that axis; the result must be right. Regression: they raised a ValueError.
     """
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -412,7 +412,9 @@ def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
 
 
 def test_an_unknown_form_of_gelu_is_refused_of_tables_too() -> None:
-    """Regression: ONNX's reference implementation, which computes tables, takes any unknown form for the exact one."""
+    """A Gelu with an unknown value of `approximate` is refused, also if a look-up table would compute it. Regression:
+    ONNX's reference implementation, which fills the table, computes the exact Gelu for any unknown value.
+    """
     constants: dict[str, np.ndarray] = {"s": np.array(0.1, np.float32), "z": np.array(0, np.int8)}
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),

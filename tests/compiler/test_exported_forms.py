@@ -167,8 +167,8 @@ def test_a_reshaped_input_of_a_convolution_over_lines_is_not_moved() -> None:
 
 
 OPEN: dict[str, Callable[[Viewed], tuple[int, ...]]] = {}
-"""Functions, by their names, that add operators whose result no QuantizeLinear rounds, and return the shape of this
-result.
+"""Functions, by name, that add operators to a network and return the shape of the result. The result stays a float
+tensor: no QuantizeLinear follows that would round it.
 """
 
 

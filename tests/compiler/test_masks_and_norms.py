@@ -239,8 +239,8 @@ def heads() -> Viewed:
 
 
 def test_halves_of_heads_change_places():
-    """Rotary position embedding on the accelerator: one half of each head is negated and concatenated with the other
-    half along the last axis.
+    """Rotary position embedding runs on the accelerator: the second half of each head is negated, and put before the
+    first half along the last axis. The result is right, and no kernel only moves data.
     """
     net = heads()
     whole = net.last

@@ -47,8 +47,8 @@ def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
 
 
 class Follow:
-    """Drives a writer, the part of the load unit that writes arriving data to a scratchpad: offers bus words, and
-    collects its writes with the cycle of each.
+    """Drives a writer, the part of the load unit that writes arriving data to a scratchpad. It offers bus words to the
+    writer, and collects the writes that the writer makes, each with its cycle.
 
     A write of a step in cycle s appears in cycle s + 2. `fields`: names of the ports that are recorded.
     """

@@ -159,7 +159,9 @@ def _operators_problem(
 
 
 def _largest_before(model: Written, values: Mapping[int, np.ndarray]) -> dict[int, float]:
-    """For each activation, the largest magnitude of a float among it and all activations from which it is computed."""
+    """For each activation, the largest magnitude of any float number in the activation itself and in all activations
+    from which it is computed.
+    """
     largest = {
         index: float(np.abs(array).max(initial=0)) if array.dtype.kind == "f" else 0.0
         for index, array in values.items()

@@ -287,8 +287,8 @@ def of_function(place: str) -> Iterator[str]:
 
 
 def float_models() -> Iterator[bytes]:
-    """Models that together exercise every row of the tables of float operators: the function of a row reads all
-    attributes and constant inputs that it can read.
+    """Yields models that together use every row of the importers' tables of float operators. In these models, the
+    import function of each row reads all attributes and constant inputs that it can read.
     """
     yield from bodies()
     for shape in ((1, 2, 6, 6), (1, 2, 6, 6, 6)):

@@ -182,7 +182,9 @@ def cached(shape=(10, 8), scope="acc", before=False, after=False, mirrored=False
 
 
 def looped():
-    """The program of `cached` with a loop around the allocation of T only."""
+    """A program that loads row 0 of A to L once. A loop over rows then allocates T, computes T = 2 L, and copies T to a
+    row of D. Only T is allocated inside the loop.
+    """
     held = Buffer(name="L", shape=(8,), dtype=I32)
     made = Buffer(name="T", shape=(8,), dtype=I32)
     load = nest([(J, 8)], Assign(name="load", buffer=held, indices=(J,), value=A[0, J]))

@@ -1,5 +1,5 @@
-"""Bulk copies, which one thread issues for a whole block: generated text, tensor maps passed at launch, and refused
-copies.
+"""Tests bulk copies, which one thread issues for a whole block. They check the generated text, the tensor maps that are
+passed at launch, and copies that must be refused.
 """
 
 from __future__ import annotations

@@ -372,7 +372,9 @@ def test_more_than_a_threads_memory():
 
 
 def test_sums_begin_without_reading_what_is_there():
-    """The first term initializes the sum, also if loops inside the summing loop index the registers."""
+    """Generated code begins a sum with its first term, and does not read the register before. This is so even if a loop
+    inside the summing loop chooses the register.
+    """
     held = vector("held", 4, scope="register")
     total = Reduce(name="sum", op="add", buffer=held, indices=(V,), value=X[T] * X[K], first=equal(K, 0))
     body = Alloc(buffer=held, body=seq(nest([(K, 8), (V, 4)], total), put(Y, T, held[0])))
