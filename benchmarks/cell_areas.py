@@ -79,12 +79,13 @@ the models.
 """
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
 """Random machines ("draws") with the extension `sweep` (array operations also multiply the input vectors of earlier
-ones) or `wide_loads` (several input vectors loaded a cycle): number of the first draw, count of draws for fitting
-models, count of draws for judging them.
+operations) or `wide_loads` (several input vectors are loaded in a cycle). SWEEPING is the number of the first of these
+draws. SWEEPING_FITTED draws are for fitting models, and SWEEPING_HELD_OUT draws are for judging the models.
 """
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""Random machines ("draws") with the extension `fold` (the array's rows can work in groups): number of the first draw,
-count of draws for fitting models, count of draws for judging them.
+"""Random machines ("draws") with the extension `fold` (the array's rows can work in groups). FOLDING is the number of
+the first of these draws. FOLDING_FITTED draws are for fitting models, and FOLDING_HELD_OUT draws are for judging the
+models.
 """
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products a cycle of small machines: those with a chain memory (on-chip memory between layers), with

@@ -127,7 +127,9 @@ class Model:
         self.ready: list[int] = []
 
     def may_begin(self, step: Step, now: int) -> bool:
-        """Whether the store unit's own conditions allow the head instruction to begin (tokens apart)."""
+        """Whether the oldest waiting instruction may begin, by the store unit's own conditions. Its tokens are checked
+        elsewhere.
+        """
         if not self.flights:
             return True
         youngest, loads = self.flights[-1].step, [item for item in self.flights if item.step.name in LOADS]

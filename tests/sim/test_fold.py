@@ -147,8 +147,9 @@ def test_more_groups_than_folds(fields: str, refused: bool):
 
 
 def store_cycles(config: Config, shape: int, tiles: list[int], fields: str) -> int:
-    """Duration in cycles of a store that reads the accumulator bank in which a long GEMM with micro-ops of `tiles`
-    works.
+    """Duration in cycles of a store that competes with a long GEMM for the same bank of accumulators. `shape`: value of
+    the register FOLD; `tiles`: weight tiles that the GEMM's micro-ops use; `fields`: further fields of the GEMM, as
+    assembly text.
     """
     text = (
         f"{loads(config)}CONFIG FOLD shape={shape}\n"

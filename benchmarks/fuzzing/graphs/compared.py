@@ -58,8 +58,9 @@ def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **op
 
 
 def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, float]:
-    """On the accelerator, the rounding error of float tensors that the model itself does not quantize: half a
-    quantization step, by tensor. The compiler chooses the scale of such a tensor from its bounds (`onnx_own_grids`).
+    """The largest rounding errors that the accelerator itself adds, by tensor: half a quantization step. These are
+    float tensors that the model does not quantize; the compiler chooses their scales from their bounds
+    (`onnx_own_grids`).
     """
     if not isinstance(network, AcceleratorExecutable):
         return {}

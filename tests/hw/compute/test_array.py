@@ -93,8 +93,9 @@ def folded(
 
 
 def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
-    """The values [position][batch][block_out] that are multiplied by row `row` of a weight tile: one part of the
-    channels of each of the `positions`, [position][vector][batch][block_in].
+    """Selects from input positions the channels that are multiplied by row `row` of a weight tile. A row is for one
+    part of the channels. `positions`: [position][vector][batch][block_in]. Returns the values,
+    [position][batch][block_out].
     """
     lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
     quarter = row % config.position_outputs
