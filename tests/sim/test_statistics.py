@@ -164,7 +164,9 @@ FINISH pop_next"""
 
 
 def test_operands_are_those_from_before_the_results_take_their_places():
-    """An ALU addition in place: the counted operand is the old value, not the result."""
+    """A STORE.POST writes its results to the memory from which it read its second operand. The statistics count the
+    changing bits of the old values as operands, not those of the results.
+    """
     image = np.random.default_rng(8).integers(0, 256, 4096).astype(np.uint8)
     image[512:544] = 0
     text = f"""LOAD.PAR dram_base=16 y_size=1 x_size=1 x_stride=1

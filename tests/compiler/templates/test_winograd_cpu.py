@@ -1,5 +1,5 @@
-"""Winograd convolutions on CPUs: compiled transforms against exact sums, fused epilogues, shared transforms, and when
-they are chosen.
+"""Winograd convolutions on CPUs. Compiled transforms are compared with exact sums. Other tests check fused epilogues,
+transforms that several convolutions share, and when the compiler chooses this method.
 """
 
 from __future__ import annotations
