@@ -52,7 +52,9 @@ def machine(extensions: Sequence[str], width: int, **fields: Any) -> Config:
 
 
 def unplaced(config: Config, model: bytes) -> Program:
-    """The program for `config` that the compiler makes for a fixed memory of the latencies of a row that is opened."""
+    """The program for `config` that the compiler would make for a memory of fixed latencies, without regard to the rows
+    and banks of the DRAM. The fixed latencies are those of an access that must open a row.
+    """
     legalized = legalize(accelerator_graph(model, config), config)
     network = AcceleratorNetwork(config=config, legalized=legalized)
     points = network.points({})

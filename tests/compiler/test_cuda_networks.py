@@ -277,7 +277,10 @@ def test_an_embedding_used_twice_is_stored_once(texts, tmp_path: Path, tokens: i
 
 @pytest.mark.parametrize("change", ["an output", "a second reader", "another axis", "an operator behind"])
 def test_attention_that_is_not_whole(change: str):
-    """Scores with another reader prevent fusion; an operator after the second product is computed right."""
+    """Two products and a softmax along the rows between them become one attention kernel, also if another operator
+    follows. They must stay separate if another node or an output reads a result between them, or if the softmax has
+    another axis.
+    """
     net = FloatNetwork(1, 2, 5, 8)
     query = net.last
     keys = net.add("Transpose", inputs=[query], perm=[0, 1, 3, 2])

@@ -118,7 +118,9 @@ def test_arguments_that_cannot_be_written_compile_nothing_more():
 
 
 def test_a_part_stands_for_all():
-    """Sampling is unbiased: its mean over many seeds is the value for all operations."""
+    """The statistics may count bit changes in a random part of the operations only. This estimate is unbiased: its mean
+    over many seeds equals the count over all operations.
+    """
     instructions, image = _program(np.random.default_rng(6))
     whole = operand_statistics(TINY, instructions, image)
     parts = [operand_statistics(TINY, instructions, image, share=0.4, seed=seed) for seed in range(400)]
