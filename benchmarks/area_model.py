@@ -87,8 +87,10 @@ def main(options: Given) -> None:
 def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
-    """Returns (the area and clock model with its prediction intervals, figures). The figures are the intervals, and the
-    mean errors by leave-one-out cross-validation on the training machines, without and with XGBoost on the residuals.
+    """Fits the area and clock model to the machines `training`. Returns (the model with its prediction intervals,
+    figures). The figures are the intervals and the mean errors of logic area and longest path by leave-one-out
+    cross-validation. There are two sets of errors: for the model alone, and for the model with XGBoost trees that
+    predict its residuals.
     """
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)
@@ -110,9 +112,9 @@ def _with_intervals(
     head: Mapping[str, Any],
     scale: Scale,
 ) -> CellModel:
-    """The model fitted to all of `training`, with its prediction intervals. The intervals come from `logic` and `path`:
-    ratios true value / predicted value (of logic area and of longest path) for training machines, each predicted by a
-    fit without it.
+    """The model fitted to all machines in `training`, with its prediction intervals. The intervals come from `logic`
+    and `path`: the ratios true value / predicted value of logic area and of longest path, one for each training
+    machine. The prediction for a machine is by a model that was fitted to the other machines.
     """
     return replace(
         fit.fit(training, head, scale),
@@ -144,7 +146,9 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """Numbers of the random machines for fitting that are of the same kind as the machines `draws` for evaluation."""
+    """For a range `draws` of random machines that are reserved for evaluation: the range of machines of the same kind
+    that are for fitting. Their numbers are smaller by HELD_OUT.
+    """
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 
 

@@ -60,29 +60,32 @@ HELD_OUTS = 30
 HELD_OUTS - 1.
 """
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""Random machines ("draws") with a chain memory (on-chip memory that keeps a layer's output for the next layer): number
-of the first draw, count of draws for fitting models, and count of draws for judging them (from HELD_OUT + CHAINED on).
+"""Random machines ("draws") with a chain memory (on-chip memory that keeps a layer's output for the next layer).
+CHAINED is the number of the first of these draws. CHAINED_FITTED draws are for fitting models; CHAINED_HELD_OUT draws,
+from number HELD_OUT + CHAINED on, are for judging the models.
 """
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""Random machines ("draws") with some of the extensions EXTRAS: number of the first draw, count of draws for fitting
-models, count of draws for judging them.
+"""Random machines ("draws") with some of the extensions EXTRAS. EXTENDED is the number of the first of these draws.
+EXTENDED_FITTED draws are for fitting models, and EXTENDED_HELD_OUT draws are for judging the models.
 """
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
 """Extensions of random machines from number EXTENDED on. Each machine has each extension with probability 1/2, if it
 can have it.
 """
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations): number of
-the first draw, count of draws for fitting models, count of draws for judging them.
+"""Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations). ROWED is the
+number of the first of these draws. ROWED_FITTED draws are for fitting models, and ROWED_HELD_OUT draws are for judging
+the models.
 """
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
 """Random machines ("draws") with the extension `sweep` (array operations also multiply the input vectors of earlier
-ones) or `wide_loads` (several input vectors loaded a cycle): number of the first draw, count of draws for fitting
-models, count of draws for judging them.
+operations) or `wide_loads` (several input vectors are loaded in a cycle). SWEEPING is the number of the first of these
+draws. SWEEPING_FITTED draws are for fitting models, and SWEEPING_HELD_OUT draws are for judging the models.
 """
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""Random machines ("draws") with the extension `fold` (the array's rows can work in groups): number of the first draw,
-count of draws for fitting models, count of draws for judging them.
+"""Random machines ("draws") with the extension `fold` (the array's rows can work in groups). FOLDING is the number of
+the first of these draws. FOLDING_FITTED draws are for fitting models, and FOLDING_HELD_OUT draws are for judging the
+models.
 """
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products a cycle of small machines: those with a chain memory (on-chip memory between layers), with

@@ -3,8 +3,8 @@
     python benchmarks/cpu.py [--only NAME ...] [--others] [--rounds N] [--json] [--write]
 
 ratio = time of ONNX Runtime (the "peer") / our time, as in `vdla bench`; the rows are those of `vdla bench` without
-whole networks. `--others`: shapes from networks that the papers did not measure, with sizes that are no multiples of
-tiles. `--write`: rows and geometric means go to benchmarks/results/cpu_layers.json or, with `--others`,
+whole networks. `--others`: instead, layers of networks that the TVM paper did not measure, with sizes that are no
+multiples of tiles. `--write`: rows and geometric means go to benchmarks/results/cpu_layers.json or, with `--others`,
 cpu_other_layers.json; an incomplete set of rows is not written.
 """
 

@@ -44,13 +44,17 @@ measures both.
 
 
 def machine(extensions: Sequence[str], width: int, **fields: Any) -> Config:
-    """The machine behind the chip that transfers `width` bytes a cycle; `fields` of its memory."""
+    """The machine `vta` with these extensions and a DRAM: the chip that transfers `width` bytes in a cycle. `fields`:
+    further fields of the machine's memory.
+    """
     memory = Memory(kind="dram", part=PARTS[width], bus_bytes=width, **fields)
     return replace(vta_with(extensions), memory=memory)
 
 
 def unplaced(config: Config, model: bytes) -> Program:
-    """The program for `config` that the compiler makes for a fixed memory of the latencies of a row that is opened."""
+    """The program for `config` that the compiler would make for a memory of fixed latencies, without regard to the rows
+    and banks of the DRAM. The fixed latencies are those of an access that must open a row.
+    """
     legalized = legalize(accelerator_graph(model, config), config)
     network = AcceleratorNetwork(config=config, legalized=legalized)
     points = network.points({})
@@ -63,7 +67,9 @@ def timed(config: Config, program: Program) -> SimulationResult:
 
 
 def bus_share(layers: Sequence[LayerAccount], bus_bytes: int) -> float | None:
-    """The share of the bus's peak that the layers whose roofline is the bus use; None without such layers."""
+    """The share of the bus's peak rate that is used while the layers limited by the bus run (layers whose roofline is
+    that of memory traffic, not of computation). None if no layer is limited by the bus.
+    """
     bound = [layer for layer in layers if layer.bound == "memory" and layer.roofline_cycles]
     if not bound:
         return None

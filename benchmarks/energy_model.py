@@ -81,11 +81,12 @@ def main(options: Given) -> None:
 def gather(
     wanted: Mapping[str, Sequence[int]], prepared: Callable[[str], Replayed], path: Path | None
 ) -> tuple[Rows, dict[str, Any]]:
-    """Replays programs on machines and returns (the rows on which the energy model is fitted, facts about the machines
-    by name). `wanted`: seeds of the programs of each machine; the rows also include those programs in the file at
-    `path` whose seeds are in FITTED.
+    """Collects the measured programs on which the energy model is fitted. Returns (their rows, facts about each machine
+    by the machine's name). `wanted`: for each machine, the seeds of its programs. `prepared`: a function that makes the
+    replay of a machine from its name.
 
-    Programs that the file has are read from it; others are replayed and appended to it.
+    Rows and facts that the file at `path` has are read from it; others are measured and appended to it. The result also
+    includes the file's rows of these machines whose seeds are in FITTED.
     """
     text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
     have = [json.loads(line) for line in text.splitlines()]
@@ -121,8 +122,11 @@ def gather(
 def evaluate(
     rows: Rows, facts: Mapping[str, Any], known: Mapping[str, Config], library: Library
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fits the energy model to the rows that are not reserved. Returns (figures, coefficients): the errors of
-    predictions for machines that were left out of a fit, and for the reserved machines; and the fitted model.
+    """Fits the energy model to the rows that are not reserved for evaluation. Returns (figures, coefficients). The
+    figures are errors of predictions: for machines that were left out of a fit, and for the reserved machines. The
+    coefficients are the fitted model.
+
+    `facts`: leakage and area of the parts of each machine; `known`: the machines by name; `library`: the cell library.
     """
     fitted = [row for row in rows if not is_reserved(row)]
     judged = [row for row in rows if is_reserved(row)]

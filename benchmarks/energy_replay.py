@@ -38,12 +38,13 @@ def main(options: Given) -> None:
 
 def compared(machine: Replayed, seed: int) -> dict[str, Any]:
     """Computes the energy of one program on the netlist of `machine` by three methods, in picojoules per cycle. The
-    first method is OpenSTA itself. The second applies OpenSTA's rules to our own loads, slews and tables. The third is
-    our replay. `seed`: seed of the program.
+    first method is the tool OpenSTA. The second applies OpenSTA's rules to our own loads, slews and tables. The third
+    is our replay. `seed`: seed of the program.
 
-    For each change of a signal, this version of OpenSTA adds the energies of a rise and a fall, while newer versions
-    take their mean. Therefore its energy inside cells is halved before the comparison. OpenSTA also ignores the load of
-    clock pins on nets that no cell drives, so this load is left out of our figure, too.
+    Two differences between OpenSTA and our replay are removed before the comparison. First, this version of OpenSTA
+    adds the energies of a rise and a fall for each change of a signal, while newer versions take their mean; therefore
+    the energy that OpenSTA finds inside cells is halved. Second, OpenSTA ignores the load of clock pins on nets that no
+    cell drives; therefore our energy leaves out the load of clock pins, too.
     """
     activity = machine.replay(energy_program(machine.config, seed))
     cells = np.arange(len(machine.netlist.kind))

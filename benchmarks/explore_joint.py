@@ -172,8 +172,10 @@ def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, A
 
 
 def summary(default: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Speedups of the machine found by the joint search (hardware and schedules together) over each alternative, as
-    medians over the seeds.
+    """Returns how many times faster the machine of the joint search (of hardware and schedules) is than each of three
+    alternatives: the tuned default machine, the best machine of a search with default schedules, and this best machine
+    after tuning. Speedups are given for each seed and as medians. `default`: results of the default machine; `rows`:
+    one row of results for each seed.
     """
     joint = [row["joint, tuned"]["ms"] for row in rows]
     others = {

@@ -88,7 +88,9 @@ def measure(folder: Path, designs: int) -> dict[str, Any]:
 
 
 def in_browser(page: Path, front: list[int]) -> dict[str, Any]:
-    """Milliseconds until the report page is usable in the browser, and milliseconds to choose a design of `front`."""
+    """Loads the report page several times in a headless browser. Returns the milliseconds until the page is usable, and
+    the milliseconds to show a design after it is chosen. `front`: numbers of the designs to choose.
+    """
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium-headless-shell")

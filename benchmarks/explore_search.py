@@ -1,15 +1,17 @@
-"""Searches for machines compared: evaluations to 99% of the hypervolume of a whole space, and the share found with 10%
-of its points.
+"""Compares searches for machines. For each search, it shows the number of evaluations until 99% of the hypervolume of a
+whole space is found, and the share of the hypervolume found with 10% of the space's points.
 
     python benchmarks/explore_search.py --records DIR [--workers 2] [--seeds 5] [--json] [--write]
 
-All 4,096 points of a space around `vta` are evaluated once on ResNet-18 and MobileNet (latency, energy, area); the
-records in DIR make that resumable, so the first call takes a quarter of an hour on two cores and later ones none. The
-searches then look evaluations up there. Objectives are normalized over the front of the whole space; the reference
-point is 1.1 in each. "evaluations" is the number of designs that a search evaluates until its hypervolume is 99% of the
-whole space's, for each seed; invalid designs do not count, since they are not evaluated. All searches with one seed
-begin with the same 20 machines, propose no design twice, and get results in batches of 10; NSGA-II is Optuna's with its
-defaults. With `--write` the figures go to benchmarks/results/explore_search.json.
+All 4,096 points of a space around `vta` are evaluated once on ResNet-18 and MobileNet (latency, energy, area). This
+takes a quarter of an hour on two cores. The records are kept in DIR, so that later calls do not evaluate again, and the
+searches look evaluations up there.
+
+Objectives are normalized over the front of the whole space; the reference point is 1.1 in each. "evaluations" is the
+number of designs that a search evaluates until its hypervolume is 99% of the whole space's, for each seed; invalid
+designs do not count, since they are not evaluated. All searches with one seed begin with the same 20 machines, propose
+no design twice, and get results in batches of 10; NSGA-II is Optuna's with its defaults. With `--write` the figures go
+to benchmarks/results/explore_search.json.
 """
 
 from __future__ import annotations
@@ -56,8 +58,8 @@ BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
 
 
 class Compared:
-    """All points of the space of machines with their figures. The methods compare the hypervolume of a set of designs
-    with that of the whole space.
+    """The result of an exhaustive exploration, with which searches are compared. The methods tell what share of the
+    hypervolume of all machines a set of designs reaches, and how many designs a search needs to reach most of it.
     """
 
     def __init__(self, whole: Exploration) -> None:
@@ -99,8 +101,9 @@ def study(networks: tuple[Network, ...], strategy: str, seed: int, budget: int, 
 
 
 def compare(networks: tuple[Network, ...], known: Known, compared: Compared, seeds: int) -> dict[str, Any]:
-    """For each search: the number of evaluations by seed, their mean, and the share of the hypervolume found with TENTH
-    of the space.
+    """Runs each search strategy with the seeds 0 to `seeds` - 1. Returns for each strategy: the numbers of evaluations
+    that the runs needed, their mean, and the share of the hypervolume found after evaluating a share TENTH of the
+    space. `known`: results of all machines, so that no machine is evaluated again.
     """
     size, found = space_of(SPACE).size, dict[str, Any]()
     for strategy, part in BUDGETS.items():

@@ -84,7 +84,7 @@ def empty_cache(folder: Path) -> Iterator[None]:
 
 
 def measure(name: str, repeat: int) -> dict[str, Any]:
-    """Measures the network `name`; returns its row of the results."""
+    """Measures the network `name`, with `repeat` calls of each measured function; returns its row of the results."""
     with tempfile.TemporaryDirectory() as folder:
         plain, quantized = (Path(folder) / f"{kind}.onnx" for kind in ("float", "quantized"))
         model, feeds = NETWORKS[name]()

@@ -44,9 +44,10 @@ COUNTS = {
     "interrupts": 20 * len(CALLS),
 }
 LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0, "tflite": 60.0, "tflite_graphs": 60.0}
-"""Time limits in seconds of one fuzzing case, for kinds of cases that take long: they start new commands, partly with
-empty caches (Yosys alone takes minutes), compile a graph up to four times and simulate an accelerator, or run a network
-whose damaged shape has a gigabyte.
+"""Time limits in seconds of one fuzzing case, for the kinds of cases that take long. Cases of "kills", "streams" and
+"interrupts" start new commands, some with empty caches (Yosys alone takes minutes). Cases of "tflite" and
+"tflite_graphs" compile a graph up to four times and simulate an accelerator, or run a network whose damaged shape has a
+gigabyte.
 """
 
 

@@ -185,8 +185,9 @@ def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[s
 
 
 def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
-    """The new rows `rows` and, from the results file at `path`, the rows that have other names; in the order of names
-    `order`.
+    """Merges the new rows `rows` into the rows of the results file at `path`: a new row replaces the old row with the
+    same name. `order`: names of all rows to return, in this order. A missing file counts as empty. Raises UserError if
+    the file cannot be read.
     """
     try:
         held = json.loads(path.read_text())["rows"]

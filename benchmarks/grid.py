@@ -148,7 +148,8 @@ def for_mobilenets(config: Config) -> Config:
 def machines(
     axes: Iterable[tuple[Sequence[int], int, int]], for_depthwise: Sequence[str]
 ) -> Iterator[tuple[Config, bool]]:
-    """The machines for (array, bus, latency) in `axes`; adapted to MobileNets if there are extensions `for_depthwise`.
+    """Makes a machine for each (block_in and block_out of the array, bytes of the bus, read latency) in `axes`. With
+    extensions `for_depthwise`, machines have these and are adapted to MobileNets.
 
     A machine with the extension `fold` is followed by the same machine without it. Yields (machine, whether it is such
     a copy without `fold`).

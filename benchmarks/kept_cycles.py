@@ -49,7 +49,7 @@ class KeptCycles:
 
 
 def kept_cycles() -> Iterator[KeptCycles]:
-    """All cycles in the files of results that this script can simulate again."""
+    """Yields every number of cycles, from the files of results, that this script can compute again by simulation."""
     for file in ("grid", "grid_mobilenets"):
         yield from _of_grid(file)
     for file in ("outside", "vision_transformers"):

@@ -1,18 +1,19 @@
-"""Mutations of the RTL, made by Yosys: the number that co-simulation catches, and the survivors.
+"""Mutations of the RTL, made by Yosys: the number that co-simulation catches, and the mutations that survive.
 
     python benchmarks/mutations.py [--machine tiny] [--seeds 2 3 4] [--count 200] [--programs 500] [--jobs 2] [--json]
                                    [--write]
 
-A campaign is one machine and one seed, which draws the mutations and the programs. The mutations are in one netlist;
-every one runs the same co-simulation programs, the shortest first, until a program's result differs from the
-simulator's, or the program does not end. A mutation that no program catches is compared with the design in ever larger
-parts (vdla.hw.synthesis.equivalence), which may prove it equivalent. A mutation neither caught nor proven is a
-survivor, listed with its line of Verilog and the results of the comparisons.
+A campaign is one machine and one seed, which draws the mutations and the programs. One netlist contains all mutations.
+Each mutation runs the same co-simulation programs, the shortest first, until a program's result differs from the
+simulator's, or a program does not end. Then the mutation is caught. A mutation that no program catches is compared with
+the design in ever larger parts (vdla.hw.synthesis.equivalence), which may prove that the two are equivalent. A mutation
+that is neither caught nor proven equivalent is a survivor, listed with its line of Verilog and the results of the
+comparisons.
 
-The programs were improved on the mutations of `tiny` with seed 1, so that this campaign proves nothing; seeds 2, 3 and
-4 and the machine `EIGHT` (an accelerator configuration of 8x8 with all extensions) were never used for improvements.
-The first campaign of a machine builds its library (a minute or more). With `--write` each campaign goes to
-benchmarks/results/mutations.json as it ends, in place of the campaign of the same machine and seed.
+The campaign of `tiny` with seed 1 proves nothing, because the programs were improved until they caught its mutations.
+Seeds 2, 3 and 4 and the machine `EIGHT` (an accelerator configuration of 8x8 with all extensions) were never used for
+improvements. The first campaign of a machine builds its library (a minute or more). With `--write` each campaign goes
+to benchmarks/results/mutations.json as it ends, in place of the campaign of the same machine and seed.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def main(options: Given) -> int:
 
 
 def _results(check: bool) -> bool:
-    """Runs again the commands of results files whose cycles differ from newly simulated ones (with `check` runs
-    nothing). Returns whether any file is still outdated.
+    """Updates the files of results. If newly simulated cycles differ from a file's cycles, the file is outdated, and
+    the command that wrote it runs again. With `check`, no command runs. Returns whether any file is still outdated.
     """
     files = read_files(RESULTS)
     found = stale(files)

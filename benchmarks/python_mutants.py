@@ -41,8 +41,8 @@ these.
 """
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
 OWN_EARLIER = 4
-"""Tests of the folder nearest to the mutated file run earlier: when tests are ordered by speed, they count as this many
-times as fast.
+"""Factor that lets tests in the folder nearest to the mutated file run earlier. Tests run in the order of their
+seconds; the seconds of these tests are divided by this factor.
 """
 SLOWER, START = 3, 120
 """A mutant hangs if its tests take more than SLOWER times their usual time plus START seconds."""
@@ -67,9 +67,9 @@ class Covering:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a mutant's tests: "noticed", "hung" (which counts as noticed), "survived", or "untried".
+    """Result of running the tests for a mutant: "noticed", "hung" (which counts as noticed), "survived", or "untried".
 
-    A mutant is untried if pytest cannot find its tests even without the mutant.
+    "untried" means that pytest cannot find the chosen tests, not even in the source without the mutation.
     """
 
     mutant: Mutant
@@ -121,7 +121,9 @@ def measure_covering(paths: Sequence[str], jobs: int) -> Covering:
 
 
 def seconds_of(junit: Path) -> dict[str, float]:
-    """Seconds of each test that passed, from pytest's report. Names have no classes, since no test is in a class."""
+    """The seconds that each test took that passed, by FILE::NAME, from pytest's report `junit`. The names leave out
+    test classes, because the project has none.
+    """
     from xml.etree import ElementTree
 
     return {

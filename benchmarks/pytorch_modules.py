@@ -33,7 +33,9 @@ from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.torch_modules import NETWORKS
 
 FLOAT_ERROR, QUANTIZED_ERROR = 1e-4, 0.05
-"""Largest relative differences at which outputs count as right: of the float and of the quantized network."""
+"""Largest relative errors of outputs that count as right: FLOAT_ERROR for the float network on the processor,
+QUANTIZED_ERROR for the quantized network on the accelerator.
+"""
 LIMIT = 900
 """Time limit of one module in seconds."""
 
@@ -84,7 +86,9 @@ def measure(name: str, config: str) -> dict[str, Any]:
 
 
 def is_right(found: dict[str, Any], side: str, bound: float) -> bool:
-    """Whether the outputs of one side, "processor" or "accelerator", are right."""
+    """Whether a module was measured on one side ("processor" or "accelerator"), and the relative error of its outputs
+    there is at most `bound`. `found`: the module's row of the results.
+    """
     return side in found and bool(np.isfinite(found[side])) and found[side] <= bound
 
 

@@ -1,17 +1,18 @@
-"""Makes the tuning records that ship with the package, on the preset configurations: records of the papers' single
-layers, and of ResNet-18's layers inside the whole network.
+"""Makes the tuning records that ship with the package, on the preset configurations: records of the single layers that
+the TVM paper measures, and of ResNet-18's layers inside the whole network.
 
     python benchmarks/shipped_records.py [--configs vta osdi18 edge8 tiny] [--trials 96] [--in-place 1500]
                                          [--jobs 2] [--write]
     python benchmarks/shipped_records.py --measure [--configs ...] [--write]
 
-For each configuration, the tuner makes `--trials` trials for each of C1-C12 and D1-D9 and for each layer of ResNet-18
-that is not among these, then `--in-place` trials in the whole network. The file gets the best record of each workload.
-With --write the records of these configurations are replaced in compiler/records/shipped/vdla.jsonl. Trials on `tiny`,
-whose array has 16 multipliers, take ten times as long as on other presets.
+For each configuration, the tuner makes `--trials` trials for each convolution C1-C12 (of ResNet-18) and D1-D9 (of
+MobileNet) and for each layer of ResNet-18 that is not among these, then `--in-place` trials in the whole network. The
+file gets the best record of each workload. With --write the records of these configurations are replaced in
+compiler/records/shipped/vdla.jsonl. Trials on `tiny`, whose array has 16 multipliers, take ten times as long as on
+other presets.
 
-With --measure nothing is searched: the schedules in the file are measured again, which is needed after a change of
-the compiler that alters their programs; a schedule that has become worse than the default is replaced by the default.
+With --measure nothing is searched: the schedules in the file are measured again. This is needed after a change of the
+compiler that alters their programs. A schedule that has become worse than the default is replaced by the default.
 """
 
 from __future__ import annotations

@@ -79,8 +79,9 @@ def on_processor(model: Written, content: bytes) -> dict[str, Any]:
 
 
 def on_accelerator(model: Written, content: bytes) -> dict[str, Any]:
-    """The row's figures of the simulated accelerator (differences, cycles, layers); only `whole` (False) if the
-    accelerator does not support the whole model.
+    """Runs the model on the simulated accelerator. Returns the figures for the row of results: `whole` (True),
+    differences from LiteRT, cycles and layers. If the accelerator does not support the whole model, the only figure is
+    `whole` (False).
     """
     inputs = samples(model)
     try:

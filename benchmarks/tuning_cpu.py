@@ -46,7 +46,9 @@ from vdla.compiler.tune.search.model_search import ModelSearch
 from vdla.compiler.tune.search.short_list import ShortList
 
 ENOUGH = 0.85
-"""Speed relative to ONNX Runtime's that counts as the goal of a search: the trials until it is reached are counted."""
+"""Goal of a search: this speed relative to ONNX Runtime's. The benchmark counts the trials until a search reaches the
+goal.
+"""
 SAMPLES = 1 << 19
 """Number of random schedules (points) from which the lower bound on a space's number of distinct programs is
 computed.

@@ -77,8 +77,9 @@ def batches_of(
 
 
 def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) -> dict[str, Any]:
-    """Lets every backend measure all batches of every round. Returns trials a second, CPU milliseconds per trial and
-    ratios; the first round is not counted.
+    """Lets every backend measure all batches of every round. Returns for each backend the trials a second, the CPU
+    milliseconds per trial and the cores that trials keep busy; and for each kind of backend, the time with one worker
+    divided by the time with two. The first round is not counted.
     """
     walls: dict[str, list[float]] = {name: [] for name in backends}
     spent: dict[str, list[float]] = {name: [] for name in backends}

@@ -33,7 +33,9 @@ class Recurrent(nn.Module):
 
 
 def waves(count: int, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """`count` waves, float32 [count, steps, 1], and the number of the frequency of each."""
+    """Noisy sine waves, float32 [count, steps, 1], and labels [count]: for each wave, the index of its frequency in
+    FREQUENCIES.
+    """
     random = np.random.default_rng(seed)
     labels = random.integers(0, len(FREQUENCIES), count)
     angles = np.arange(steps) * np.take(FREQUENCIES, labels)[:, None] + random.uniform(

@@ -31,9 +31,9 @@ BUFFERS = ("one", "two")
 @cocotb.test()
 @cocotb.parametrize(buffers=BUFFERS, chance=CHANCES)
 async def product(dut, buffers, chance):
-    """Runs the compiled program once on the RTL `dut`, and compares all of Y with the expected result. `buffers` names
-    the program by its copies of each buffer ("one" or "two"). Each channel of the memory pauses in a cycle with
-    probability `chance`.
+    """Runs a compiled program once on the RTL `dut`, and compares all of Y with the expected result. `buffers` chooses
+    the program: "one" or "two" copies of each buffer. Each channel of the memory pauses in a cycle with probability
+    `chance`.
     """
     folder = Path(os.environ["FOLDER"])
     program = vdla.load_program(folder / f"{buffers}.vdla")

@@ -22,8 +22,8 @@ from .outcome import Outcome, call, judge
 
 _NETWORKS = 6
 _MOST_HEADER = 64
-"""Number of bytes at the beginning of a library's first object that may be damaged: headers of the library and of the
-object.
+"""Unit of the number of bytes that damage may hit: only the first 3 x _MOST_HEADER bytes of a library. They hold the
+header of the library and of its first object; machine code behind them stays as it was.
 """
 
 

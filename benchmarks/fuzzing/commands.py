@@ -24,11 +24,11 @@ LEFT_BY_OTHERS = ".ses"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One command line of `vdla`, run in a folder with the files named by `needs`.
+    """One command line of `vdla`. It runs in a folder that contains the files named in `needs`.
 
-    `files` and `folders`: (option, value) pairs whose values are output paths; with `parents` the command also creates
-    parent folders. `prints`: without --json, results go to standard output. `seconds`: approximate duration with empty
-    caches.
+    `files` and `folders`: (option, value) pairs of the command line whose values are paths of output files or output
+    folders. `parents`: whether the command creates missing parent folders of its outputs. `prints`: whether the command
+    without --json prints results to standard output. `seconds`: approximate duration with empty caches.
     """
 
     arguments: tuple[str, ...]

@@ -101,8 +101,8 @@ def _prepared() -> None:
 
 
 def _problem(code: int, number: signal.Signals, err: str) -> str | None:
-    """The error in the way a command ended after the signal `number`, as text; None if it ended correctly. `err`: its
-    standard error.
+    """Checks how a command ended after it got the signal `number`. Returns a text about the error, or None if it ended
+    correctly. `code`: its exit code; `err`: its text on standard error.
     """
     if _not_begun(err):
         return None

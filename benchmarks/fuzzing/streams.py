@@ -91,8 +91,9 @@ def chosen(index: int) -> tuple[Call, tuple[str, str]]:
 def _unexpected(
     one: Call, json_wanted: bool, where: str, fault: str, called: Called, paths: list[str]
 ) -> str | None:
-    """The error in the way a command line ended, as text; None if it ended correctly for its fault. `where` is the
-    faulty stream, "path" or "disk"; `paths` are the output paths that must be named in the message.
+    """Checks how a command line ended with a fault in one of its streams or files. Returns a text about the error, or
+    None if it ended correctly for this fault. `where`: the faulty stream, "path" or "disk"; `paths`: the output paths
+    that must be named in the message.
     """
     prints = one.prints or json_wanted
     if where in ("stdout", "all") and prints:

@@ -1,7 +1,8 @@
 """Kind "tflite": TFLite models of one operator or a network, intact or damaged, run on this processor and, if they are
 quantized, on the accelerator.
 
-`vdla run` itself compares the outputs with ONNX Runtime's of the converted model.
+`vdla run` converts each model to ONNX, and itself compares the outputs with those of ONNX Runtime on the converted
+model.
 """
 
 from __future__ import annotations

@@ -142,8 +142,9 @@ def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[st
 
 
 def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) -> Judged:
-    """The energy of a replayed program, the measured row `row`, by parts: from the replay, and as the coefficients
-    `costs` and the models in `rest` predict it.
+    """Compares two energies of the replayed program of `row`: the energy that the replay measured, and the predicted
+    one. Both are given by parts: data, clock and memories. The prediction uses the fitted `costs` of events for the
+    data, and the models in `rest` for clock and memories. `machines`: the configurations by name.
     """
     config, events = machines[row["machine"]], Events(**row["events"])
     flip_flops = sum(rest.cells.flip_flops_by_module(config, memories_of(config)).values())

@@ -94,7 +94,8 @@ def product_on(platform: Platform, precision: str, size: int) -> Ours:
     float32.
 
     float16 and bfloat16 give results of the same type, int8 gives int32. An int8 `W` is stored column after column, the
-    preferred layout of tensor cores and of the peer's library. Raises UserError.
+    preferred layout of tensor cores and of cuBLAS, with which the product is compared. Raises UserError if the kernel
+    cannot be compiled.
     """
     dtype, output = LOW_PRECISION[precision], output_type(precision)
     program = tensor_product(

@@ -116,7 +116,9 @@ def checked_entries(*, reduced: bool) -> tuple[GpuEntry, ...]:
 
 
 def timed_entries() -> tuple[GpuEntry, ...]:
-    """All entries that are timed: in float32 and, as separate entries, in tf32 and less precise types."""
+    """All entries that are timed. A layer or network in float32 and the same one in tf32 are two entries; matrix
+    products also have entries in types of 16 bits and fewer.
+    """
     layers, networks = layer_cases(), network_cases()
     return (
         *(_of_model(case, "float32") for case in (*layers, *networks)),
@@ -254,7 +256,9 @@ def _ours(platform: Platform, entry: GpuEntry) -> Ours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A way to run torch: `forward` returns its outputs; `graphed`: the call is captured in a CUDA graph."""
+    """A way to run an entry in torch, for comparison. `forward` runs it once and returns its outputs. `graphed`:
+    whether the timed runs replay a CUDA graph of `forward`.
+    """
 
     forward: Forward
     graphed: bool
@@ -281,8 +285,9 @@ def _peers(
 def compare_peer(
     entry: GpuEntry, name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> None:
-    """Raises PeerError if the peer's outputs differ from ours by more than twice the tolerance of the entry, which is
-    the allowed error of either side against float64; or if their shapes differ.
+    """Compares our outputs of an entry with those of a peer (a way to run torch). Raises PeerError if shapes differ, or
+    if the outputs differ by more than twice the tolerance of the entry. The tolerance is the allowed error against
+    float64; either side may have this error.
     """
     shapes = [array.shape for array in ours], [array.shape for array in theirs]
     if shapes[0] != shapes[1]:

@@ -124,8 +124,8 @@ def model_forward(
 def product_forward(
     torch: ModuleType, precision: str, inputs: Mapping[str, np.ndarray], *, device: str = "cuda"
 ) -> Forward:
-    """A function that multiplies `X` and `W` of `inputs` by cuBLAS, in the layout that they have in memory
-    (`gpu_run.in_columns`).
+    """A function that multiplies the matrices `X` and `W` of `inputs` in torch, by cuBLAS. `W` keeps its layout in
+    memory, which may be column after column (`gpu_run.in_columns`).
     """
     if precision == "int8":
         x, w = (torch.from_numpy(inputs[name]).to(device) for name in ("X", "W"))

@@ -131,8 +131,9 @@ def from_embeddings(model: onnx.ModelProto, of: LanguageModel) -> tuple[onnx.Mod
 def _name_sizes(
     model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], longer: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes the shapes of inputs into a model; sizes that differ between `arrays` and `longer` become the same symbol.
-    ONNX's inference would give each unknown size a separate symbol.
+    """Writes the shapes of the inputs into a model. `arrays` and `longer` are inputs for two different numbers of
+    tokens: a size that differs between them depends on this number, and becomes the symbol SEQUENCE. ONNX's inference
+    would give each unknown size a separate symbol.
     """
     for info in model.graph.input:
         sizes = zip(arrays[info.name].shape, longer[info.name].shape, strict=True)

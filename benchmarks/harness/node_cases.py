@@ -154,8 +154,9 @@ def judge_fixed(case: NodeCase) -> Judged | None:
 
 
 def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Names of the inputs of a model that parametrize an operator (axes, shapes ...): the schema of an operator that
-    reads such an input has a name in `PARAMETERS` for it.
+    """Names of the inputs of a model that are parameters of an operator, such as axes or shapes. An input is a
+    parameter if an operator of the model reads it, and if the operator's schema gives that input a name in
+    `PARAMETERS`.
     """
     names = {info.name for info in model.graph.input}
     opset = {entry.domain: entry.version for entry in model.opset_import}

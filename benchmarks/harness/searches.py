@@ -3,8 +3,8 @@ without one of its parts, and baselines.
 
 The tuner's first points (candidate schedules) are those that the template's cost estimate ranks best; afterwards the
 tuner learns a cost model from its measurements. To measure the gain of the learned model, the tuner is compared with
-baselines that have the same first points. To measure the gain of the estimate, it is compared with a search that only
-follows the estimate.
+baselines that have the same first points. To measure its gain over the estimate alone, the tuner is compared with a
+search that only follows the estimate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tables about the accelerator for the project's pages: the demonstration, outputs and speed, faults and mutations."""
+"""Writes tables about the accelerator for the project's pages, from the files of results. The tables show the
+demonstration, the correctness of outputs, the speed of networks, and how many seeded faults and mutations the tests
+find.
+"""
 
 from __future__ import annotations
 

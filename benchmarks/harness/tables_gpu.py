@@ -17,7 +17,9 @@ CORRECTED = "be9c478"
 CUDA graph as well.
 """
 UNGRAPHED = "torch.compile, max-autotune, convolutions by cuDNN"
-"""Name of the column for torch.compile in rows measured before its module was captured in a CUDA graph."""
+"""Name of the results of torch.compile without a CUDA graph. Older rows have these results instead of those with a CUDA
+graph.
+"""
 
 
 def gpu(group: str, precision: str) -> At:

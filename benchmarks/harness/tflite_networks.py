@@ -23,8 +23,9 @@ SPREAD = 3.5
 
 @dataclass
 class Network(Written):
-    """A network under construction. Methods that add an operator read the tensor `x` and return the output tensor; a
-    tensor is an index into `tensors`. `mean_square` of each activation decides the scale of the next weights.
+    """A network under construction. A tensor is an index into `tensors`. Methods that add an operator read the tensor
+    `x` and return the output tensor. `mean_square`: for each activation, the mean of its squared values, which decides
+    the scale of the weights that are multiplied with this activation.
     """
 
     mean_square: dict[int, float] = field(default_factory=dict)

@@ -222,8 +222,10 @@ def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) ->
 
 
 def behind_planes(make: Written, kind, after, extra=(), options="", **fields) -> Written:
-    """The model `make`, which ends in a convolution, with one more operator that moves elements of the convolution's
-    result; the compiler stores this result channel by channel ("planes"). `after`, `extra`: as for `moved`.
+    """The model `make`, which ends in a convolution, with one more operator `kind` that moves elements of the
+    convolution's result. The compiler stores this result channel by channel ("planes"). `after`: shape of the output,
+    or a list of shapes, one for each output; `extra`: constant operands after the data (for SPLIT in front of the
+    data).
     """
     x = make.outputs[0]
     more = [make.constant(np.asarray(array)) for array in extra]

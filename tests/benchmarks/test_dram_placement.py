@@ -14,7 +14,10 @@ from vdla.sim import simulate
 
 
 def stream(width: int, loads: int, *, refresh: bool) -> tuple[int, int]:
-    """Cycles and bus words of `loads` loads of 64 KiB of weights each, one after the other in memory."""
+    """Simulates a program that loads `loads` blocks of weights of 64 KiB each, which lie one after the other in memory.
+    `width`: bytes that the memory transfers in a cycle; `refresh`: whether the memory needs refreshes. Returns (cycles,
+    words on the bus).
+    """
     config = machine((), width, refresh=refresh, bank_bytes=1 << 21)
     text = "\n".join(
         f"LOAD.WGT dram_base={256 * number} y_size=1 x_size=256 x_stride=256" for number in range(loads)

@@ -17,8 +17,9 @@ from vdla.codesign.explore.networks import load_network
 
 ALL = {str(figure): figure for figure in kept_cycles.kept_cycles()}
 EACH = {"grid": 1, "outside": 1}
-"""Number of quick figures that every test run compares, by file of results: ResNet-18, and MnasNet, which has depthwise
-convolutions. The MobileNet of grid_mobilenets takes seconds to calibrate and is left to campaigns.
+"""Number of quick figures that every test run compares, by file of results. They are one of ResNet-18 in "grid", and
+one of MnasNet, which has depthwise convolutions, in "outside". The MobileNet of grid_mobilenets takes seconds to
+calibrate and is left to campaigns.
 """
 
 

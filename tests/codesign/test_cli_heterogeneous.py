@@ -119,7 +119,9 @@ def test_the_table_names_regions_limit_and_check(
 
 
 def test_refused_operators_are_listed_with_reasons(vdla, tmp_path: Path) -> None:
-    """Operators that read a float result of a refused operator are not listed: their refusal follows from it."""
+    """The command lists each operator that the accelerator refuses, with the reason. It does not list operators that
+    run on the processor only because they read a float result of a refused operator.
+    """
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(8)

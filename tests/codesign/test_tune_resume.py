@@ -138,8 +138,9 @@ def in_place(
     options: Options = OPTIONS,
     resumed: Callable[[int], None] = lambda _: None,
 ) -> tuple[TuningResult, list[Record]]:
-    """Tunes layers in the whole network; returns the chosen settings and the written records. `resumed` is called with
-    the number of trials taken from `known`.
+    """Tunes the layers `layers` by cycles of the whole network `network`. `known`: records of earlier trials, which are
+    not measured again. `resumed`: a function that is called with the number of trials taken from `known`. Returns the
+    chosen settings and the written records.
     """
     with InProcess() as backend:
         run = Run(options=options, backend=backend, known=known, watchers=Watchers(resumed=resumed))

@@ -1,5 +1,5 @@
-"""Commands that work with only the packages that `make demo` installs: they need no optional extra and import no
-library of one.
+"""Tests that many commands work with only the packages that `make demo` installs. These commands must not import
+libraries that belong to optional extras.
 """
 
 from __future__ import annotations

@@ -153,8 +153,9 @@ def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
 
 
 def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():
-    """Pieces of 3 x 10 x 4 vectors are distributed over 16 x 11 threads; accesses are provably in bounds only if guards
-    are applied in a suitable order.
+    """The compiler proves that all accesses of this convolution are in bounds, and the result is right. Pieces of 3 x
+    10 x 4 vectors are distributed over 16 x 11 threads. The proof succeeds only if guards are applied in a suitable
+    order.
     """
     net = FloatNetwork(1, 17, 23, 25)
     net.convolution(5, (2, 5), strides=[2, 3], pads=[1, 0, 0, 0])
@@ -276,7 +277,10 @@ def test_an_embedding_used_twice_is_stored_once(texts, tmp_path: Path, tokens: i
 
 @pytest.mark.parametrize("change", ["an output", "a second reader", "another axis", "an operator behind"])
 def test_attention_that_is_not_whole(change: str):
-    """Scores with another reader prevent fusion; an operator after the second product is computed right."""
+    """Two products and a softmax along the rows between them become one attention kernel, also if another operator
+    follows. They must stay separate if another node or an output reads a result between them, or if the softmax has
+    another axis.
+    """
     net = FloatNetwork(1, 2, 5, 8)
     query = net.last
     keys = net.add("Transpose", inputs=[query], perm=[0, 1, 3, 2])

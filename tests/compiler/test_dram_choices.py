@@ -52,7 +52,9 @@ def instructions(program: Program) -> list[tuple[str, dict[str, int]]]:
 
 
 def with_choices(monkeypatch: pytest.MonkeyPatch, *, apart: bool) -> None:
-    """Every node gets the knobs of a fixed memory. `apart`: whether the stores of all nodes are kept apart."""
+    """Makes the compiler choose for every node the knobs that it would choose for a memory of fixed latency. `apart`:
+    whether the stores of all nodes run apart from the loads, not at the same time.
+    """
 
     def choose(
         config: Config, kernels: Mapping[str, Any], virtual_threads: int, _: object

@@ -35,7 +35,9 @@ def built(
     outputs: list[str],
     opset: int = 21,
 ) -> onnx.ModelProto:
-    """A model of the nodes; the types and shapes of its outputs are inferred."""
+    """An ONNX model of `nodes`. `feeds`: an array for each input of the model; it gives the input's type and shape.
+    `constants`: the model's constants by name. `outputs`: names of the outputs, whose types and shapes are inferred.
+    """
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in feeds.items()
@@ -225,8 +227,9 @@ def test_steps_of_constants_are_folded_in_opsets_that_write_them_otherwise() -> 
 
 
 def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
-    """A GRU of two steps has the constant sequence length 1, so that its result is the state after the first step. In
-    the second step no node reads the matrix product, which must therefore not be fused with its readers.
+    """The sequence length of this GRU is the constant 1, so that its result is the state after the first of two steps.
+    The nodes after the matrix product of the second step are removed, because nothing reads their results. The compiler
+    must not fuse the product with one of the removed nodes.
     """
     constants = {
         "x": floats(2, 1, 8),
@@ -321,8 +324,8 @@ def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: 
     ("given", "wanted"), [((3, 2, 2), (1, 1, 2, 3, 2)), ((2, 3, 5), (3, 2, 5)), ((4, 2, 3), (2, 4, 1, 3, 1))]
 )
 def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """Reshapes that split the combined axis of images and positions of the stored tensor. Regression: they raised a
-    ValueError.
+    """The compiler stores a tensor with one axis for images and positions together. The Reshapes of this test split
+    that axis; the result must be right. Regression: they raised a ValueError.
     """
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -409,7 +412,9 @@ def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
 
 
 def test_an_unknown_form_of_gelu_is_refused_of_tables_too() -> None:
-    """Regression: ONNX's reference implementation, which computes tables, takes any unknown form for the exact one."""
+    """A Gelu with an unknown value of `approximate` is refused, also if a look-up table would compute it. Regression:
+    ONNX's reference implementation, which fills the table, computes the exact Gelu for any unknown value.
+    """
     constants: dict[str, np.ndarray] = {"s": np.array(0.1, np.float32), "z": np.array(0, np.int8)}
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -424,9 +429,9 @@ def test_an_unknown_form_of_gelu_is_refused_of_tables_too() -> None:
 
 @pytest.mark.parametrize("opset", [17, 9])
 def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_know(opset: int) -> None:
-    """A model with an EyeLike after an operator of ONNX Runtime's domain is compiled, although ONNX's shape inference
-    (1.23), which ONNX's converter of older opsets calls, crashes with a segmentation fault for an EyeLike whose input
-    has no shape.
+    """A model is compiled although ONNX's shape inference (version 1.23) would crash the process on it. The crash comes
+    from an EyeLike whose input has no known shape, here because an operator of ONNX Runtime's domain computes it.
+    ONNX's converter of older opsets calls shape inference, too.
     """
     constants = {"a": np.int8([[1, 2], [3, 4]]), "s": np.float32(0.5), "t": np.float32(0.25)}
     unknown = helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft")
@@ -482,7 +487,9 @@ def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> 
 def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
     target: str, attributes: dict[str, int]
 ) -> None:
-    """ONNX's converter to newer opsets (1.23) does not change the node, though its meaning changed."""
+    """A Hardmax of an opset before 13 works along all axes from `axis` on, later ones along one axis. ONNX's converter
+    to newer opsets (1.23) leaves the node unchanged, so that the importer must handle the old meaning.
+    """
     feeds = {"x": floats(2, 3, 4, 5), "q": floats(1, 16)}
     constants = {"s": np.asarray(np.float32(0.1)), "z": np.asarray(np.int8(0))}
     quantized = [
@@ -499,7 +506,9 @@ def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
 
 @pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"])
 def test_a_constant_of_one_short_number_has_its_value(kind: str) -> None:
-    """Regression: an expression held the value of a float8 constant in place of its code, and -2 became NaN."""
+    """A constant of one number in a type of 4 or 8 bits has the right value. Regression: the compiler took the value -2
+    of a float8 constant for the bits that encode a number, and got NaN.
+    """
     feeds = {"x": floats(3)}
     model = built(
         [node("CastLike", "c x", "t"), helper.make_node("Add", ["t", "x"], ["y"])], feeds, {}, [], 23

@@ -1,5 +1,8 @@
-"""Quantized networks whose activations get their scales at run time, sums of 8-bit integers, and weights of fewer bits
-equal ONNX Runtime on one thread: on the processor alone, and together with the accelerator.
+"""Less common kinds of quantized networks give the results of ONNX Runtime: networks that compute the scales of
+activations at run time, integer operators on 8-bit data, and weights of fewer than 8 bits. Each network runs on the
+processor alone, and divided between accelerator and processor.
+
+ONNX Runtime uses one thread.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def ended(net: Viewed, *shape: int, scale: float = 0.03, zero: int = 120) -> Vie
 
 
 def test_a_mask_that_was_quantized_with_the_scores_is_added() -> None:
-    """A causal mask hides keys although quantizers give the sum of the scores and the mask, about -3.4e38, one scale
-    whose step exceeds all scores.
+    """A causal mask hides keys, although the quantization alone would lose the scores: quantizers give the sum of
+    scores and mask, which reaches -3.4e38, one scale, and a step of this scale exceeds all scores.
     """
     net = Viewed(1, 2, 8, 8)
     scores = net.rounded(0.02)
@@ -167,8 +167,8 @@ def test_a_reshaped_input_of_a_convolution_over_lines_is_not_moved() -> None:
 
 
 OPEN: dict[str, Callable[[Viewed], tuple[int, ...]]] = {}
-"""Functions, by their names, that add operators whose result no QuantizeLinear rounds, and return the shape of this
-result.
+"""Functions, by name, that add operators to a network and return the shape of the result. The result stays a float
+tensor: no QuantizeLinear follows that would round it.
 """
 
 

@@ -41,7 +41,7 @@ from .test_cpu_int8 import all_kinds, assert_equal, expected, inputs_of
 
 CUDA, OPENCL = cuda_target(), opencl_target()
 LARGEST_ARCHIVE = 1.1
-"""Largest ratio of the bytes of an archive to the bytes of a quantized model with more than a megabyte of weights."""
+"""Largest allowed size of a compiled network's archive, divided by the size of its quantized ONNX model."""
 
 
 @settings(max_examples=examples(8), deadline=None, derandomize=True)
@@ -80,8 +80,9 @@ def groups_of(channels: int, filters: int, groups: int) -> Graph:
     ),
 )
 def test_groups(channels: int, filters: int, groups: int) -> None:
-    """Grouped convolutions equal the integer graph bit for bit: groups on tensor cores, groups that share words of the
-    output, unused lanes, and single channels.
+    """Grouped convolutions on GPUs equal the integer graph bit for bit. The cases include groups that are large enough
+    for tensor cores, several groups whose outputs share a 32-bit word, groups that leave lanes unused, and groups of
+    one channel.
     """
     graph = groups_of(channels, filters, groups)
     arrays = inputs_of(graph)

@@ -174,7 +174,9 @@ def test_results_are_those_of_a_processor_within_one_rounding(name: str, dtype: 
 def test_all_products_multiply_16_bits_on_tensor_cores(
     name: str, count: int, dtype: DType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The generated code of each product contains mma instructions of the type, and weights are stored in it."""
+    """The generated code of each matrix product contains mma instructions for this 16-bit type. Weights are also stored
+    in this type, so that the archive is not much larger than the model.
+    """
     monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: b"")
     data = model(name, dtype)
     code = compile_kernels(data, gpu_ahead(cuda_target("sm_80")))

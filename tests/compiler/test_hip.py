@@ -47,7 +47,9 @@ ON_HOST = OnHost(**asdict(TARGET))
 
 
 def compile_text(text: str, architecture: str) -> None:
-    """Compiles a text to assembly for an AMD GPU, by the clang in ziglang. Raises CalledProcessError."""
+    """Compiles HIP source text to assembly for an AMD GPU of this architecture, by the clang in the package ziglang.
+    Raises CalledProcessError if clang reports an error or a warning.
+    """
     subprocess.run(
         [
             *(sys.executable, "-m", "ziglang", "clang", "-x", "hip", "-S", "-o", "-", "-"),

@@ -1,5 +1,6 @@
-"""One executable for inputs of any length in a range: the lengths for which it has programs, padding and cropping,
-exactness, files.
+"""One executable accepts inputs of any length in a range. It has programs for only some of the lengths, pads inputs to
+the next of these, and crops the outputs. The tests cover the choice of lengths, exact results, refused models, and
+saved files.
 """
 
 from __future__ import annotations
@@ -214,8 +215,9 @@ def check_lengths(
     lengths: tuple[int, ...] = (1, 5, MOST),
     look: Callable[[int, Executable], None] = lambda length, static: None,
 ) -> None:
-    """Asserts that the network of all lengths gives, for each of `lengths`, the outputs of an executable compiled for
-    this length alone. `look` is called with each of these.
+    """Asserts that `network`, which accepts inputs of any length, computes the right outputs for each of `lengths`. The
+    right outputs come from a second executable of `model`, compiled for one length. `exact`: whether floats must be
+    equal bit for bit. `look` is called with each length and its second executable.
     """
     for length in lengths:
         arrays = feeds(5, length)

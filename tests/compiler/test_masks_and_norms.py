@@ -239,8 +239,8 @@ def heads() -> Viewed:
 
 
 def test_halves_of_heads_change_places():
-    """Rotary position embedding on the accelerator: one half of each head is negated and concatenated with the other
-    half along the last axis.
+    """Rotary position embedding runs on the accelerator: the second half of each head is negated, and put before the
+    first half along the last axis. The result is right, and no kernel only moves data.
     """
     net = heads()
     whole = net.last
@@ -259,8 +259,9 @@ def test_halves_of_heads_change_places():
 
 
 def test_few_heads_are_repeated_for_many():
-    """Grouped-query attention is right, and its Unsqueeze, Expand and Reshape move no data: the products read each
-    group of keys twice.
+    """Grouped-query attention gives the right result, and its Unsqueeze, Expand and Reshape move no data. These
+    operators repeat each head of keys for two heads of queries. Instead of copying the keys, the matrix products read
+    each head of keys twice.
     """
     net = heads()
     many, few = net.last, net.cut(1, 0, 2)

@@ -1,5 +1,6 @@
-"""Models with local functions, of old opsets, with ONNX Runtime's operators for 16-bit and 4-bit integers, and models
-that cannot be partitioned: on every target, compared with ONNX Runtime.
+"""The importer rewrites some models before it reads them: models with local functions, of old opsets, or with ONNX
+Runtime's operators for 16-bit and 4-bit integers. Their results equal ONNX Runtime's on every target. Other tests use
+models that cannot be divided between accelerator and processor.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def test_an_output_that_is_named_twice(target: str, tmp_path: Path) -> None:
 
 
 def test_one_filter_at_one_position_reads_a_padded_image():
-    """A convolution with one filter and one output position per image: vectors are along the batch, and they read a
-    padded copy of the images, which cannot be packed because it is no parameter of the program.
+    """A convolution with one filter and one output position per image is right. Its vectors go along the batch and read
+    a padded copy of the images. This copy cannot be packed, because it is not a parameter of the program.
     """
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((1, 4, 2, 2)).astype(np.float32)

@@ -32,7 +32,9 @@ from vdla.compiler.runtime.opencl_device import UNKNOWN_PROCESSOR, open_device
 from vdla.compiler.te.functions import FUNCTIONS
 
 CONVOLUTIONS = ("D2",)
-"""Convolutions tested in addition to the cases of operators and to networks: a depthwise one."""
+"""Names of the convolutions that are tested besides the operators and the networks. D2 is a depthwise convolution of
+MobileNet.
+"""
 TWICE = (
     "sigmoid",
     "exp",

@@ -90,7 +90,9 @@ def test_extrema_of_tensors(operator: str, others: str) -> None:
 
 @pytest.mark.parametrize("operator", ["Max", "Min"])
 def test_extrema_of_rows_and_of_parts(operator: str) -> None:
-    """Max and Min of two tensors that are stored in different layouts, one of which is a part of a larger tensor."""
+    """Max and Min are right for two tensors that are stored in different layouts, one of which is a part of a larger
+    tensor.
+    """
     net = Viewed(1, 5, 8)
     net.rounded(0.02)
     net.rows(8, 6)

@@ -1,5 +1,5 @@
-"""Operators that the importer replaces by others, in forms that the templates of the replacements do not support:
-compared with ONNX Runtime on the original model.
+"""The importer replaces some operators by others. These tests use forms that the compiler does not support for the
+replacements; the results must equal ONNX Runtime's on the original model.
 """
 
 from __future__ import annotations

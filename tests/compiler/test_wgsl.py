@@ -1,5 +1,5 @@
-"""WGSL by wgpu, on Mesa's software Vulkan or any other adapter: operators, scheduled programs, networks, files, tuning;
-and refusals, which need no adapter.
+"""Kernels in WGSL, run by wgpu on Mesa's software Vulkan or any other adapter. The tests cover operators, scheduled
+programs, networks, files and tuning. Tests of refusals need no adapter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from vdla.compiler.te.scalars import DOUBLES
 ADAPTER = pytest.mark.system_tools("/usr/share/vulkan/icd.d/lvp_icd*.json")
 """Marks tests that run kernels. Without an adapter (a Vulkan driver) they are reported as not run; in CI they fail."""
 CONVOLUTIONS = ("C2", "C3", "D2")
-"""Convolutions tested in addition to the cases of operators and to networks."""
+"""Names of the convolutions that are tested besides the operators and the networks."""
 I8, I32, F32 = DType.INT8, DType.INT32, DType.FLOAT32
 
 

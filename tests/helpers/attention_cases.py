@@ -98,8 +98,9 @@ def case(sizes: Attention) -> tuple[Arrays, np.ndarray]:
 
 
 def conflicts(elements: np.ndarray, width: int) -> int:
-    """The greatest number of different vectors of `width` words that lie in one bank of shared memory and are accessed
-    in one transaction: 32 / `width` threads of a warp (CUDA C++ Programming Guide, "Shared Memory").
+    """The largest number of accesses that one bank of shared memory must serve one after the other. `elements`: for
+    each warp, the first words of the vectors that its 32 threads access; a vector has `width` words. 32 / `width`
+    threads access memory at once, and equal vectors count as one access (CUDA C++ Programming Guide, "Shared Memory").
     """
     worst = 0
     for warp in elements:

@@ -79,8 +79,9 @@ _CALLS = {
     "arm": {"READ": "3", "WRITE": "4", "EXIT": "1"}
     | {"NUMBER": "r7", "A": "r0", "B": "r1", "C": "r2", "TRAP": "svc 0", "BRANCH": "bl"},
 }
-"""Linux system calls by architecture: the numbers of read, write and exit, the registers of number and arguments, the
-instruction that makes the call, and the instruction that calls a function.
+"""Parts of assembly code for Linux system calls, by architecture. READ, WRITE and EXIT are the numbers of the calls;
+NUMBER, A, B and C are the registers of the call's number and arguments. TRAP is the instruction that makes the call,
+and BRANCH the instruction that calls a function.
 """
 _ZIG_TARGETS = {
     "aarch64": "aarch64-freestanding",

@@ -157,8 +157,8 @@ def row_sums() -> Program:
 
 
 def steps() -> Program:
-    """A program of a loop on the host with two kernels in each step; the first passes a row to the second through the
-    workspace.
+    """A program with a loop that runs on the host. Each iteration launches two kernels; the first kernel writes a row
+    to the workspace in global memory, and the second reads it.
     """
     x, y, held = buffer("X", 4, 32), buffer("Y", 4, 32), buffer("held", 32)
     t, b, i, c, j = Var("t"), Var("b"), Var("i"), Var("c"), Var("j")

@@ -154,7 +154,9 @@ def programs() -> dict[str, Program]:
 
 
 def without_consumer(program: Program) -> Program:
-    """The matrix product `program` without its last statement: it accumulates in its output."""
+    """The matrix product `program` without its last statement, which processes the sums. The new program makes the sums
+    directly in the output.
+    """
     match program.body:
         case Alloc(buffer=total, body=Seq(statements=(summed, _))):
             body = replace_buffers(summed, {total.name: program.parameters[-1]})

@@ -39,8 +39,8 @@ async def stream_get(ctx: Any, stream: Any) -> Any:
 
 
 async def stream_put_all(ctx: Any, stream: Any, payloads: Iterable[Any], random: Random, idle: float) -> None:
-    """Offers payloads one after the other; before each, the stream is idle for a random number of cycles (each with
-    probability `idle`).
+    """Offers `payloads` on a stream, one after the other. Before each payload, the stream is idle for a random number
+    of cycles: in every cycle, it stays idle for another cycle with probability `idle`.
     """
     for payload in payloads:
         while random.random() < idle:

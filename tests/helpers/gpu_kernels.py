@@ -88,8 +88,8 @@ def reverse(count: int = 64, number: int = 2) -> Program:
 
 
 def tree_sum(count: int = 32, number: int = 3) -> Program:
-    """A program of Y[b] = sum of row b of X, by a tree in shared memory with half as many threads in each step;
-    `number` blocks.
+    """A GPU program that sums each row of X [number, count]; Y[b] is the sum of row b. A block sums one row with a tree
+    in shared memory: each step adds pairs, so it needs half as many threads as the step before.
     """
     x, y = buffer("X", number, count), buffer("Y", number)
     s = buffer("S", count, scope="shared")
@@ -109,9 +109,11 @@ def tree_sum(count: int = 32, number: int = 3) -> Program:
 
 
 def moving_window(steps: int = 5, count: int = 32, stages: int = 1) -> Program:
-    """A program of Y[t] = sum over k of X[k, count - 1 - t], in which each row is first copied to shared memory.
+    """A GPU program that sums each column of X [steps, count], in reverse order: Y[t] is the sum of column count - 1 -
+    t. Each row of X is first copied to shared memory.
 
-    If `stages` is 1, the copies are synchronous; otherwise they are asynchronous in a pipeline of `stages` rows.
+    `stages`: number of rows in shared memory. With 1, a row is added only after its copy has ended. With more, the
+    copies are asynchronous and form a pipeline.
     """
     x, y = buffer("X", steps, count), buffer("Y", count)
     s = buffer("S", max(1, stages), count, scope="shared")

@@ -39,7 +39,8 @@ def says_that_it_hangs(process: int) -> bool:
 
 
 def hear_interrupts() -> None:
-    """Restores the default action of SIGINT. It is the `preexec_fn` of processes that a test interrupts, because a
-    background process of a shell ignores SIGINT, and its children would inherit this.
+    """Restores the default action of the signal SIGINT in a new process; it is passed as `preexec_fn`. A process that a
+    shell runs in the background ignores SIGINT, and so do the processes that it starts. Tests that interrupt processes
+    would then fail.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -51,8 +51,9 @@ def machines() -> Iterator[Config]:
 
 
 def digest(graph: Graph, config: Config, virtual_threads: int) -> str:
-    """A digest of the compiled program and its segments and groups; the error message if the machine cannot run the
-    network.
+    """Compiles `graph` for the machine `config` with this number of virtual threads. Returns a digest of the
+    instructions, the memory image, and the names and places of layers and buffers in the program; or the error message,
+    if the machine cannot run the network.
     """
     try:
         program = compile_program(graph, config, virtual_threads=virtual_threads).program

@@ -1,5 +1,5 @@
-"""Random valid machines unlike those listed for co-simulation: presets and small machines with random changes of
-fields.
+"""Random valid machines (accelerator configurations): presets, and small machines of the random generator in verify/,
+with random changes of their fields. They include machines that co-simulation does not run.
 """
 
 from __future__ import annotations

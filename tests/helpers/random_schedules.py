@@ -1,4 +1,6 @@
-"""Small programs, and primitives with random arguments, of which only some are legal."""
+"""Random schedules of small programs: schedule primitives with random arguments. Some of these steps are legal; the
+others must be refused.
+"""
 
 from __future__ import annotations
 

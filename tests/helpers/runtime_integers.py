@@ -14,8 +14,8 @@ bits, WEIGHTS is 64, so that sums of two products with uint8 stay below 2^15.
 
 
 def addable(model: bytes) -> bytes:
-    """The bytes of the model; every int8 weight is halved if ONNX Runtime's sums of two products saturate on this
-    processor.
+    """Makes a model that ONNX Runtime computes exactly on this processor. On processors where its sums of two products
+    saturate, all int8 weights of the model are halved; on others the model is returned unchanged.
     """
     if not kernels_saturate():
         return model

@@ -127,7 +127,9 @@ class Model:
         self.ready: list[int] = []
 
     def may_begin(self, step: Step, now: int) -> bool:
-        """Whether the store unit's own conditions allow the head instruction to begin (tokens apart)."""
+        """Whether the oldest waiting instruction may begin, by the store unit's own conditions. Its tokens are checked
+        elsewhere.
+        """
         if not self.flights:
             return True
         youngest, loads = self.flights[-1].step, [item for item in self.flights if item.step.name in LOADS]
@@ -239,8 +241,8 @@ class Model:
         return step.values["x_size"] if step.registers["OPERAND"]["repeat"] else 1
 
     def wanted(self) -> int:
-        """Number of bytes of the second operand that must have arrived for the current vector: up to the end of its
-        operand.
+        """The store of the current vector needs a second operand, which may serve several vectors. Returns the number
+        of bytes of the operands that must have arrived before: all operands up to and including this one.
         """
         return (self.vector // self.share() + 1) * self.config.out_bytes
 

@@ -1,5 +1,5 @@
-"""Copies of one register: all show the value of the previous cycle, although their stored polarities and power-up
-values differ so that synthesis does not merge them.
+"""Tests several copies of one register. Every copy shows the value of the previous cycle. Inside, some copies store
+inverted bits or have other values after power-up, so that synthesis does not merge them.
 """
 
 from amaranth.hdl import Module, Signal

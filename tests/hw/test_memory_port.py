@@ -1,4 +1,7 @@
-"""The memory port against a slave that stalls: AXI's rules, priorities, limits, and the destination of each beat."""
+"""Tests the memory port against a simulated memory (AXI slave) that stalls at random. The port must keep AXI's rules,
+the priorities of its clients and the limits on open requests, and must return each beat to the client that requested
+it.
+"""
 
 import dataclasses
 from collections import deque

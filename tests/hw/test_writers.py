@@ -47,8 +47,8 @@ def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
 
 
 class Follow:
-    """Drives a writer, the part of the load unit that writes arriving data to a scratchpad: offers bus words, and
-    collects its writes with the cycle of each.
+    """Drives a writer, the part of the load unit that writes arriving data to a scratchpad. It offers bus words to the
+    writer, and collects the writes that the writer makes, each with its cycle.
 
     A write of a step in cycle s appears in cycle s + 2. `fields`: names of the ports that are recorded.
     """
@@ -83,8 +83,9 @@ class Follow:
         self.now += 1
 
     async def job(self, set_job, delay: int) -> int:
-        """Starts a load in the writer by `set_job` and runs until its last word is written; returns the first cycle in
-        which the writer may write.
+        """Starts a load in the writer and runs the simulation until the load's last word is written. `set_job` offers
+        (1) or withdraws (0) the load. Returns the first cycle in which the writer may write: `delay` cycles after it
+        took the load.
         """
         set_job(1)
         assert self.ctx.get(self.dut.job.ready)

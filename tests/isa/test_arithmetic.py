@@ -60,7 +60,9 @@ def own(stored, unsigned: bool) -> np.ndarray:
 
 
 def stored(values: np.ndarray) -> np.ndarray:
-    """Values of the model's type in the stored form: int8, after subtracting 128 from uint8."""
+    """Converts values of a quantized tensor to the form that the accelerator stores: int8. It subtracts 128 from uint8
+    values; int8 values stay the same.
+    """
     return (values.astype(np.int32) - (128 if values.dtype == np.uint8 else 0)).astype(np.int8)
 
 

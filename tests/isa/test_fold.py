@@ -36,8 +36,9 @@ def run(text: str, memory: np.ndarray, config: Config) -> ReferenceResult:
 
 
 def part_of_tile(tile: np.ndarray, folds: int, groups: int, part: int) -> np.ndarray:
-    """The part number `part` of a whole weight `tile` (lanes, inputs), as the folded array uses it: (columns, inputs of
-    every group).
+    """Part number `part` of the weight tile `tile` (lanes, inputs), as an array with the extension `fold` multiplies it
+    in one operation. Returns weights of shape (columns, BLOCK): each row has the weights of one column for the first
+    group of the array's rows, then for the second, and so on.
     """
     columns, size = BLOCK // folds, BLOCK // groups
     lanes, inputs = divmod(part, groups)
@@ -102,7 +103,7 @@ def test_reset_clears_all_lanes():
 
 def test_rows_of_weights_are_those_of_a_machine_that_does_not_fold():
     """TAPS in the array mode `sweep` gives the same accumulators on an array with the extension `fold` and on one
-    without. On the first, a weight tile has fewer rows, so that one operation's rows of weights extend over more tiles.
+    without. With `fold`, a weight tile has fewer rows. So the rows of weights of one operation belong to more tiles.
     """
     rng = np.random.default_rng(5)
     memory = rng.integers(0, 256, 65536, dtype=np.uint8)

@@ -1,4 +1,6 @@
-"""The effects of declaring a configuration's field: range checks, documentation, stored forms, random machines."""
+"""A field of a configuration is declared in one place. The tests check what follows from the declaration: range checks,
+documentation, stored forms, and the values of random machines.
+"""
 
 import dataclasses
 import re

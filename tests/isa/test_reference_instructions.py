@@ -306,9 +306,9 @@ def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, coun
 @pytest.mark.parametrize(("block_in", "block_out"), [(16, 16), (8, 16), (32, 8)])
 @pytest.mark.parametrize("mode", ["", "overwrite=1", "reset=1"])
 def test_sweeps_add_up_what_operations_before_read(block_in, block_out, mode):
-    """The array mode `sweep` multiplies the vectors of earlier operations too: operations go down a column of inputs,
-    and every second one has no result and only keeps its vector for the next. The weights belong to part 1 of the
-    outputs if there are several parts, else to part 0.
+    """In the array mode `sweep`, operations go down a column of inputs, and the array keeps the vectors of the last
+    operations. Every second operation only keeps its vector and has no result. The others multiply their own vector and
+    the kept ones, and add up the products. If outputs have several parts, the weights belong to part 1, else to part 0.
     """
     shape = {
         "block_in": block_in,

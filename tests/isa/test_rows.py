@@ -63,7 +63,9 @@ def program(config: Config, statistics: str, registers: str) -> str:
 
 
 def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
-    """The stored results, int8 (BLOCKS, POSITIONS, lanes); asserts that reference and simulator agree."""
+    """Runs the assembly program `text` on the machine `config` with the memory contents `memory`. Asserts that
+    reference and simulator agree. Returns the results that the program stored: int8 (BLOCKS, POSITIONS, lanes).
+    """
     words = assemble(text, config)
     assert check(config, words, memory) == []
     result = run_reference(config, words, memory)
@@ -76,8 +78,8 @@ def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
 
 
 def padded(x: np.ndarray, valid: int) -> np.ndarray:
-    """`x` [BLOCKS, POSITIONS, lanes] as rows [POSITIONS, elements], without the unused lanes of the last block: only
-    `valid` of its lanes are used.
+    """Converts `x` [BLOCKS, POSITIONS, lanes] to one row of elements for each position. The last block uses only its
+    first `valid` lanes; the other lanes are left out.
     """
     rows = x.transpose(1, 0, 2).reshape(POSITIONS, -1)
     return rows[:, : rows.shape[1] - x.shape[2] + valid]

@@ -73,7 +73,8 @@ def test_fields_have_bits_of_their_own_within_a_word(config: Config):
 
 
 def test_where_fields_lie_in_256_bits():
-    """As isa/README.md states: only the factors move, to bit 128, and a field that would cross a word moves to the next
+    """Instructions of 256 bits differ from those of 128 bits only in the places of the factors of GEMM and ALU, as
+    isa/README.md states. The factors begin at bit 128, and a field that would cross a 64-bit word begins at the next
     word.
     """
     narrow, wide, widest = (formats(item) for item in (machine(11, 11, 10), WIDE, machine(16, 16, 16, 16)))

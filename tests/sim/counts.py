@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests/helpers python -m tests.sim.counts      # from the clone: writes the texts anew
 
-Cycles, causes of stalls, traffic and bit changes of random programs and of a compiled network. After an intended
-change, write the texts anew and read the difference.
+The texts contain the cycles, causes of stalls, traffic and bit changes of random programs and of a compiled network.
+After an intended change, write the texts anew and read the difference.
 """
 
 from __future__ import annotations

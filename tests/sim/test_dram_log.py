@@ -1,4 +1,6 @@
-"""The runs of words of a DRAM: they add up to the counts of the run, and follow the rules of rows and refreshes."""
+"""Tests the log of a DRAM, a list of runs of words that were read or written one after the other. The runs add up to
+the counters of the simulation, and follow the rules for opening rows and for refreshes.
+"""
 
 from __future__ import annotations
 

@@ -147,8 +147,9 @@ def test_more_groups_than_folds(fields: str, refused: bool):
 
 
 def store_cycles(config: Config, shape: int, tiles: list[int], fields: str) -> int:
-    """Duration in cycles of a store that reads the accumulator bank in which a long GEMM with micro-ops of `tiles`
-    works.
+    """Duration in cycles of a store that competes with a long GEMM for the same bank of accumulators. `shape`: value of
+    the register FOLD; `tiles`: weight tiles that the GEMM's micro-ops use; `fields`: further fields of the GEMM, as
+    assembly text.
     """
     text = (
         f"{loads(config)}CONFIG FOLD shape={shape}\n"
@@ -279,8 +280,9 @@ def test_bits_that_change(shape: int, overwrite: int):
 
 @pytest.mark.parametrize(("name", "sweep"), [("DEPTHWISE", 0), ("TAPS", 0), ("TAPS", 1)])
 def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
-    """Changing bits of results are counted if several lanes share a row of the array. Only one operation has results:
-    in the array mode `sweep`, the operation before it only keeps its input vector in the array.
+    """The statistics of changing bits are right if several lanes share a row of the array (extension `fold`). Exactly
+    one operation of the program makes sums. In the array mode `sweep` there is an operation before it, which only keeps
+    its input vector in the array.
     """
     config = machine(16, 2)
     group = SWEEP_MODE.group(config) if sweep else 4

@@ -118,7 +118,9 @@ def test_arguments_that_cannot_be_written_compile_nothing_more():
 
 
 def test_a_part_stands_for_all():
-    """Sampling is unbiased: its mean over many seeds is the value for all operations."""
+    """The statistics may count bit changes in a random part of the operations only. This estimate is unbiased: its mean
+    over many seeds equals the count over all operations.
+    """
     instructions, image = _program(np.random.default_rng(6))
     whole = operand_statistics(TINY, instructions, image)
     parts = [operand_statistics(TINY, instructions, image, share=0.4, seed=seed) for seed in range(400)]
@@ -131,8 +133,8 @@ def test_a_part_stands_for_all():
 
 
 def test_stores_are_followed():
-    """Counts of changing bits while two vectors pass through STORE.POST: in the sums with the bias, the results, and
-    the stored bytes.
+    """The statistics count how many bits change from one value to the next while two vectors pass through STORE.POST.
+    There is a count for the sums with the bias, for the rounded results, and for the stored bytes.
     """
     rng = np.random.default_rng(7)
     image = rng.integers(0, 256, 4096).astype(np.uint8)
@@ -164,7 +166,9 @@ FINISH pop_next"""
 
 
 def test_operands_are_those_from_before_the_results_take_their_places():
-    """An ALU addition in place: the counted operand is the old value, not the result."""
+    """A STORE.POST writes its results to the memory from which it read its second operand. The statistics count the
+    changing bits of the old values as operands, not those of the results.
+    """
     image = np.random.default_rng(8).integers(0, 256, 4096).astype(np.uint8)
     image[512:544] = 0
     text = f"""LOAD.PAR dram_base=16 y_size=1 x_size=1 x_stride=1
@@ -202,8 +206,8 @@ FINISH"""
 
 @pytest.mark.parametrize(("block_in", "block_out"), [(8, 8), (8, 16), (16, 4)])
 def test_sweeps_multiply_what_they_hold(block_in, block_out):
-    """In the array mode `sweep`, an operation that only keeps its input vector in the array changes no result; the next
-    operation multiplies both vectors.
+    """In the array mode `sweep`, the first operation only keeps its input vector in the array and changes no result.
+    The next operation multiplies two vectors: the kept one and its own.
     """
     sizes = {
         "inp": block_in * 64,

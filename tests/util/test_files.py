@@ -26,7 +26,9 @@ def test_missing_file_is_named_with_its_role(tmp_path: Path) -> None:
 
 
 def test_a_small_file_is_read_into_little_memory(tmp_path: Path) -> None:
-    """A read with a limit of 2 GB once allocated 2 GB for every file."""
+    """Reading a small file takes little memory, although files of up to 2 GB may be read. Regression: 2 GB were
+    allocated for every file.
+    """
     (tmp_path / "file").write_bytes(bytes(1000))
     tracemalloc.start()
     try:

@@ -1,4 +1,6 @@
-"""Text and notebook representations of the API's objects, and the sources of compiled code that they return."""
+"""Tests the text and notebook (HTML) representations of the API's objects, and the method `source`, by which a compiled
+kernel or network returns its generated code.
+"""
 
 from __future__ import annotations
 

@@ -96,8 +96,8 @@ def programs_text() -> Iterator[str]:
 
 
 def cosim_text() -> Iterator[str]:
-    """Yields, for a co-simulation case of each machine, its cycles and its addresses; and the coverage bins that the
-    cases hit.
+    """Yields lines about one co-simulation case of each machine: its cycles, and the address of the program in memory.
+    The last lines are the coverage bins that all these cases hit together.
     """
     machines = default_machines()
     counts: Counter[Bin] = Counter()

@@ -32,8 +32,8 @@ DESIGNS = (
 
 @pytest.fixture(scope="module")
 def ddr3() -> tuple[list[Streams], list[NDArray[np.int64]]]:
-    """Returns (streams of two masters, their cycles in the RTL); asserts that the RTL's timing checker found no
-    violation.
+    """Random streams of requests from two masters to a DDR3 memory, and the cycles in which LiteDRAM's RTL served each
+    request. Asserts that the RTL's timing checker found no violation.
     """
     streams = streams_of(DDR3, 24, 300, seed=1)
     found, violations = run_on_litedram(DDR3, streams)

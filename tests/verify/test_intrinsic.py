@@ -82,7 +82,9 @@ def test_a_sum_that_adds():
 
 
 def test_a_result_in_registers():
-    """An intrinsic may be declared with its result in registers: a declaration states the memory of each operand."""
+    """An intrinsic may write its result to registers. Its declaration then states the memory of each operand:
+    "register" for the result, "dram" for the inputs.
+    """
     add = vdla.intrinsic("dot4", dot(), {"llvm": DOT}, adds=True, scopes={"total": "register"})
     assert [buffer.scope for buffer in add.parameters] == ["register", "dram", "dram"]
 

@@ -37,8 +37,9 @@ def test_every_instruction_kind_appears_and_runs(name):
 
 
 def test_programs_of_folding_machines_go_through_parts_of_tiles():
-    """In random programs of machines with the extension `fold` (a weight tile is multiplied part by part), many
-    operations have one accumulator for each micro-op and overwrite it, and all numbers of groups occur.
+    """Machines with the extension `fold` multiply a weight tile part by part. In their random programs, more than 10%
+    of the overwriting GEMMs go through the parts of a tile in the inner loop and add all products to the same
+    accumulator. Register FOLD, which says in how many groups the array's rows work, takes every value above 0.
     """
     machines = [config for config in map(random_config, range(60)) if config.has("fold")]
     shapes, steps, through = set(), 0, 0

@@ -15,8 +15,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def distance(value: Fraction) -> float:
-    """Distance of |value| from the nearest rounding point. Rounding points are n + 1/2, and the points half a float32
-    step below and above. The result is in units of the float32 spacing at n + 1/2.
+    """Distance of |value| from the nearest point at which rounding changes, in units of the float32 spacing at n + 1/2,
+    where n is the integer part of |value|. There are three such points: n + 1/2, and the two points half a unit below
+    and above it.
     """
     tie = Fraction(int(abs(value))) + Fraction(1, 2)
     unit = Fraction(float(np.spacing(np.float32(tie))))

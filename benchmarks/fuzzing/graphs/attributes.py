@@ -80,10 +80,11 @@ CHANCE = 0.5
 
 
 def random_attributes(b: Builder, operator: Operator, rank: int, *without: str) -> dict[str, Any]:
-    """Values of the attributes that one of ONNX's own operators has in the graph's opset; optional attributes by
-    chance.
+    """Draws random attributes for one of ONNX's own operators; returns their values by name. The operator's inputs have
+    `rank` dimensions, which limits values such as an axis.
 
-    Attributes without an entry in `ATTRIBUTES`, and those named in `without`, are left out.
+    Required attributes always get a value, optional ones with probability CHANCE. Attributes that are named in
+    `without`, and attributes without a generator in `ATTRIBUTES`, never get a value.
     """
     found: dict[str, Any] = {}
     for name, attribute in sorted(b.schema(operator.name).attributes.items()):

@@ -36,9 +36,10 @@ OF_FINITE = (
         *("Conv", "ConvTranspose", "LRN"),
     }
 )
-"""Operators whose result is undefined for inputs that are not finite: an integer cannot be NaN or infinity, and NaN has
-no order and cannot be a bound. ONNX Runtime ignores NaN in maxima and in the activations of recurrent layers, and
-propagates NaN to neighbours in convolutions and in running sums.
+"""Operators whose result is undefined for inputs that are not finite. There are three reasons. An integer result cannot
+be NaN or infinity. NaN has no order and cannot be a bound. And ONNX Runtime treats NaN in its own ways: it ignores NaN
+in maxima and in the activations of recurrent layers, and propagates NaN to neighbours in convolutions and in running
+sums.
 """
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None

@@ -21,8 +21,8 @@ from .oracle import NoValueError, node_run
 from .spread import ALLOWED, Spread, UnstableError, distance, spread_of
 
 COARSE = 25.0
-"""Multiple of the usual largest tolerance behind a float result that the accelerator stores in 8 bits: 1 in 20 of the
-largest element, where half a step of 8 bits is 1 in 510.
+"""Factor by which the largest tolerance of a float result may grow if the accelerator stores an earlier result in 8
+bits. The tolerance is then up to 1/20 of the largest element; half a step of 8 bits is 1/510.
 """
 
 
@@ -58,8 +58,9 @@ def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **op
 
 
 def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, float]:
-    """On the accelerator, the rounding error of float tensors that the model itself does not quantize: half a
-    quantization step, by tensor. The compiler chooses the scale of such a tensor from its bounds (`onnx_own_grids`).
+    """The largest rounding errors that the accelerator itself adds, by tensor: half a quantization step. These are
+    float tensors that the model does not quantize; the compiler chooses their scales from their bounds
+    (`onnx_own_grids`).
     """
     if not isinstance(network, AcceleratorExecutable):
         return {}
@@ -74,8 +75,10 @@ def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, floa
 
 
 def own_spreads(builder: Builder, halves: Mapping[str, float]) -> dict[str, Spread]:
-    """The spread (tolerance of each element) of each tensor, if the tensors in `halves` are rounded by up to that much.
-    Raises UnstableError if the roundings may change a result by anything.
+    """The spread (tolerance of each element) of every tensor of the graph on a target that rounds some tensors itself.
+    `halves`: for each of these tensors, the largest error of the rounding.
+
+    Raises UnstableError if a result cannot be checked, because these roundings could change it to any value.
     """
     spreads = {name: value.spread for name, value in builder.values.items()}
     wider: set[str] = set()

@@ -67,7 +67,7 @@ class Spread:
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is a float type in which operators compute."""
+    """Whether a type is one of the float types in UNITS: float64, float32, float16 or bfloat16."""
     return dtype.name in UNITS
 
 
@@ -193,10 +193,11 @@ NEAR_TIE steps.
 def _near_ties(
     node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> dict[str, tuple[np.ndarray, Spread]]:
-    """The inputs of an operator that quantizes its first input, with the first input's spread (tolerance) raised to at
-    least NEAR_TIE of the largest quantization step, so that values near a tie may be rounded either way.
+    """Returns the inputs of an operator that quantizes its first input, with a larger spread (tolerance) of this input.
+    The spread becomes at least NEAR_TIE of the largest quantization step, so that values near a tie may be rounded
+    either way.
 
-    The step is the operator's scale, or a 255th of the input's range.
+    The step is the operator's scale or, if the operator computes its scale at run time, a 255th of the input's range.
     """
     if not {*node.input[:2]} <= feeds.keys():
         return dict(feeds)
@@ -217,10 +218,12 @@ ROUNDED_INSIDE: Mapping[str, float] = {
     **dict.fromkeys((*RECURRENT, "DFT", "STFT"), 2.0**-20),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization", "LayerNormalization"), 2.0**-17),
 }
-"""Allowed error of a result relative to its largest element, for operators that round inside: dynamic quantization
-rounds inputs to 256 steps; Resize, GridSample and RoiAlign round positions between elements; recurrent layers and DFT
-round the sum of each step; normalizations round the mean of equal elements, and the error grows when it is divided by
-the deviation of these elements.
+"""Allowed error of a result, relative to its largest element, by operator. These operators round intermediate values,
+so that their results differ from the exact ones by more than a rounding of the result.
+
+Dynamic quantization rounds inputs to 256 steps. Resize, GridSample and RoiAlign round positions between elements.
+Recurrent layers and DFT round the sum of each step. Normalizations round the mean; if the elements of a row are equal,
+the division by their small deviation makes this error large.
 """
 SUMS = frozenset(("Mean", "Sum"))
 """Operators whose results always have a rounding error, even if each result equals an element of the inputs."""

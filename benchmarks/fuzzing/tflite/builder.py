@@ -34,8 +34,8 @@ class UnfitError(Exception):
 
 @dataclass(kw_only=True)
 class TfliteBuilder:
-    """A random TFLite graph under construction. `form`: the kind of its number types (FORMS); `arrays`: the values of
-    each activation by tensor number, computed by LiteRT.
+    """A random TFLite graph under construction. `form`: the element type of its activations, one of FORMS. `arrays`:
+    the values of each activation as LiteRT computed them, by the number of the tensor.
     """
 
     draw: Draw

@@ -27,8 +27,8 @@ RELATIVE = 4e-6
 """Largest allowed difference of a float result, relative to the largest value of the result and its float operands."""
 ALONE = 1e-5
 """Largest allowed difference between a float output of the graph and the same tensor in a second run, in which all
-tensors are outputs. (As outputs, fewer operators are fused, so that sums may have another order.) The difference is
-relative to the largest float from which the output is computed, or absolute if this float is below 1.
+tensors of the graph are outputs. In the second run fewer operators are fused, so that sums may have another order. The
+difference is relative to the largest float from which the output is computed, or absolute if this float is below 1.
 """
 KERNEL_SETS_DIFFER = (
     "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LEAKY_RELU", "MEAN", "MUL", "QUANTIZE",
@@ -73,7 +73,9 @@ STEPS: Mapping[str, int] = MappingProxyType({"TANH": 2, "LOGISTIC": 2})
 ATTRIBUTES: Mapping[str, str] = MappingProxyType(
     {"LEAKY_RELU": "Alpha", "MEAN": "KeepDims", "SUM": "KeepDims"}
 )
-"""Name of the attribute that a function of `EXACT` gets as its last argument, by operator."""
+"""Operators whose exact results (`EXACT`) depend on an attribute: name of the attribute, by operator. Its value is the
+last argument of the function in EXACT.
+"""
 HALF = 0.51
 """Largest distance, in steps, of a rounded result from the exact one: half a step for the rounding, the rest for errors
 of float32 arithmetic on 16-bit integers.
@@ -81,8 +83,8 @@ of float32 arithmetic on 16-bit integers.
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 """The smallest normal float32. Some kernels round smaller numbers to 0."""
 HYBRID = 1.02 / 127
-"""For products of float activations and int8 weights: the step to which LiteRT rounds the activations, relative to
-their largest value, with a margin of 2%.
+"""Step of quantized activations, relative to their largest absolute value, with a margin of 2%. LiteRT rounds float
+activations to multiples of this step before it multiplies them by int8 weights.
 """
 
 
@@ -157,7 +159,9 @@ def _operators_problem(
 
 
 def _largest_before(model: Written, values: Mapping[int, np.ndarray]) -> dict[int, float]:
-    """For each activation, the largest magnitude of a float among it and all activations from which it is computed."""
+    """For each activation, the largest magnitude of any float number in the activation itself and in all activations
+    from which it is computed.
+    """
     largest = {
         index: float(np.abs(array).max(initial=0)) if array.dtype.kind == "f" else 0.0
         for index, array in values.items()
@@ -169,8 +173,9 @@ def _largest_before(model: Written, values: Mapping[int, np.ndarray]) -> dict[in
 
 
 def operator_problem(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> str:
-    """An error message, or "" if the results of `operator` in `values` (arrays by tensor) equal LiteRT's results on the
-    operands in `values`, within the tolerances of this module.
+    """Compares our results of one operator with LiteRT's. `values`: arrays by tensor number; they contain the
+    operator's operands, on which LiteRT runs, and our results. Returns "" if both agree within the tolerances of this
+    module, else an error message.
     """
     kind, inputs, places, *_ = operator
     one, read = one_operator(model, operator)

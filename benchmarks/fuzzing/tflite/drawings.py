@@ -384,7 +384,9 @@ def cast(b: TfliteBuilder) -> None:
 
 
 def reduce(b: TfliteBuilder, kind: str, kinds: Sequence[str] = SCALED, grid: str = "free") -> None:
-    """Adds the reduction `kind` along random axes of a tensor of one of the types `kinds`."""
+    """Adds the reduction operator `kind`, such as MEAN, along random axes of a tensor whose type is one of `kinds`.
+    `grid`: how the scale and zero point of the result are chosen; "free": at random, to fit the results.
+    """
     data = b.activation((1, 2, 3, 4, 4), kinds=kinds)
     rank = len(b.shape(data))
     axes = [int(axis) for axis in b.draw.rng.permutation(rank)[: 1 + b.draw.below(rank)]]

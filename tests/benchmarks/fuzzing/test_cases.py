@@ -20,7 +20,9 @@ FIRST = {"kills": 4}
 while it works; other cases wait up to 6 s.
 """
 VALID = (*GRAPHS, "attributes", "tflite_graphs")
-"""Kinds that draw valid graphs: in "attributes" every case must be rejected, in the other kinds only few may be."""
+"""Kinds of cases for which the fuzzer knows the right outcome, so that most verdicts must be "right". In "attributes",
+a model is right only if it is refused; in the other kinds, nearly all models must compile.
+"""
 LIMIT = 120.0
 """Time limit of a case in seconds. The campaign's limit is 20 s; here other tests run at the same time."""
 SEED = 1000

@@ -115,8 +115,9 @@ def test_sums_of_integers_may_be_a_step_away_where_they_are_close_to_a_half() ->
 
 
 def test_sums_of_integers_that_may_be_a_step_away_differ_in_the_direction_of_their_weights() -> None:
-    """The bounds of a weighted sum move each element in the direction in which its term grows. If all elements moved in
-    one direction, the changes would cancel here, since half of the weights are negative (seed 101, case 4236).
+    """Each input of a weighted sum may be wrong by 1. The largest possible error of the sum moves inputs with positive
+    weights up and inputs with negative weights down. A tolerance that moved all inputs up would be 0 here, because the
+    weights add up to 0 (found by the fuzzer: seed 101, case 4236).
     """
     builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
     x = builder.new(np.arange(8, dtype=np.int8).reshape(1, 2, 2, 2), constant=False)
@@ -131,8 +132,10 @@ def test_sums_of_integers_that_may_be_a_step_away_differ_in_the_direction_of_the
 
 
 def test_a_rounding_of_the_compiler_moves_all_results_behind_it() -> None:
-    """The accelerator stores a float result that the model does not quantize on a grid of its own (seed 303, case
-    699)."""
+    """The model does not quantize a certain float result. The accelerator stores this result as integers with a scale
+    that the compiler chose. The rounding enlarges the tolerance of all results that are computed from it (found by the
+    fuzzer: seed 303, case 699).
+    """
     builder = Builder(Draw("graphs", 0, 1), 17)
     x = builder.new(np.float32([[0.5, 0.25]]), constant=False)
     (clipped,) = builder.node(Operator("", "Relu"), [x])

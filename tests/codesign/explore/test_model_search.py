@@ -86,8 +86,8 @@ def every(networks, known: Known):
 
 
 def share(every, found) -> float:
-    """Hypervolume of the designs `found`, divided by the hypervolume of all designs `every`; log objectives, normalized
-    over all designs.
+    """The hypervolume of the designs `found`, divided by the hypervolume of all designs, `every`. It is computed on the
+    logarithms of the objectives, each normalized by its range over all designs.
     """
     values = [np.log([d.objectives for d in item.designs if d.objectives]) for item in (every, found)]
     low, high = values[0].min(axis=0), values[0].max(axis=0)

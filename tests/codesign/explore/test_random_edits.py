@@ -20,7 +20,9 @@ from vdla.codesign.explore.report.saved import load_exploration
 from vdla.codesign.explore.space import MACHINE_FIELDS, space_of, without_machine
 
 SPACES, STUDIES = in_campaigns((1000, 300), (20, 12))
-"""Number of random edits in each of ten parts of the test: of files of spaces, and of files of studies."""
+"""Numbers of random edits in each of the ten parts into which the tests are divided. SPACES: edits of a file of a
+space; STUDIES: edits of a file of a study.
+"""
 SPACE = {
     "base": "tiny",
     "fields": {

@@ -249,9 +249,9 @@ def test_figures_do_not_depend_on_weights(model: Path):
 
 @pytest.mark.parametrize("extensions", [["post", "patch"], []])
 def test_the_ladder_names_no_rung_that_no_figure_stands_on(model: Path, extensions: list[str]):
-    """The "ladder" of a report lists the sources of figures, from measurements to estimates. A source from which no
-    figure comes must list none: in this test the source "table" and, without extensions, where all designs fail, the
-    models.
+    """The "ladder" of a report lists, for each source of figures from measurements to estimates, the figures that come
+    from it. The list must be empty for a source that no figure uses. Here, no figure comes from the source "table"; and
+    without extensions all designs fail, so that no figure comes from the models.
     """
     fields = {"bus_bytes": [8, 16], "inp_buffer_bytes": [8, 1024], "extensions": [extensions]}
     found = vdla.explore(

@@ -157,8 +157,9 @@ def test_points_without_a_machine_are_counted_with_their_reason():
 
 
 def test_conditions_and_fields_that_follow_read_the_sizes_of_the_designs_fifos():
-    """FIFO sizes that a space of machines does not name follow from each design's bus; conditions and other fields of
-    the space that read these sizes get the design's own, not those of the base machine `tiny`.
+    """If a space of machines does not name FIFO sizes, they follow from the bus of each design. Conditions and other
+    fields of the space may read FIFO sizes; they must get the sizes of the design, not those of the base machine
+    `tiny`.
     """
     fields = {"bus_bytes": [8, 64], "token_queue_depth": "load_fifo_bytes // 64"}
     table = {"base": "tiny", "fields": fields, "conditions": ["load_fifo_bytes <= 2048"]}

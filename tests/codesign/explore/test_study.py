@@ -1,5 +1,5 @@
-"""Studies on a small network: exact figures however many processes evaluate, resuming after any interruption, and
-Pareto fronts.
+"""Studies (stored explorations) on a small network. Figures are exact and do not depend on the number of processes, an
+interrupted study resumes with the same records, and the Pareto front is right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Energy of a DRAM by its commands: known figures of one part, sums, and parts without published currents."""
+"""Tests the energy of a DRAM, which is computed from its commands. The energy of one chip equals a computation by hand,
+the parts of an energy add up, and DRAM parts without published currents have no energy.
+"""
 
 from __future__ import annotations
 

@@ -234,9 +234,10 @@ def _folded_program(machine: Config, text: str, uops: str) -> Program:
 
 @pytest.mark.parametrize(("shape", "adding", "kept"), [(0, 0, 12), (1, 3, 8), (2, 5, 0)])
 def test_operations_of_arrays_that_fold(shape: int, adding: int, kept: int):
-    """Counts of events on arrays with the extension `fold`: six overwriting operations use parts 0 to 3 of one weight
-    tile, and parts 1 and 2 of the next. An operation whose part of the inputs is not the first adds to the
-    accumulators, despite overwriting.
+    """Counts of events on arrays with the extension `fold`, which multiply a weight tile part by part. The program has
+    six overwriting operations: parts 0 to 3 of one weight tile, and parts 1 and 2 of the next tile. Parts differ in the
+    inputs that they use. An operation on a part that is not the first of these adds to the accumulators, although it is
+    marked as overwriting.
     """
     machine = dataclasses.replace(
         machines()["tiny"], block_in=16, block_out=16, folds=4, extensions=("post", "fold"),

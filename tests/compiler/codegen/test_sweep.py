@@ -1,5 +1,6 @@
-"""Micro-ops of sweeps (depthwise operations down a column): every sum finds the rows of its window in the holding
-registers, and no row is read more often than necessary.
+"""Micro-ops for the array mode `sweep`, in which depthwise operations go down a column and the array holds the last
+rows of the input in registers. When a sum is computed, all rows of its window are in these registers, and no row is
+read more often than necessary.
 """
 
 from dataclasses import replace

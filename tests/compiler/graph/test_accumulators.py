@@ -197,9 +197,9 @@ def test_a_scale_that_makes_weights_infinite_is_refused() -> None:
 
 
 def test_a_bias_that_the_sums_cannot_represent_is_refused() -> None:
-    """The bias 0.5 must be rounded to 0 or 1, since sums count in units of 1. This changes a result by 0.2 steps if the
-    step is 2.5, which is accepted, and by 0.56 steps if it is 0.9, which is refused. Regression: with an input scale of
-    1e8, a bias became 0.
+    """The bias 0.5 must be rounded to 0 or 1, since sums count in units of 1. The importer accepts a change of the
+    result by 0.2 quantization steps (step 2.5) and refuses one by 0.56 steps (step 0.9). Regression: with an input
+    scale of 1e8, a bias became 0.
     """
     bias = np.arange(8, dtype=np.int32)
     scales = {"input_scale": 100.0, "weight_scale": 0.01, "bias_scale": 0.5}

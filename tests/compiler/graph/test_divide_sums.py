@@ -1,5 +1,5 @@
-"""Additions of a constant to a concatenation along positions: each part's own addition is fused into the store of the
-part's producer.
+"""An addition of a constant to a concatenation along positions is divided: each part of the concatenation gets an
+addition of its own, which is fused into the store of the node that computes the part.
 """
 
 from __future__ import annotations

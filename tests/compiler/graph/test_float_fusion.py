@@ -93,8 +93,8 @@ def attention() -> FloatNetwork:
 
 
 def bias_and_gelu_behind_rows() -> FloatNetwork:
-    """A matrix product of a three-dimensional tensor, followed by a bias and GELU in single operators. GELU reads the
-    sum with the bias twice.
+    """A network of a matrix product of a three-dimensional tensor, a bias, and a GELU that is written as five separate
+    operators (Div, Erf, Add, Mul, Mul). Two of these operators read the sum of product and bias.
     """
     net = FloatNetwork(2, 5, 12)
     net.add("MatMul", net.weights(12, 21, deviation=0.3))

@@ -230,8 +230,9 @@ def test_dense_on_the_model_input_is_flattened(builder, quantized, feed_of, fusi
 @settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_random_chains_of_stage_b_are_exact(seed):
-    """Chains of element-wise nodes of random kinds and with random constants, in random order after and between
-    convolutions. Stage B is the second half of the store pipeline.
+    """Fusion does not change the results of random chains of element-wise nodes. The nodes have random kinds and
+    constants, and follow or lie between convolutions. They are fused into stage B, the second half of the store
+    pipeline.
     """
     rng = np.random.default_rng(seed)
     graph = random_graph(rng)

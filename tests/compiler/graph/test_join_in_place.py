@@ -1,5 +1,5 @@
-"""Concatenations of float graphs: in channel blocks, and in place if an input can be computed directly into a
-contiguous part of the result.
+"""Concatenations in float graphs. The tests check concatenations of tensors in channel blocks, and that an input is
+computed in place, directly in its part of the result, if that part is contiguous.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The importer's less common cases: different ways to write the same network, views, constants, opsets."""
+"""Tests less common cases of the ONNX importer: networks that are written in different ways but must give the same
+graph, views, operators on constants, and different opsets.
+"""
 
 from __future__ import annotations
 

@@ -178,7 +178,9 @@ def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Replaces the rows of the importers' table by rows that record what their functions read; returns the record."""
+    """Replaces the functions in the importers' table by functions that also note which attributes they read. Returns
+    the notes: names of attributes by operator and row. They fill up while models are imported.
+    """
     found: Asked = {}
     watched = {
         operator: tuple(
@@ -191,7 +193,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def compare(asked: Asked, *kinds: Kind) -> None:
-    """Asserts that each row of these kinds lists exactly the names that were read."""
+    """Asserts that each row of the importers' table with one of `kinds` lists exactly the attributes that its function
+    has read. `asked`: the attributes that were read, by row.
+    """
     rows = {
         (operator, number): row
         for operator, entry in onnx_table.ROWS.items()
@@ -213,8 +217,9 @@ def built(
     result: tuple[int, ...] | None = None,
     **attributes: Any,
 ) -> bytes:
-    """The bytes of a model of one node. Each of `inputs` is a shape (float32), a type and a shape, or an array (a
-    constant). `outside`: shape of a further input of the model for subgraphs; `result`: shape of the outputs.
+    """The bytes of a model of one node. Each of `inputs` is a shape (of a float32 input), a type and a shape, or an
+    array (a constant). `outside`: shape of an input of the model named "outside", which the subgraphs of the node may
+    read. `result`: shape of the outputs.
     """
     names: list[str] = []
     given: list[onnx.ValueInfoProto] = []
@@ -282,8 +287,8 @@ def of_function(place: str) -> Iterator[str]:
 
 
 def float_models() -> Iterator[bytes]:
-    """Models that together exercise every row of the tables of float operators: the function of a row reads all
-    attributes and constant inputs that it can read.
+    """Yields models that together use every row of the importers' tables of float operators. In these models, the
+    import function of each row reads all attributes and constant inputs that it can read.
     """
     yield from bodies()
     for shape in ((1, 2, 6, 6), (1, 2, 6, 6, 6)):
@@ -483,8 +488,8 @@ def on_integers(
 
 
 def integer_models() -> Iterator[bytes]:
-    """Models that together exercise every row of the tables of integer operators: the function of a row reads all
-    attributes and constant inputs that it can read.
+    """Yields models that together use every row of the importers' tables of integer operators. In these models, the
+    import function of each row reads all attributes and constant inputs that it can read.
     """
     yield between("Conv", f(4, 4, 3, 3), kernel_shape=[3, 3])
     yield between("ConvTranspose", f(4, 4, 3, 3), kernel_shape=[3, 3])

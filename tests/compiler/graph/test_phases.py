@@ -20,8 +20,8 @@ def graphs(draw) -> tuple[list[bool], list[set[int]]]:
 
 
 def reaches(edges: set[tuple[int, int]], start: int, end: int, *, through_another: bool) -> bool:
-    """Whether a path of edges leads from region `start` to region `end`; with `through_another`, a path through a third
-    region.
+    """Whether a path of `edges` leads from region `start` to region `end`. With `through_another`, only paths that
+    contain a third region count.
     """
     seen = {start}
     waiting = [start]

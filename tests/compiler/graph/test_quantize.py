@@ -1,5 +1,5 @@
-"""Post-training quantization: written files give the same results in ONNX Runtime and in our interpreter, and reported
-errors are true.
+"""Tests post-training quantization. The quantized file gives the same results in ONNX Runtime and in our interpreter,
+and the quantization errors that the report names are those of ONNX Runtime.
 """
 
 from __future__ import annotations

@@ -301,8 +301,8 @@ def test_random_chains_of_functions_are_quantized_whole(seed):
 
 
 def test_what_ids_look_up_does_not_keep_residual_sums_float():
-    """A look-up of rows, a dense layer, the sum of both, and its normalization: everything except the look-up is
-    quantized.
+    """The network looks up rows of a table, applies a dense layer to them, adds the looked-up rows to the result, and
+    normalizes the sum. Everything except the look-up is quantized.
     """
     rng = np.random.default_rng(7)
     constants = {

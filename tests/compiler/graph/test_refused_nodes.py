@@ -1,5 +1,5 @@
-"""Refusals of nodes: all refused nodes are reported at once, each with advice that works; messages on unusual files and
-on NaN.
+"""Errors about nodes that cannot be compiled. One error names all of these nodes, each with advice that works. Other
+tests check the messages about unusual files and about NaN.
 """
 
 from __future__ import annotations

@@ -163,7 +163,9 @@ def test_long_sums_are_exact():
 
 
 def test_sums_of_rounded_factors_are_products_of_matrices():
-    """The sums are evaluated as matrix products; an array of all products would not fit into memory."""
+    """The program multiplies two large matrices whose elements are rounded to tf32 first. It must be evaluated as a
+    matrix product by numpy: an array of all products of elements would not fit into memory.
+    """
     program = round_factors(product(Matrices(rows=5000, depth=256, columns=5000), staged="by depth"))
     arrays = arrays_of(program)
     rounded = {name: FUNCTIONS["round_tf32"](arrays[name]).astype(np.float64) for name in ("X", "W")}

@@ -59,8 +59,12 @@ def elements(a: Access, values: dict[str, int]) -> set[tuple[int, ...]]:
 
 
 def meets_elsewhere(p: Access, q: Access, coordinates, common) -> bool:
-    """Whether two iterations that differ in `coordinates`, but agree in the variables `common`, touch the same
-    element.
+    """Whether the accesses `p` and `q` touch the same element in two iterations that differ where they should be equal.
+    This function compares all pairs of an iteration of `p` and one of `q`, and looks only at pairs that agree in the
+    loop variables `common`.
+
+    `coordinates`: pairs (loop variable of `p`, loop variable of `q`) that a proof found equal; None in a pair stands
+    for 0. Without coordinates, any common element counts.
     """
     after = [(v, elements(q, v)) for v in iterations(q.loops)]
     for u in iterations(p.loops):

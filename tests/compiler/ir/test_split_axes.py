@@ -51,9 +51,9 @@ def evaluate(e: Expr, at: dict[str, int]) -> int:
 def test_what_is_said_to_differ_differs(
     sizes: tuple[int, int, int], width: int, height: int, gap: int, simplified: bool, dropped: int | None
 ) -> None:
-    """`determined_loops` is right: two iterations that access the same element agree in every loop variable that it
-    names. The indices are the position of n = (i * J + j) * K + k in planes of height x width; one of them may be left
-    out.
+    """`determined_loops` names loop variables that are equal in any two iterations that access the same element. The
+    test checks this by enumeration. The accessed index is the position (plane, row, column) of the number n = (i * J +
+    j) * K + k in planes of height x width. `dropped`: the part of the position that is left out.
     """
     _, j_size, k_size = sizes
     n = (ROW * (j_size + gap) + J) * k_size + K

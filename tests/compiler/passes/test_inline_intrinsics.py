@@ -1,5 +1,5 @@
-"""The pass that replaces intrinsics by the loops of their declarations: results stay equal, and the loops are those
-that `tensorize` replaced by the intrinsic.
+"""The pass that replaces each call of an intrinsic by the loops of the intrinsic's declaration. Results stay equal. If
+the schedule primitive `tensorize` made the call, the pass restores the loops that `tensorize` removed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def declaration() -> IntrinsicDeclaration:
 
 
 def program(pad: Const | None = None, rows: int = 8) -> Program:
-    """A program of Y[n] = X[n] W by two uses of an intrinsic, which have the same name and compute half of the columns
-    each. They read 8 rows of X; if X has fewer, `rows`, the others are read as `pad`.
+    """A program of matrix products Y[n] = X[n] W. It calls an intrinsic twice, each time for half of the columns of Y;
+    both calls have the same name. The calls read 8 rows of X. `rows`: the rows that X really has; the calls read rows
+    beyond them as `pad`.
     """
     x = Buffer(name="X", shape=(3, rows, 8), dtype=F32)
     w = Buffer(name="W", shape=(8, 6), dtype=F32)

@@ -1,4 +1,6 @@
-"""The pass that divides long sums into blocks: which sums are rewritten, which stay, and equal results."""
+"""Tests the pass that divides long sums into sums of blocks. They check which sums it rewrites, that it leaves other
+sums unchanged, and that results stay equal.
+"""
 
 import numpy as np
 import pytest

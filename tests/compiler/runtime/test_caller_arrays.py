@@ -23,7 +23,9 @@ FLOAT = np.dtype(np.float32)
 
 
 def planned(offsets: dict[str, int], inputs: tuple[str, ...], outputs: tuple[str, ...]):
-    """Returns (a graph without nodes, with tensors of 16 float32 elements; a storage plan with their byte offsets)."""
+    """A graph without nodes and its storage plan. `offsets`: the byte offset of each tensor, which has 16 float32
+    elements. `inputs`, `outputs`: names of the tensors that are inputs and outputs of the graph.
+    """
     tensors = {name: Tensor(name=name, shape=(16,)) for name in {*offsets, *outputs}}
     graph = Graph(
         name="net",

@@ -1,5 +1,5 @@
-"""Fusing several loops into one for a GPU's grid: fused indices, concurrency that remains provable, and indices that
-differ in their remainders.
+"""Several loops are fused into one loop for a GPU's grid. The tests check the simplified indices, and that the compiler
+can still prove that iterations may run at once: for example, because their indices have different remainders.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def test_loops_that_are_parallel_may_be_bound_whatever_their_indices_have_become
 
 
 def strided(shift: int, width: int) -> Program:
-    """A program in which threads x below `width` write the elements K * 8 + x of Y, and threads x below 5 also the
-    element x + `shift`.
+    """A program with a loop over x from 0 to `width` - 1. Iteration x writes the elements x, 8 + x, 16 + x and 24 + x
+    of Y. If x is less than 5, it also writes element x + `shift`.
     """
     a, y = Buffer(name="A", shape=(64,), dtype=I32), Buffer(name="Y", shape=(64,), dtype=I32)
     whole = Assign(name="set", buffer=y, indices=(K * 8 + X,), value=a[0])

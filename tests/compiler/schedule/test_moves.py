@@ -35,8 +35,8 @@ def same(program: Program, s: Schedule) -> None:
 
 
 def two(value, consumer, *between, made=nest, out=Y) -> Program:
-    """A program of a producer S[i, j] = `value`, the statements `between`, and the statement `consumer` that
-    reads S.
+    """A program of three parts: a producer that sets S[i, j] = `value`, the statements `between`, and the statement
+    `consumer`, which reads S. `out`: the output buffer.
     """
     producer = nest([(ROW, 10), (J, 8)], Assign(name="make", buffer=S, indices=(ROW, J), value=value))
     body = Alloc(buffer=S, body=seq(producer, *between, consumer))

@@ -1,5 +1,5 @@
-"""The primitive prefetch: unchanged results, prefetch instructions in the code of every processor, and programs that it
-refuses.
+"""Tests the schedule primitive prefetch. It does not change results, the code for every processor contains prefetch
+instructions, and some programs must be refused.
 """
 
 from __future__ import annotations

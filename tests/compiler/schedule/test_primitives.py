@@ -68,9 +68,9 @@ def by_pieces(s):
 
 @pytest.mark.parametrize("pitch", [7, 8, 9])
 def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
-    """The loop over rows, `pitch` elements apart, may become the innermost. The extents of the two loops over columns
-    alone would allow column 7, which is in the next row if the pitch is 7; but the last piece is shorter, so that 4*j.0
-    + j.1 never exceeds 6.
+    """The loop over rows may become the innermost, since no two rows overlap: a row has the columns 0 to 6, and rows
+    are `pitch` elements apart. The loop over columns is split into two pieces of four, of which the last is shorter. A
+    check that took both pieces for full would find a column 7, which belongs to the next row if the pitch is 7.
     """
     s = Schedule(rows_in_one(pitch))
     by_pieces(s)
@@ -182,7 +182,9 @@ def cached(shape=(10, 8), scope="acc", before=False, after=False, mirrored=False
 
 
 def looped():
-    """The program of `cached` with a loop around the allocation of T only."""
+    """A program that loads row 0 of A to L once. A loop over rows then allocates T, computes T = 2 L, and copies T to a
+    row of D. Only T is allocated inside the loop.
+    """
     held = Buffer(name="L", shape=(8,), dtype=I32)
     made = Buffer(name="T", shape=(8,), dtype=I32)
     load = nest([(J, 8)], Assign(name="load", buffer=held, indices=(J,), value=A[0, J]))
@@ -307,7 +309,9 @@ def test_the_loop_is_underlined():
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_tiles_of_a_padded_window_compute_the_same(data):
-    """Random one-dimensional convolutions are tiled, and both producers are moved into the tiles, in chunks."""
+    """The results of random one-dimensional convolutions stay the same if the outputs are tiled, and if the statements
+    that make the padded input and the sums are both moved into the loops over the tiles.
+    """
     size = data.draw(st.integers(1, 9), "size")
     kernel, stride, dilation = (data.draw(st.integers(1, 3), n) for n in ("kernel", "stride", "dilation"))
     before, after = data.draw(st.integers(0, 3), "before"), data.draw(st.integers(0, 3), "after")

@@ -1,5 +1,5 @@
-"""The primitive share_copy, by which threads share a copy: every element is copied once, also in pipelines; and
-programs that it refuses.
+"""Tests the schedule primitive share_copy, which distributes a copy over threads. Every element must be copied exactly
+once, also if the copies form a pipeline; and the primitive must refuse programs that it cannot handle.
 """
 
 import numpy as np

@@ -100,7 +100,9 @@ def test_threads_take_a_loop_of_one_guarded_iteration() -> None:
 
 
 def test_copied_tiles_are_packed() -> None:
-    """Elements of packed tiles beyond the end of the parameter are zeros, equal to the padding."""
+    """The parameter A is packed into tiles of 4 x 4. Elements of the tiles beyond the end of A are zeros. The padding
+    of the loops also reads zeros there, so that the results stay the same.
+    """
     s = Schedule(staged())
     s.pad("i", 4)
     s.pad("k", 4)

@@ -191,7 +191,9 @@ def test_scores_never_cross_the_bus():
 
 
 def stores(result: Compiled) -> list[tuple[str, np.uint64]]:
-    """The STORE.POST instructions of a program, each with its second 64-bit word, whose bit 55 is the flag `chain`."""
+    """The STORE.POST instructions of a program, as pairs (name, second 64-bit word). Bit 55 of this word is the flag
+    `chain`: the results go to the on-chip chain memory instead of DRAM.
+    """
     instructions = result.program.instructions
     names = format_names(instructions)
     return [(name, words[1]) for name, words in zip(names, instructions, strict=True) if name == "STORE.POST"]

@@ -1,4 +1,6 @@
-"""Transposed convolutions on CPUs: tensor expressions compared with ONNX Runtime, kernels compared with both."""
+"""Transposed convolutions on CPUs. The tensor expressions are compared with ONNX Runtime, and the compiled kernels with
+ONNX Runtime and with the interpreted expressions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Spaces of the CPU templates: legal points compile and compute the same, equal effective points are equal programs."""
+"""Schedule spaces of the CPU templates. All legal points compile and compute the same result. Two points that differ
+only in knobs without effect give the same program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Normalizations on CPUs: tensor expressions compared with numpy, kernels compared with both."""
+"""Normalizations on CPUs. The tensor expressions are compared with numpy, and the compiled kernels with numpy and with
+the interpreted expressions.
+"""
 
 from __future__ import annotations
 

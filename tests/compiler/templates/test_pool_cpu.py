@@ -1,4 +1,6 @@
-"""Pools on CPUs: tensor expressions compared with ONNX Runtime, kernels compared with both."""
+"""Pools on CPUs. The tensor expressions are compared with ONNX Runtime, and the compiled kernels with ONNX Runtime and
+with the interpreted expressions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reductions and softmax on CPUs: tensor expressions compared with numpy, kernels compared with both."""
+"""Reductions and softmax on CPUs. The tensor expressions are compared with numpy, and the compiled kernels with numpy
+and with the interpreted expressions.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ def one_layer(seed: int) -> Graph:
 
 
 class Chosen:
-    """Draws a random legal point of a layer's space, or takes given knobs, and remembers space and point."""
+    """Chooses knobs for a layer: `draw` returns those of a random legal point of the layer's space. The object
+    remembers the last workload, its space, and the chosen point.
+    """
 
     def __init__(self, config: Config, random: np.random.Generator) -> None:
         self.config = config

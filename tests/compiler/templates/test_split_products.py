@@ -1,5 +1,5 @@
-"""Splitting of a convolution whose result has several parts: it is split if the parts are read through different
-look-up tables, or by products of activations.
+"""The compiler splits a convolution whose result has several parts, such as queries, keys and values. It does so if the
+parts are read through different look-up tables, or if they are operands of products of two activations.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MACHINE = replace(TINY, extensions=(*TINY.extensions, "table", "zero_points"))
 
 
 def scaled_attention(*, another_reader: bool = False) -> tuple[Graph, str]:
-    """A graph in which one convolution computes queries and keys of two heads, the queries are scaled by a look-up
-    table, and scores are computed; and the name of the convolution's output. `another_reader`: another node reads the
-    whole output.
+    """Returns (a graph, the name of the output of its convolution). The convolution computes the queries and keys of
+    two heads. The queries are scaled by a look-up table and multiplied by the keys. `another_reader`: whether another
+    node reads the whole output of the convolution.
     """
     b = builder(5)
     source = b.input(1, 8, 6, 1)

@@ -1,5 +1,5 @@
-"""CPU convolutions that keep sums in memory while they process one part of the weights after another compute equal
-results; the default schedule does so for deep sums.
+"""Some CPU convolutions keep their sums in memory: they process all outputs with one part of the weights, then with the
+next part. The results stay equal, and the default schedule chooses this for sums of many products.
 """
 
 from __future__ import annotations

@@ -139,7 +139,10 @@ def test_operations_of_a_window(name, kernel, dilation, operations):
     ],
 )
 def test_operations_of_a_window_by_sweeps(name, kernel, dilation, stride, operations):
-    """The rows of a window that the array still holds take one operation together; each new row takes one more."""
+    """In the array mode `sweep`, the array holds rows of the input for later windows. The number of operations for a
+    window is the expected one: one operation multiplies all rows that the array still holds, and each new row takes
+    another.
+    """
     b = builder(3)
     data = b.input(1, 32, 40 * stride, 40 * stride)
     pads, window = (dilation * (kernel // 2),) * 4, (kernel, kernel)

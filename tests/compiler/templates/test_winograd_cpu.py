@@ -1,5 +1,5 @@
-"""Winograd convolutions on CPUs: compiled transforms against exact sums, fused epilogues, shared transforms, and when
-they are chosen.
+"""Winograd convolutions on CPUs. Compiled transforms are compared with exact sums. Other tests check fused epilogues,
+transforms that several convolutions share, and when the compiler chooses this method.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def test_a_graph_without_3x3_convolutions_is_unchanged() -> None:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch):
-    """A function that makes the compiler choose Winograd tiles of m x m outputs wherever possible."""
+    """A function of the size m: it makes the compiler choose Winograd's method with tiles of m x m outputs wherever
+    that method is possible.
+    """
 
     def choose(m: int) -> None:
         monkeypatch.setattr(winograd_choice, "tiling", lambda target, shape, block: m)

@@ -119,8 +119,9 @@ def test_packed_weights_arrive_as_the_text_reads_them(tmp_path: Path) -> None:
 
 
 def test_products_that_bulk_copies_round_are_what_threads_would_round(tmp_path: Path) -> None:
-    """Factors that are rounded to tf32 after bulk copies match the reference, in which threads round them. The two
-    round ties differently, but the inputs have no ties, so that only the tolerance of sums is needed.
+    """The compiled kernel rounds factors to tf32 after bulk copies, and the reference rounds them in threads; the
+    results agree. The two ways round ties differently, but the inputs have no ties. So the usual tolerance of sums is
+    enough.
     """
     target = cuda_target("sm_90a", tensor_float=True)
     program = round_factors(product(Matrices(rows=64, depth=64, columns=32), staged="by depth"))

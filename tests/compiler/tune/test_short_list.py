@@ -1,5 +1,5 @@
-"""The second stage of searches: a short list of candidates is lowered before measuring, and features of the programs
-rank them again.
+"""The second stage of a search. The search first makes a short list of candidates by cheap features. These candidates
+are lowered to programs, ranked again by features of the programs, and only the best are measured.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _split(text: str) -> list[str]:
 
 def _register(text: str) -> str:
     """The C++ expression of a PTX operand: a register, a number or an operand of the asm statement. Raises UnknownText
-    for others.
+    for any other text.
     """
     if text.startswith("ptx_"):
         return text

@@ -23,7 +23,9 @@ from .modules import Arrays, job_of
 
 
 def run_network(graph: Graph, feeds: Arrays, target: GpuTarget, *, orders: int = 2) -> dict[str, np.ndarray]:
-    """The graph's outputs by name, computed by the nodes' default kernels on the CPU."""
+    """The graph's outputs by name, computed by the nodes' default kernels on the CPU. Each kernel runs with `orders`
+    different orders of its threads.
+    """
     job = network_job(graph, feeds, target)
     result = run_jobs([job], orders=orders)[0]
     outputs = {output.name: graph.tensors[output.tensor] for output in graph.outputs}

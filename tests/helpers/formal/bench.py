@@ -77,7 +77,9 @@ class Bench:
         return signals[path]
 
     def submodule(self, name: str, path: str) -> wiring.Component:
-        """The component at `path` inside the component added as `name`, to access its ports."""
+        """A part of the design under test, for access to its ports: the submodule at `path` (names joined by dots) of
+        the component that was added under the name `name`.
+        """
         fragment = self._fragments[name]
         for part in path.split("."):
             fragment = fragment.find_subfragment(part)
@@ -120,7 +122,7 @@ class Bench:
         return signal
 
     def before(self, value: Value, *, init: int = 0) -> Signal:
-        """The value of the previous cycle; `init` in the first cycle and after a reset."""
+        """A register that delays `value` by one cycle. In the first cycle and after a reset it holds `init`."""
         register = Signal(len(value), init=init, name="before")
         self.m.d.sync += register.eq(value)
         return register
@@ -130,7 +132,9 @@ class Bench:
         return value == self.before(value)
 
     def assume(self, *values: Value) -> None:
-        """Assumes that each of `values` is true in every cycle; for guarantees of neighbouring components."""
+        """Tells the prover that each of `values` is true in every cycle: for example, guarantees that neighbouring
+        components give.
+        """
         self._assumed += values
 
     def prove(self, name: str, value: Value, *, cover: Value) -> None:

@@ -22,8 +22,8 @@ PAGE_BITS = AXI_BOUNDARY.bit_length() - 1
 SIZE_BITS = INSTRUCTION_BYTES.bit_length() - 1
 COUNT_BITS = 10
 KEPT_LOW, KEPT_HIGH = 10, 4
-"""Number of bits of an instruction's lower and upper half that the proof follows; they include the bits that determine
-the instruction's unit.
+"""The proof does not follow all bits of an instruction, but only the lowest KEPT_LOW bits of its lower half and the
+lowest KEPT_HIGH bits of its upper half. They include all bits that determine the instruction's unit.
 """
 
 NARROW = dataclasses.replace(TINY, fetch_buffer_depth=BUFFER, command_queue_depth=QUEUE)
@@ -256,7 +256,12 @@ def _widened(low: Value) -> Value:
 
 
 def _beats(asked: Value, arrived: Value, per_beat: int, halves: int, half: Value) -> Value:
-    """Number of bus beats of the instructions that have been requested and have not arrived."""
+    """Number of bus beats that the requested instructions still need.
+
+    `asked`, `arrived`: numbers of instructions that have been requested, and that have arrived completely. `per_beat`:
+    instructions in a bus beat. `halves`: 2 if an instruction takes two beats, else 1. `half`: number of beats of the
+    next instruction that have already arrived.
+    """
     missing = (asked - arrived)[:4]
     return (missing << 1) - half if halves > 1 else (missing + (per_beat - 1)) >> (per_beat.bit_length() - 1)
 

@@ -1,5 +1,5 @@
-"""Proof about the issue of instructions: a unit's head instruction, and the four token counters that it pops from and
-pushes to.
+"""Proof about the RTL that starts instructions. It covers the first instruction in a unit's command queue, and the four
+counters of tokens: the instruction takes tokens from two of them before it begins, and adds tokens to the other two.
 """
 
 from __future__ import annotations

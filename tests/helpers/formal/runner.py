@@ -62,10 +62,11 @@ def require_tools(path: str) -> None:
 
 
 def run(rtlil: str, *, mode: str, depth: int, folder: Path) -> Verdict:
-    """Runs sby on RTLIL text with the top module `top`.
+    """Runs the prover sby on RTLIL text with the top module `top`; returns its verdict.
 
-    `mode`: prove (k-induction with k up to `depth`), bmc or cover (both `depth` cycles). `folder`: for files of this
-    run only. Raises MissingTool, SbyError.
+    `mode`: "prove" proves the properties by k-induction with k up to `depth`; "bmc" searches the first `depth` cycles
+    for a violation; "cover" searches these cycles for each state that must be reachable. `folder`: for files of this
+    run only. Raises MissingTool if a program is missing, and SbyError if sby fails.
     """
     path = search_path()
     require_tools(path)

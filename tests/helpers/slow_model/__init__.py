@@ -1,7 +1,7 @@
 """A simple cycle-by-cycle model of the timing contract (hw/README.md), with which the fast simulator is compared.
 
-Every unit reads only values registered in earlier cycles: all comparisons between units are `< now`. No code is shared
-with `vdla.sim`; programs must be small.
+A unit never sees what another unit does in the same cycle, but only events of earlier cycles. No code is shared with
+`vdla.sim`; programs must be small.
 """
 
 from .counters import counters

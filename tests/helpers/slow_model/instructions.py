@@ -46,8 +46,8 @@ class Instruction:
 
 
 def product_cycles(instruction: Instruction) -> int:
-    """Extra cycles before an instruction's first request if a length must be computed by a multiplication: for several
-    rows that are contiguous in memory, and for patches.
+    """Extra cycles before the first request of a load or store. The unit needs them to compute the length of the access
+    by a multiplication: if several rows are contiguous in memory, and for LOAD.PATCH. Otherwise 0.
     """
     values = instruction.values
     joined = values["x_stride"] == values["x_size"] and values["y_size"] > 1

@@ -97,9 +97,9 @@ def test_toggles_ones_and_accesses_are_counted(netlist: Netlist) -> None:
 
 @pytest.mark.parametrize("clocked", [True, False])
 def test_a_write_of_half_a_word_is_half_a_write(clocked: bool) -> None:
-    """A memory has two words of four bits, whose halves are written separately; a write of one half counts as half a
-    write. An unclocked port counts a read when its address changes; a clocked port also in the cycle after a write to
-    its word.
+    """The memory has two words of four bits, and the halves of a word can be written separately. A write of one half
+    counts as 0.5 writes. A read port without a clock counts a read when its address changes. A clocked port also counts
+    a read in the cycle after a write to the word at its address.
     """
     names = ("address", "high", "low")
     first = {name: 2 + place for place, name in enumerate(names)}

@@ -15,7 +15,8 @@ from vdla.isa.timing import alu_cycles
 
 UNFOLDED = tuple(name for name in EXTENSIONS if name != "fold")
 ADDED = lane_controls(dataclasses.replace(load_config("tiny"), extensions=UNFOLDED))["adds"]
-"""Operations that use the lane's own adders, and are tested in `test_unit.py`."""
+"""ALU operations that use the adders of a lane of the compute unit. They are tested in `test_unit.py` instead of here.
+"""
 
 CORNERS = [0, 1, -1, 31, 32, 33, -31, -32, -33, 2**31 - 1, -(2**31), 2**30, -(2**16), 65535, 5, -5]
 

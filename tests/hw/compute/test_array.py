@@ -78,10 +78,9 @@ def expected(
 def folded(
     vector: np.ndarray, tile: np.ndarray, shape: int, part: int, config: Config
 ) -> dict[int, np.ndarray]:
-    """The sums of a GEMM on a machine with the extension `fold`, for part number `part` of a weight tile: for the first
-    lane of each group, an array [batch][columns]. The array's rows work in 2**`shape` groups.
-
-    `vector` is [batch][block_in], `tile` [columns][block_in].
+    """The sums of a GEMM on a machine with the extension `fold`, for part number `part` of a weight tile. The array's
+    rows work in 2**`shape` groups. Returns one array of sums [batch][columns] for each group, by the number of the
+    first lane to which the group adds its sums.
     """
     groups, found = 1 << shape, {}
     lanes, inputs = divmod(part, groups)
@@ -94,8 +93,9 @@ def folded(
 
 
 def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
-    """The values [position][batch][block_out] that are multiplied by row `row` of a weight tile: one part of the
-    channels of each of the `positions`, [position][vector][batch][block_in].
+    """Selects from input positions the channels that are multiplied by row `row` of a weight tile. A row is for one
+    part of the channels. `positions`: [position][vector][batch][block_in]. Returns the values,
+    [position][batch][block_out].
     """
     lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
     quarter = row % config.position_outputs
@@ -104,8 +104,10 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
     """The sums that one operation computes in the array mode `sweep`, in which the array multiplies several input
-    positions at once. `held` [positions, inputs] are these positions, oldest first. They are multiplied by the rows of
-    the weight `tile` that are in the same group as row number `row`.
+    positions at once. `held` [positions, inputs]: the input positions, oldest first. `tile`: the weight tile.
+
+    The rows of the tile form groups, each with separate rows of weights for every input position. The operation uses
+    the group that contains row number `row`.
     """
     narrow, first = (
         min(config.block_in, config.block_out),

@@ -12,10 +12,12 @@ FACTORS = ("dst", "src", "wgt")
 
 
 def walk(values: dict[str, int], base: dict[str, int], two: int, extra: int) -> list[tuple[int, ...]]:
-    """For each cycle of an instruction with the field values `values`: (whether it reads the source, whether it reads
-    the destination, whether it is the last, micro-op, indices of dst, src and wgt). `base`: the micro-op's indices;
-    `two`: 1 if the source is read one cycle before the destination; `extra`: number of further cycles for each
-    operation.
+    """The expected outputs of the RTL's loop nest for an instruction with the field values `values`, one tuple for each
+    cycle. A tuple has three flags, which are 1 if the cycle reads the source, reads the destination, and is the last;
+    then the micro-op, and the indices of dst, src and wgt.
+
+    `base`: the micro-op's indices; `two`: 1 if the source is read one cycle before the destination; `extra`: number of
+    further cycles for each operation.
     """
     steps = [
         (uop, *(base[f] + y * values[f"{f}_factor_out"] + x * values[f"{f}_factor_in"] for f in FACTORS))

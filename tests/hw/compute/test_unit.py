@@ -327,8 +327,9 @@ class Bench:
 
 
 def _of_banks(enable: int, address: int, content: list[int], before: int, port) -> int:
-    """The output of the banks of a memory: from each enabled bank the word at its address, from the others the previous
-    word.
+    """The output of a memory with several banks after a read. Bit k of `enable` says whether bank k reads the word at
+    its part of `address`. A bank that does not read keeps its word of the previous output `before`. `content`: the
+    words of the memory; `port`: the read port, which gives the widths.
     """
     width, bits = len(port.data) // TAPS, len(port.address) // TAPS
     data = 0
@@ -375,7 +376,9 @@ def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]
 
 
 def predict(bench: Bench) -> None:
-    """Computes begin, end and number of issues of every step, by sections 5 and 7 of hw/README.md."""
+    """Computes for every step of the bench, an instruction, the cycles in which it begins and ends and the number of
+    operations that it issues, by sections 5 and 7 of hw/README.md. Stores them in the steps.
+    """
     config, steps = bench.config, bench.steps
     latency = gemm_latency(config)
     arrivals = {side: list(bench.arrivals[side]) for side in SIDES}
@@ -496,8 +499,9 @@ def test_short_instructions_back_to_back(seed: int) -> None:
 
 
 def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> Counter[int]:
-    """Asserts that the unit behaves as hw/README.md and the reference say; returns the number of instructions that
-    ended in each cycle.
+    """Runs a program in the RTL of the compute unit, and asserts that its timing is that of hw/README.md and its
+    accumulators are those of the reference. `steps`: the expected instructions and cycles; `final`: the reference's
+    result; `image`: the contents of memory. Returns the number of instructions that ended in each cycle.
     """
     bench = Bench(config, steps, final, image)
     simulator = Simulator(bench.unit)

@@ -61,8 +61,8 @@ def pairs(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def run(settings: list[dict[str, int]], values: np.ndarray, operands: np.ndarray) -> np.ndarray:
-    """The RTL's results, int8 [settings, count]; every setting processes all its pairs, LANES at a time, before the
-    next setting.
+    """Runs the RTL's combination of two vectors with each of `settings`. `values` and `operands`, [settings, count],
+    are the two vectors; LANES pairs enter the pipeline in each cycle. Returns the results, int8 [settings, count].
     """
     m = Module()
     m.submodules.constants = constants = Constants()

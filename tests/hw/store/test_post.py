@@ -1,5 +1,6 @@
-"""The RTL of the pipeline of the instruction STORE.POST by itself. Windows of accumulators follow each other as closely
-as hw/README.md allows; the lanes are used in any number of passes.
+"""Tests the RTL pipeline of the instruction STORE.POST by itself. Windows of accumulators follow each other as closely
+as hw/README.md allows. Some machines have fewer lanes than a vector has elements; there, the lanes process a vector in
+several passes.
 """
 
 import dataclasses
@@ -38,8 +39,9 @@ def bits(array: np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """Operands of STORE.POST: `count` windows of `reads` accumulators each, (count, reads, batch, block_out); bias and
-    scale (count, block_out).
+    """The inputs of `count` STORE.POST operations of a machine `config`. `acc`: `reads` accumulators for each
+    operation, (count, reads, batch, block_out). `operands`: second operands, which are used if `combine` is set. `bias`
+    and `scale`: (count, block_out).
     """
 
     config: Config

@@ -70,8 +70,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_cache(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the user's cache by one in which each FPGA family is mapped once for all tests of this file, and the
-    accelerator by a small design.
+    """Makes the tests of this file fast. They share a cache of their own, so that a design is mapped only once for each
+    FPGA family; and a small design takes the place of the accelerator.
     """
     monkeypatch.setattr(user_cache, "cache_directory", lambda part: kept / part)
     monkeypatch.setattr(

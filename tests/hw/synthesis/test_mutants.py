@@ -1,5 +1,5 @@
-"""Mutants of a small design: the drawn mutations, and how a simulation selects one. Mutants of whole machines run in
-campaigns.
+"""Mutants of a small design: tests how mutations are drawn, and how a simulation of the netlist turns one of them on.
+Mutants of whole machines run only in campaigns.
 """
 
 from __future__ import annotations

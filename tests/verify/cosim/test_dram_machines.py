@@ -21,8 +21,8 @@ DDR3 = MACHINES[0]
 
 
 def assert_equal(machine: Config, programs: int, *, rules_kept: bool) -> None:
-    """Asserts that simulator and RTL agree on random programs, and that no rule of the part is broken. Without
-    `rules_kept`, the known rule may be.
+    """Asserts that simulator and RTL agree on random programs, and that LiteDRAM's checker reports no broken rule of
+    the DRAM part. Without `rules_kept`, the rule that LiteDRAM's controller itself breaks (`known_rule`) may be broken.
     """
     found = run_on_dram(machine, programs)
     assert found.programs == programs and found.cycles > 1000 * programs

@@ -308,7 +308,9 @@ def eye(b: Builder, operator: Operator) -> None:
 
 
 def counted(b: Builder, operator: Operator) -> None:
-    """Adds a random Range or ConstantOfShape with constant inputs; the result is combined with a tensor."""
+    """Adds a random Range or ConstantOfShape with constant inputs, and an Add of its result and a tensor that is not
+    constant.
+    """
     kind = b.draw.of(("float32", "int64", "int32"))
     count = 1 + b.draw.below(6)
     if operator.name == "Range":

@@ -57,7 +57,9 @@ def _operand(b: Builder, operator: str, names: Sequence[str], dtype: str, ranks:
 
 
 def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tuple[int, ...]:
-    """A shape that broadcasts against `shape`: with ones, fewer dimensions or, if `wider`, more dimensions."""
+    """A random shape that broadcasts against `shape`. Some dimensions may be 1, and leading dimensions may be missing.
+    With `wider`, the shape may also have one dimension more than `shape`.
+    """
     made = [1 if b.draw.chance(0.3) else size for size in shape]
     if b.draw.chance(0.25):
         made = made[b.draw.below(len(made) + 1) :]
@@ -87,8 +89,8 @@ def _fit(operator: str, place: int) -> Fit:
 
 
 def with_operands(*more: str):
-    """A drawing (function that adds a random node) for operators with one tensor and, as further inputs named `more`,
-    axes of this tensor.
+    """Makes a drawing (function that adds a random node) for operators such as CumSum: the first input is a tensor, and
+    each of the inputs named `more` is the number of an axis of this tensor.
     """
 
     def draw_node(b: Builder, operator: Operator) -> None:

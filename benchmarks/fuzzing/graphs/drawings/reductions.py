@@ -35,7 +35,7 @@ def top_k(b: Builder, operator: Operator) -> None:
 
 
 def one_hot(b: Builder, operator: Operator) -> None:
-    """Adds a random OneHot of indices inside and outside of the depth."""
+    """Adds a random OneHot. Some of its indices are out of range: less than -depth, or equal to depth."""
     depth = 2 + b.draw.below(6)
     kind = b.draw.of(("int64", "int64", "int32", "float32"))
     indices = b.draw.rng.integers(-depth - 1, depth + 1, b.draw.of(((3,), (2, 3), (1,), (2, 1, 2))))

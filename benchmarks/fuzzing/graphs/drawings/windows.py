@@ -18,7 +18,10 @@ PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 def window(
     b: Builder, kernel: tuple[int, ...], known: Mapping[str, Any], *, pads: bool = True
 ) -> dict[str, Any]:
-    """Random strides, dilations and pads of a window; only the attributes whose names are in `known`."""
+    """Random attributes of a window of size `kernel`: strides, dilations, and pads or auto_pad. `known`: the attributes
+    that the operator has; strides, dilations and auto_pad are left out if the operator lacks them. `pads`: whether
+    explicit pads are allowed.
+    """
     found: dict[str, Any] = {}
     rank = len(kernel)
     if "strides" in known and b.draw.chance(0.5):

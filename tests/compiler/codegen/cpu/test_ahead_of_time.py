@@ -1,5 +1,5 @@
-"""Object files, C headers and shared libraries of kernels: no undefined symbols, equal bytes for equal input, headers
-that C and C++ compile.
+"""Tests object files, C headers and shared libraries of kernels. Objects have no undefined symbols, equal input gives
+equal bytes, and C and C++ compilers accept the headers.
 """
 
 from __future__ import annotations

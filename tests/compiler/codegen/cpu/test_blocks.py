@@ -1,4 +1,6 @@
-"""Reuse of results within a basic block of generated LLVM code, and where results are no longer valid."""
+"""The generator of LLVM code writes an instruction only once in a basic block and uses its result again. The tests
+check where a result may be used again, and where it is no longer valid.
+"""
 
 from __future__ import annotations
 

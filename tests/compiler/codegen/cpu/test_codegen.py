@@ -133,8 +133,8 @@ def test_scattered_stores_and_strided_loads():
 
 @pytest.mark.parametrize("kind", ["serial", "vectorize", "unroll"])
 def test_a_guarded_load_is_not_made_outside(kind):
-    """The guarded element, or the element of a vector lane, would be before the array; generated code must not
-    read it.
+    """The program reads A[i - 2] only if i is at least 2. Generated code, also with vectors, must not read elements
+    before the array for smaller i.
     """
     a, b = Buffer(name="A", shape=(20,), dtype=DType.INT32), Buffer(name="B", shape=(24,), dtype=DType.INT32)
     guarded = select((Const(2) <= ROW) & (ROW < 22), a[ROW - 2], Const(-1, DType.INT32))
@@ -423,8 +423,8 @@ def test_strided_stores_keep_what_lies_between(dtype, stride):
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.FLOAT32])
 def test_copies_of_whole_rows_of_blocks(dtype, lanes):
-    """Copies of complete rows, whose columns and lanes are contiguous in memory except for the padding before and after
-    a row: machine code gives the interpreter's results.
+    """Machine code copies blocks of complete rows as the interpreter does. A row is contiguous in memory, with all its
+    columns and lanes; there may be padding before and after it.
     """
     x = Buffer(name="X", shape=(3, 5, 13, lanes), dtype=dtype)
     for shape, source in (

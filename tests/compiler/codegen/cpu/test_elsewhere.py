@@ -331,8 +331,8 @@ def call(name: str, v: Expr) -> Expr:
 
 @pytest.mark.parametrize("machine", ["aarch64", "riscv64", "riscv64-vectors", "armv7", "wasm32-vectors"])
 def test_functions_are_part_of_the_object(machine, tmp_path):
-    """The object file contains all scalar functions that kernels call: one kernel calls every one, compiled for a
-    foreign machine and run by an emulator.
+    """An object file contains every scalar function (such as exp) that its kernel calls, so that it needs no library.
+    The test compiles a kernel that calls all of them for a foreign machine and runs it in an emulator.
     """
     x, y = [
         Buffer(name=name, shape=(*more, 40, 16), dtype=DType.FLOAT32)

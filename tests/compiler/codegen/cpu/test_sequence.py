@@ -1,4 +1,6 @@
-"""A sequence of kernels as one function of an object file: placement of arrays in memory, and refused placements."""
+"""A sequence of kernels becomes one function of an object file. The tests run such functions with arrays at given
+places in memory, and check that wrong places are refused.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ INPUT = Buffer(name="X", shape=(2, ROWS // 2, 30), dtype=DType.FLOAT32)
 
 
 def network(text: str, weights: dict[str, np.ndarray]) -> tuple[list[Module], Module]:
-    """The modules of the kernels `first` and `second`, and the module of a function that runs first, second, first,
-    second on X, with the same weights both times.
+    """Compiles the kernels `first` and `second` for the target `text`. Returns (their modules, the module of a function
+    that calls both kernels on X and then again on the result, with the same weights).
     """
     target = parse_target(text)
     modules, constants = [], {}

@@ -1,5 +1,5 @@
-"""Threads that compile while the passes run: after an error in the `with` block, work that has not begun is
-cancelled.
+"""Tests `background`, a context with threads that compile kernels while the compiler goes on. If the context ends by an
+error, work that no thread has begun is cancelled.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Bulk copies, which one thread issues for a whole block: generated text, tensor maps passed at launch, and refused
-copies.
+"""Tests bulk copies, which one thread issues for a whole block. They check the generated text, the tensor maps that are
+passed at launch, and copies that must be refused.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def cube() -> Program:
 
 
 def both() -> Program:
-    """A program of Y = X + Z (reversed in each block): X comes by one bulk copy of the block, Z by asynchronous copies
-    of its threads, in one group.
+    """A program of Y = X + Z, with the elements reversed in each block. One bulk copy fetches a block of X; each thread
+    fetches one element of Z by an asynchronous copy. One commit and one wait cover both kinds of copies.
     """
     x, z, y = buffer("X", 64), buffer("Z", 64), buffer("Y", 64)
     s, t = buffer("S", 32, scope="shared"), buffer("T", 32, scope="shared")

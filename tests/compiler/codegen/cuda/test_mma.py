@@ -113,8 +113,9 @@ def test_every_operation_is_declared_once_and_emitted():
 
 
 def one_product(a: DType, b: DType, ways: tuple[tuple, tuple], scope: str) -> Program:
-    """A program of Y = X @ W for one warp. `ways`: for X and for W, (storage order, whether fragments are loaded as
-    matrices). If the load of W returns two tiles, Y has twice the columns.
+    """A program of Y = X @ W for one warp. X has elements of type `a`, W of type `b`. `ways`: for X and for W, a pair
+    of the storage order and whether `ldmatrix` loads the fragments. `scope`: memory to which the sums are stored. If
+    the load of W returns two tiles, Y has twice the columns.
     """
     loads = load_a(a, ways[0][0], matrix=ways[0][1]), load_b(b, ways[1][0], matrix=ways[1][1])
     total = sum_type(a)

@@ -1,5 +1,5 @@
-"""The race check: races that no barrier can prevent, unordered asynchronous copies, blocks that access the same
-element; and kernels without a race that look similar.
+"""Tests the race check. It must refuse kernels in which no barrier can prevent a race, in which asynchronous copies are
+unordered, or in which two blocks access the same element. It must accept similar kernels without a race.
 """
 
 from __future__ import annotations
@@ -103,8 +103,10 @@ def test_what_edges_leave_out_does_not_race():
 
 
 def copies(*, commit=True, wait=0, barrier=True, last=True):
-    """A kernel in which threads fetch elements by asynchronous copies and then use another thread's element; the
-    arguments leave out commit, wait or barrier. `last`: a final commit and wait.
+    """A kernel in which each thread fetches one element by an asynchronous copy, waits, passes a barrier, and then uses
+    an element that another thread fetched. With commit=False, wait=None or barrier=False, the kernel lacks that step
+    and has a race; `wait` is the number of copies that may still be under way. `last`: whether a commit and a wait end
+    the kernel.
     """
     bring = threads(
         "t",

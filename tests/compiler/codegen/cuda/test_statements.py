@@ -1,4 +1,6 @@
-"""The generated CUDA C++ of statements where its exact form matters, and refused programs."""
+"""Tests the exact text of generated CUDA C++ for statements whose form matters for speed or correctness, and the errors
+for programs without CUDA C++.
+"""
 
 from __future__ import annotations
 
@@ -370,7 +372,9 @@ def test_more_than_a_threads_memory():
 
 
 def test_sums_begin_without_reading_what_is_there():
-    """The first term initializes the sum, also if loops inside the summing loop index the registers."""
+    """Generated code begins a sum with its first term, and does not read the register before. This is so even if a loop
+    inside the summing loop chooses the register.
+    """
     held = vector("held", 4, scope="register")
     total = Reduce(name="sum", op="add", buffer=held, indices=(V,), value=X[T] * X[K], first=equal(K, 0))
     body = Alloc(buffer=held, body=seq(nest([(K, 8), (V, 4)], total), put(Y, T, held[0])))

@@ -129,8 +129,9 @@ def test_vectors(data):
 @quickly
 @given(data=st.data())
 def test_padded_copies(data):
-    """CUDA C++ of padded copies equals the interpreter: boxes that extend beyond their source on any side, or lie
-    wholly outside, are copied to shared memory, asynchronously or not.
+    """Generated CUDA C++ copies a box to shared memory as the interpreter does, also if the box extends beyond its
+    source on any side or lies wholly outside. The elements outside the source are pads. Copies are synchronous or
+    asynchronous.
     """
     programs: list[Program] = []
     b, t, u, p, q = Var("b"), Var("t"), Var("u"), Var("p"), Var("q")

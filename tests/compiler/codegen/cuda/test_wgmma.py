@@ -121,8 +121,10 @@ def test_integers_have_fewer_widths():
 def one_product(
     dtype: DType, columns: int, orders: tuple, *, room: int = 8, scope: str = "dram", steps: int = 2
 ) -> Program:
-    """A program of Y = X @ W for one warpgroup, with a depth of 16 * `steps`. A core matrix in shared memory occupies
-    `room` lines of 8 elements.
+    """A program of Y = X @ W for one warpgroup. X has 16 * `steps` columns, and W has `columns` columns. `orders`: for
+    X and for W, whether shared memory holds the "rows" or the "columns" of the matrix one after the other. `room`:
+    lines of 8 elements that a core matrix (8 x 8) occupies there. `scope`: memory to which the sums are stored from
+    registers, "dram" or "shared".
     """
     declaration = wgmma(dtype, columns, *orders)
     depth = 16 * steps

@@ -34,8 +34,8 @@ from vdla.compiler.templates.gpu.attention_mma import choose_tile, fits, schedul
 TARGET = cuda_target("sm_80")
 F16, BF16 = DType.FLOAT16, DType.BFLOAT16
 ROUNDING = {F16: 2.0**-10, BF16: 2.0**-7}
-"""Largest allowed error of each type, relative to the largest element: one unit in the last place. Rounding the result
-takes half of it; the attention weights are rounded too.
+"""Largest allowed error by type, relative to the largest element: one unit in the last place. The rounding of the
+result may take half a unit; the rest is for the rounding of the attention weights.
 """
 
 

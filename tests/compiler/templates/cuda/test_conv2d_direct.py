@@ -1,5 +1,5 @@
 """Direct convolutions on a GPU: emulated results equal ONNX Runtime's, kernels compile to cubins, and the compiler
-chooses the method where it should.
+chooses this method for the layers for which it is faster than a matrix product would be.
 """
 
 from __future__ import annotations

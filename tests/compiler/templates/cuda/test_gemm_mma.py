@@ -1,5 +1,5 @@
-"""Matrix products on tensor cores (mma): generated text on the CPU model of the hardware, emulated, and compiled to
-cubins.
+"""Matrix products on tensor cores by the instruction mma. The generated CUDA C++ runs on a CPU model of the hardware,
+the scheduled loops run in the emulator, and kernels compile to cubins.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Matrix products by warpgroups (wgmma): generated text on the CPU model of the hardware, emulated, and compiled to
-cubins.
+"""Matrix products on tensor cores by the instruction wgmma, which warpgroups execute. The generated CUDA C++ runs on a
+CPU model of the hardware, the scheduled loops run in the emulator, and kernels compile to cubins.
 """
 
 from __future__ import annotations
@@ -279,8 +279,9 @@ def test_instructions():
 
 
 def test_copies_meet_no_bank_twice():
-    """Copies have no bank conflicts: eight adjacent threads write 16 bytes each of a row of 64 elements, which belong
-    to eight core matrices.
+    """Copies to shared memory have no bank conflicts. Eight adjacent threads copy a row of 64 elements, 16 bytes each.
+    Their pieces go to eight different core matrices (the 8x8 tiles that the tensor cores read), which are placed so
+    that all pieces lie in different banks.
     """
     program = tensor_product(Matrices(rows=64, depth=64, columns=64), F16)
     s = gemm_wgmma.schedule(TARGET, program, replace(SMALL, columns=64, group_columns=64, depth=64))

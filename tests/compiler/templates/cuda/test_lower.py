@@ -181,8 +181,8 @@ PRODUCTS = ("Conv", "Gemm", "MatMul")
 
 
 def test_the_code_of_all_other_operators_runs_on_the_host() -> None:
-    """Operators other than products of matrices: their generated CUDA C++ runs on the CPU, with threads in random
-    order, and is compared with the interpreter.
+    """For operators other than products of matrices, the generated CUDA C++ gives the interpreter's results. It runs on
+    the CPU, with threads in random order.
     """
     programs: list[tuple[Program, Arrays]] = []
     expected: list[Arrays] = []
@@ -250,8 +250,8 @@ def test_fused_functions_leave_no_kernel_of_their_own() -> None:
     ],
 )
 def test_large_tensors_fit_into_grids(build, shape) -> None:
-    """Kernels of tensors so large that they need more blocks than grid axes y and z have keep to the limits, have no
-    races, and are generated; nothing is run.
+    """Some tensors are so large that their kernels need more blocks than the grid axes y and z have. Such kernels must
+    keep to the limits of the grid and have no races. Their code is generated, but not run.
     """
     net = FloatNetwork(*shape)
     build(net)

@@ -1,5 +1,5 @@
-"""Spaces of the GPU templates for operators without data reuse: every point gives the same results, equal effective
-points are equal programs.
+"""Schedule spaces of the GPU templates for operators without data reuse. Every point gives the same results. Two points
+that differ only in knobs without effect give the same program.
 """
 
 from __future__ import annotations

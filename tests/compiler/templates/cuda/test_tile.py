@@ -1,5 +1,5 @@
-"""The GPU template for tiles of sums of products: any sizes, compared with numpy, and other programs with the same
-stages.
+"""Tests the GPU template that computes sums of products in tiles. Matrix products of any sizes are compared with numpy.
+Other programs with the same stages, such as convolutions, can use the template, too.
 """
 
 from __future__ import annotations

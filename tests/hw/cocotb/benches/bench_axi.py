@@ -71,8 +71,8 @@ async def start(dut, *, size: int, chance: float) -> Bench:
 
 @cocotb.test()
 async def strobes_leave_the_bytes_around_a_store_alone(dut) -> None:
-    """Vectors of 4 bytes on a bus of 8: rows of stores begin and end in the middle of a bus word, and one row crosses a
-    4 KiB boundary.
+    """Stores write only their own bytes, although vectors have 4 bytes and bus words 8: rows of stores begin and end in
+    the middle of a bus word, and one row crosses a 4 KiB boundary.
     """
     stores = ((1025, 1, 1, 1), (1031, 2, 3, 5), (2047, 1, 7, 7), (1500, 1, 300, 300), (3000, 3, 2, 2))
     text = "".join(

@@ -127,8 +127,8 @@ async def memory_error(dut, kind: str, response: int) -> None:
 
 @cocotb.test(skip=SHORT)
 async def memory_errors_under_stalls(dut) -> None:
-    """Error responses at random addresses while addresses and data stall: transfers that have been offered must be
-    completed, which the memory model checks.
+    """The memory answers with errors at random addresses, while it also stalls addresses and data. The design must
+    complete every transfer that it has offered; the memory model checks this.
     """
     stalls = Stalls(address=0.6, data=0.5, response=0.6, address_waits_for_data=True, seed=4)
     bench = Bench(dut, stalls=stalls)

@@ -35,8 +35,8 @@ def test_memories_are_cactis(design):
 
 
 def test_the_timing_tool_is_given_one_of_many_alike(design, monkeypatch):
-    """Of many equal modules, OpenSTA gets only one: checks the netlist, macros and constraints passed to the timing
-    tool, and the reading of its report.
+    """If a design has several equal modules, the timing tool OpenSTA gets only one of them. The test checks the netlist
+    and the macros that are passed to the tool, and the path that is read from its report.
     """
     given = {}
 

@@ -1,4 +1,6 @@
-"""Mapping of modules to cells one by one: sharing of equal modules, results, and equivalence with the RTL."""
+"""Tests how the modules of a design are mapped to cells, one by one. Modules with equal contents are mapped only once;
+the numbers of cells are right; and the mapped design is equivalent to the RTL.
+"""
 
 import re
 import subprocess
