@@ -5,7 +5,7 @@ numbers that sum up exactly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from vdla.isa.config import CLOCK_IS
