@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vdla.compiler.graph.graph import Graph, Node
 from vdla.compiler.graph.int8_convolution import Int8Convolution
@@ -22,7 +21,6 @@ from vdla.compiler.graph.layout import pack_activation
 from vdla.compiler.graph.traffic import input_bytes, input_read
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.layers import Layer, layers_of
-from vdla.isa.program import Program
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
 from ..technology.clock import clock_of
@@ -99,26 +97,6 @@ def unread_bytes(compiled: Compiled, node: Node) -> Unread:
     return Unread(start=compiled.addresses[name], mask=packed != 0)
 
 
-def _row_hits(
-    program: Program, simulation: SimulationResult, boundaries: NDArray[np.int64]
-) -> dict[int, float]:
-    """By the number of a layer: the share of its bus words that found their row open. `boundaries`: the cycles between
-    which layers are. Empty on a machine without a DRAM; a layer without bus words has no entry.
-    """
-    if simulation.dram is None:
-        return {}
-    from .dram_lines import row_counts
-
-    counts = row_counts(program, boundaries)
-    if counts is None:
-        return {}
-    return {
-        layer: max(0.0, 1 - opened / words)
-        for layer, (words, opened) in enumerate(zip(*(array.tolist() for array in counts), strict=True))
-        if words
-    }
-
-
 def account_layers(
     compiled: Compiled, simulation: SimulationResult, known: Sequence[Layer] | None = None
 ) -> tuple[LayerAccount, ...]:
@@ -131,7 +109,6 @@ def account_layers(
     starts = layer_starts(program, simulation.begin)
     traffic = group_traffic(program, [unread_bytes(compiled, node) for node in compiled.graph.nodes])
     nodes = {node.name: node for node in compiled.graph.nodes}
-    hits = _row_hits(program, simulation, boundaries)
     layers = []
     for layer in layers_of(compiled) if known is None else known:
         begin, end = (int(boundary) for boundary in boundaries[layer.group : layer.group + 2])
@@ -157,7 +134,6 @@ def account_layers(
                 dram=moved,
                 compulsory_bytes=sum(compulsory.values()),
                 excess=explain_excess(traffic[layer.group], compulsory),
-                row_hits=hits.get(layer.group),
             )
         )
     return tuple(layers)
@@ -178,13 +154,18 @@ def run_account(
     `components`, by default the shipped models.
     """
     config, layers = compiled.program.config, layers_of(compiled)
+    accounts = account_layers(compiled, simulation, layers)
+    if simulation.dram is not None:
+        from .dram_lines import with_row_hits
+
+        accounts = with_row_hits(compiled.program, accounts)
     return RunAccount(
         model=model,
         config=config.name,
         total=account_total(
             compiled, simulation, simulate_seconds, layers, components=components, energy=energy
         ),
-        layers=account_layers(compiled, simulation, layers),
+        layers=accounts,
         check=check,
         warnings=config.warnings,
     )

@@ -5,7 +5,7 @@ numbers that sum up exactly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from vdla.isa.config import CLOCK_IS
@@ -47,8 +47,7 @@ class LayerAccount:
     dram: Mapping[str, int]
     compulsory_bytes: int
     excess: Mapping[str, int]
-    # Only the simulator tells it: accounts of a run on RTL equal those of the simulator without it.
-    row_hits: float | None = field(default=None, compare=False)
+    row_hits: float | None = None
 
     @property
     def cycles(self) -> int:

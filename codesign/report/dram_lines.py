@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vdla.isa.dram_memory import without_oracle
-from vdla.sim.dram_log import word_runs
 
 if TYPE_CHECKING:
     from vdla.isa.config import Config
     from vdla.isa.program import Program
     from vdla.sim import DramCounts
+
+    from .cycle_breakdown import LayerAccount
 
 
 def dram_document(counts: DramCounts, config: Config) -> dict[str, Any]:
@@ -26,20 +26,24 @@ def dram_document(counts: DramCounts, config: Config) -> dict[str, Any]:
     return {**asdict(counts), "hit_rate": counts.row_hit_rate, **({"note": note} if note else {})}
 
 
-def row_counts(
-    program: Program, boundaries: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Simulates a program and returns (words, opened), int64 (n,): for each interval between two neighbours of the
-    n + 1 cycles `boundaries`, bus words read or written, and rows opened for them. None if `word_runs` gives none.
+def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[LayerAccount, ...]:
+    """Simulates a program, and returns the accounts of its layers with their `row_hits`. The accounts are returned
+    unchanged if the simulator cannot tell the program's runs of words (`word_runs`).
     """
+    # Only machines with a DRAM import the simulator's loop for it.
+    from vdla.sim.dram_log import word_runs
+
     runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
     if runs is None:
-        return None
-    layer = np.clip(np.searchsorted(boundaries, runs.start, side="right") - 1, 0, len(boundaries) - 2)
-    words, opened = np.zeros((2, len(boundaries) - 1), np.int64)
-    np.add.at(words, layer, runs.stop - runs.start)
-    np.add.at(opened, layer, runs.opened)
-    return words, opened
+        return tuple(layers)
+    words, opened = (np.cumsum(np.append(0, counts)) for counts in (runs.stop - runs.start, runs.opened))
+
+    def hits(layer: LayerAccount) -> float | None:
+        first, last = np.searchsorted(runs.start, (layer.begin, layer.end))
+        count = int(words[last] - words[first])
+        return max(0.0, 1 - int(opened[last] - opened[first]) / count) if count else None
+
+    return tuple(replace(layer, row_hits=hits(layer)) for layer in layers)
 
 
 def dram_lines(rows: Mapping[str, Any], cycles: int) -> list[str]:

@@ -14,7 +14,6 @@ from vdla.isa.fields import extract
 from vdla.isa.layout import Unit, formats, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
-from vdla.sim.dram_log import word_runs
 from vdla.sim.result import timeline as unit_timeline
 
 from .perfetto_trace import Counter, Slice, Track, write_trace
@@ -112,6 +111,9 @@ def _banks(program: Program) -> Iterator[Track]:
     """A track for each bank of a DRAM that is used. A slice is a run of words in one direction: successive runs of a
     row without an opening of the row in between are one slice. The slice tells whether the row was opened for it.
     """
+    # Only machines with a DRAM import the simulator's loop for it.
+    from vdla.sim.dram_log import word_runs
+
     runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
     if runs is None:
         return
