@@ -52,6 +52,11 @@ class Controller:
     read_fifo: int
     write_fifo: int
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of one bank."""
+        return self.word_bytes << self.column_bits
+
 
 QUEUE, READ_TIME, WRITE_TIME = 8, 32, 16
 """Defaults of LiteDRAM for the fields `queue`, `read_time` and `write_time` of `Controller`

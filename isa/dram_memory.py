@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .config import Config, Memory
-    from .dram import Controller
+    from .dram import Controller, Part
 
 FIXED, DRAM = "fixed", "dram"
 """Values of `Memory.kind`."""
@@ -96,12 +96,18 @@ def check_dram(memory: Memory) -> None:
             )
 
 
+def part_of_machine(config: Config) -> Part:
+    """The DRAM part of a machine whose memory is a DRAM. Raises ConfigError for a part that does not exist."""
+    from .dram import part_of
+
+    return part_of(config.memory.part or "")
+
+
 def design_fields(config: Config) -> dict[str, Any]:
     """The fields of a DRAM's design (hw/harness/dram) that the machine `config` determines, by name."""
-    from .dram import part_of, row_bytes
+    from .dram import row_bytes
 
-    memory = config.memory
-    part = part_of(memory.part or "")
+    memory, part = config.memory, part_of_machine(config)
     width = part.width if memory.width is None else memory.width
     return {
         "part": memory.part,
@@ -134,9 +140,9 @@ def without_oracle(config: Config) -> str:
     """
     if config.memory.kind == FIXED:
         return ""
-    from .dram import KINDS, part_of
+    from .dram import KINDS
 
-    kind = part_of(config.memory.part or "").kind
+    kind = part_of_machine(config).kind
     return "" if KINDS[kind].oracle else f"no RTL confirms these cycles: LiteDRAM has no model of {kind}"
 
 
@@ -144,11 +150,8 @@ def capacity(config: Config) -> int:
     """Returns the capacity of a machine's DRAM in bytes, at most 4 GiB: the memory controller's AXI port has no
     addresses for more.
     """
-    from .dram import PARTS
-
     numbers = controller_of(config)
-    rows = PARTS[config.memory.part or ""].rows
-    return min(numbers.banks * rows * numbers.word_bytes << numbers.column_bits, 1 << 32)
+    return min(numbers.banks * part_of_machine(config).rows * numbers.row_bytes, 1 << 32)
 
 
 def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8]) -> None:

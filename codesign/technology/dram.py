@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vdla.isa.dram_memory import DRAM, design_fields
+from vdla.isa.dram_memory import DRAM, design_fields, part_of_machine
 
 from .dram_currents import CURRENTS, Currents
 
@@ -45,8 +45,8 @@ class DramCommands:
         """Estimates how many of the run's commands belong to one layer. `read`, `written`, `cycles`: the layer's
         shares, 0 to 1, of the run's bytes read, bytes written and cycles.
 
-        Row activations are divided among layers in proportion to their bytes, because the simulator does not tell which
-        layer opened a row.
+        Row activations are divided among layers in proportion to their bytes, although `sim.dram_log` can tell which
+        layer opened a row: that takes two more simulations.
         """
         words = self.reads + self.writes
         layer = self.reads * read + self.writes * written
@@ -108,10 +108,9 @@ def energy_by_command(config: Config, commands: DramCommands, cycles: int) -> di
     """Picojoules of all chips of a machine's DRAM in a run of `cycles`, by cause: activate, read, write, refresh, and
     standby. The part must have currents (`has_currents`).
     """
-    from vdla.isa.dram import KINDS, part_of
+    from vdla.isa.dram import KINDS
 
-    name = config.memory.part or ""
-    part, currents = part_of(name), CURRENTS[name]
+    part, currents = part_of_machine(config), CURRENTS[config.memory.part or ""]
     chips = design_fields(config)["width"] // part.width
     # A current of standby is measured at the data sheet's clock, and grows with the clock.
     clock_ns = 1e3 / (config.clock_mhz * KINDS[part.kind].phases)
@@ -141,9 +140,7 @@ def phy_area(config: Config) -> dict[str, float]:
     """
     if config.memory.kind != DRAM:
         return {}
-    from vdla.isa.dram import part_of
-
-    kind = part_of(config.memory.part or "").kind
+    kind = part_of_machine(config).kind
     return {"DRAM PHY": design_fields(config)["width"] * _PHY_OF_A_LINE.get(kind, _PHY_OF_OTHERS)}
 
 

@@ -150,7 +150,7 @@ def loads(config: Config, second: int, finish: str = "FINISH pop_prev") -> Simul
 def test_a_row_conflict_costs_an_activate() -> None:
     config = machine("DDR3")
     numbers = controller_of(config)
-    row = numbers.word_bytes << numbers.column_bits
+    row = numbers.row_bytes
     hit, conflict = loads(config, 256), loads(config, row * numbers.banks)
     assert hit.dram is not None and conflict.dram is not None
     # Instructions lie in a row of their own.
@@ -164,7 +164,7 @@ def test_waits_of_a_row_conflict_and_of_another_bank() -> None:
     config = machine("DDR3")
     config = config.with_memory(dataclasses.replace(config.memory, bank_bytes=1024))
     numbers = controller_of(config)
-    row = numbers.word_bytes << numbers.column_bits
+    row = numbers.row_bytes
     hit, conflict, other = (loads(config, second) for second in (256, row * numbers.banks, row))
     assert hit.dram is not None and conflict.dram is not None and other.dram is not None
     assert set(hit.dram.waits) == {*DRAM_CYCLES} - {"words"}

@@ -62,8 +62,7 @@ def dram_image(config: Config, layers: Sequence[LoweredLayer], apart: Collection
     """An empty memory image for a program of `layers` on a machine with a DRAM; each segment begins at a row. `apart`:
     names of the layers whose stores are separated in time from loads (`keep_apart`).
     """
-    numbers = controller_of(config)
-    row = numbers.word_bytes << numbers.column_bits
+    row = controller_of(config).row_bytes
     chosen = frozenset(number for number, layer in enumerate(layers) if layer.name in apart)
     tail = START * config.memory.bus_bytes // config.inp_bytes
     return DramImage(max(alignment_of(config), row), apart=chosen, tail=max(1, tail))
