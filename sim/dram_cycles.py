@@ -165,8 +165,8 @@ def _next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _note_last(P, E, cycle):  # type: ignore[no-untyped-def]
-    """Notes that the last beat of a request moves in `cycle`: if as many requests were outstanding as may be, the next
-    read address may be on the bus from the next cycle on. P, E: state arrays.
+    """Notes that the last beat of a request moves in `cycle`, which ends the request. If the number of outstanding
+    requests was at its limit, a read address can be on the bus again from the next cycle on. P, E: state arrays.
     """
     if E[E_READS] == P[P_READS]:
         E[E_OPEN] = cycle + 1
@@ -175,8 +175,8 @@ def _note_last(P, E, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
-    """Simulates a cycle of the memory; returns the set of clients for which new times may be derivable, as bits. P: the
-    parameters of the run.
+    """Simulates one cycle of the memory. Returns a bit for each client for whose unit more times may follow from the
+    cycle's beats, acceptances and responses. P: the parameters of the run.
     """
     M, C, R, Q, W = bus
     A, E, D, G, B, L, N, F, inputs, K = dram

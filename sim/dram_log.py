@@ -1,4 +1,7 @@
-"""The runs of words of a program on a machine with a DRAM: which bank and row is read or written in which cycles."""
+"""Tells which bank and row of a DRAM a program reads or writes in which cycles.
+
+A run of words is a sequence of bus words of one row whose column commands (READ or WRITE) are in consecutive cycles.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from .simulate import DEFAULT_CYCLE_LIMIT
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WordRuns:
-    """Runs of bus words with column commands in consecutive cycles, in order of time: arrays of equal length.
+    """The runs of words of a program, in order of time: arrays with one element for each run of words.
 
     `start` and `stop`: the cycles of the first column command and after the last one. `bank`, `row`: where the words
     are. `write`: whether they are written. `opened`: number of rows that were opened for the run, 0 or 1, more if a
@@ -43,10 +46,11 @@ def word_runs(
     *,
     scratchpads: Contents | None = None,
 ) -> WordRuns | None:
-    """Simulates a program, which must run to its end (`simulate`), and returns its runs of words.
+    """Simulates the timing of a program twice, and returns its runs of words. The program must be one that `simulate`
+    runs to its end; the arguments are those of `simulate`.
 
-    The arguments are those of `simulate`. None for a machine with a fixed memory, and for a DRAM that is simulated
-    cycle by cycle (`dram_words.has_closed_form`).
+    Returns None for a machine without a DRAM, and for a DRAM that is simulated cycle by cycle
+    (`dram_words.has_closed_form`).
     """
     if config.memory.kind != DRAM:
         return None

@@ -266,8 +266,8 @@ def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
-    """The oldest accepted read requests its words from cycle `first` on. Returns the set of clients for which new times
-    may be derivable, as bits. P: the parameters of the run.
+    """The oldest read that memory accepted requests its words from cycle `first` on. Returns a bit for each client for
+    whose unit more times may follow from the read's beats. P: the parameters of the run.
     """
     M, C, R, Q, _ = bus
     A, E, D, G, B, S, _, K, _ = dram
@@ -417,8 +417,11 @@ def run_on_dram(
     traffic: Traffic,
     log: WordLog | None = None,
 ) -> tuple[int, int]:
-    """Runs the timing of a program on the machine `config`, whose DRAM is as at the launch of a program; counts of the
-    memory are in `bus.M`. Fills `log` if the run computes whole bursts. The other arguments are those of `machine.run`.
+    """Runs the timing of a program on a machine with a DRAM. The DRAM starts in its state at the launch of a program.
+    Returns (OK, DEADLOCK or LIMIT, the cycle of that outcome), and leaves counts of the memory in `bus.M`.
+
+    `log`: filled with the runs of words, unless the run simulates the memory cycle by cycle. The other arguments are
+    those of `machine.run`.
     """
     arrays = P, U, V, X, bus, tokens, program, traffic
     if not (FAST and has_closed_form(controller_of(config))):

@@ -61,7 +61,7 @@ def test_a_report_says_where_cycles_went() -> None:
     assert f"{report.cycles:,}" in str(report)
     assert len(report.plot().axes) == 2
     assert report.plot("roofline").axes
-    with pytest.raises(vdla.UserError, match='choose one of layers, roofline'):
+    with pytest.raises(vdla.UserError, match="choose one of layers, roofline"):
         report.plot("pie")
 
 

@@ -103,8 +103,10 @@ class ShortProduct:
         def shifted(value: str, by: np.ndarray | int) -> str:
             """Divides `value` by 2 to the power of `by`, rounding down."""
             positive = step.node("Cast", [node("Add", value, OFFSET)], "positive", to=13)
-            bits = np.asarray(by, np.uint64).reshape(column if np.size(by) > 1 else ())
-            moved = step.node("BitShift", [positive, step.constant(bits, "bits")], "moved", direction="RIGHT")
+            places = np.asarray(by, np.uint64).reshape(column if np.size(by) > 1 else ())
+            moved = step.node(
+                "BitShift", [positive, step.constant(places, "bits")], "moved", direction="RIGHT"
+            )
             return node("Sub", step.node("Cast", [moved], "step", to=7), OFFSET >> np.asarray(by))
 
         if self.bias >= 0:
