@@ -44,9 +44,9 @@ from vdla.benchmarks.harness.quantized import NEEDED, quantize_qdq
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.torch_modules import NETWORKS
 from vdla.compiler.divided import place
-from vdla.compiler.graph.onnx_load import OLDEST_OPSET
-from vdla.compiler.graph.partition import Partition
-from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.frontends.onnx.model.load import OLDEST_OPSET
+from vdla.compiler.frontends.onnx.partition import Partition
+from vdla.compiler.frontends.onnx.submodel import prepare_model
 from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError

@@ -42,10 +42,10 @@ from vdla.codesign.evaluate import (
 from vdla.codesign.models.transformers import BertSizes, token_inputs
 from vdla.codesign.models.transformers.bert import bert_encoder
 from vdla.codesign.report.split import layer_boundaries
+from vdla.compiler.frontends.onnx.float_importer import OLDEST_OPSET
+from vdla.compiler.frontends.onnx.partition import Partition, partition_model
+from vdla.compiler.frontends.onnx.submodel import prepare_model
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
-from vdla.compiler.graph.partition import Partition, partition_model
-from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.layers import layers_of

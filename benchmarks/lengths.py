@@ -39,8 +39,8 @@ from vdla.compiler.backends.backend import CompileOptions
 from vdla.compiler.backends.length_rungs import LADDER_TOLERANCE, TOLERANCE
 from vdla.compiler.backends.lengths import compile_lengths
 from vdla.compiler.backends.registry import backend_of
-from vdla.compiler.graph.onnx_read import Source
-from vdla.compiler.graph.onnx_sizes import with_dimensions
+from vdla.compiler.frontends.onnx.model.read import Source
+from vdla.compiler.frontends.onnx.model.sizes import with_dimensions
 from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.runtime.lengths import Lengths, LengthsExecutable
 from vdla.compiler.runtime.lengths_archive import save_lengths

@@ -25,11 +25,11 @@ from vdla.codesign.evaluate import (
 )
 from vdla.codesign.network_run import compile_network
 from vdla.codesign.timing import median_seconds
-from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.int8_convolution import Int8Convolution
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import shipped_book
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.layers import layers_of

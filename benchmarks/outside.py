@@ -34,10 +34,10 @@ from vdla.codesign.evaluate import (
     sample_arrays,
 )
 from vdla.codesign.models.originals import NAMES, build_original, original
+from vdla.compiler.frontends.onnx.float_importer import OLDEST_OPSET
+from vdla.compiler.frontends.onnx.partition import partition_model
+from vdla.compiler.frontends.onnx.submodel import prepare_model
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
-from vdla.compiler.graph.partition import partition_model
-from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.layers import layers_of

@@ -26,8 +26,8 @@ from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.peer import session
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantize_run import prepare_here
-from vdla.compiler.graph.quantize.error import Error
-from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model
+from vdla.compiler.quantize.error import Error
+from vdla.compiler.quantize.quantize import Recipe, quantize_model, read_model
 
 NETWORKS = ("small_cnn", "mlp", "dqn", "mobilenet", "resnet18", "dcgan")
 RECIPES = {

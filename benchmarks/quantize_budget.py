@@ -35,8 +35,8 @@ from vdla.codesign.quantization.search import Asking, Search, front_of
 from vdla.codesign.quantization.study import SearchSettings, Study
 from vdla.codesign.quantization.tables import document
 from vdla.codesign.technology.components import shipped_components
-from vdla.compiler.graph.quantize.decisions import Decisions
-from vdla.compiler.graph.quantize.quantize import Recipe, read_model
+from vdla.compiler.quantize.decisions import Decisions
+from vdla.compiler.quantize.quantize import Recipe, read_model
 from vdla.isa.config import load_config
 
 NETWORKS = ("small_cnn", "mobilenet", "resnet18")

@@ -18,8 +18,8 @@ import numpy as np
 
 from vdla.compiler.backends.kernels import KernelTime
 from vdla.compiler.backends.llvm import LlvmDevice
+from vdla.compiler.frontends.onnx.partition import Region
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.partition import Region
 from vdla.compiler.runtime.heterogeneous_network import RegionTime, timed
 
 from .divided_run import DividedRun

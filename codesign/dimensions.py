@@ -107,9 +107,9 @@ def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()
         yield model
         return
     # Modules that read models take long to import, and most models have no symbolic dimensions.
-    from vdla.compiler.graph.bound_inputs import with_constants
-    from vdla.compiler.graph.model_file import ModelFile
-    from vdla.compiler.graph.onnx_sizes import with_dimensions
+    from vdla.compiler.frontends.onnx.model.bound_inputs import with_constants
+    from vdla.compiler.frontends.onnx.model.model_file import ModelFile
+    from vdla.compiler.frontends.onnx.model.sizes import with_dimensions
 
     content = with_constants(model, values) if values else b""
     if sizes:

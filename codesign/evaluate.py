@@ -14,13 +14,13 @@ import numpy as np
 import onnx
 from numpy.typing import DTypeLike, NDArray
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.model.read import is_quantized, read_model
 from vdla.compiler.graph.abilities import EVERYTHING, Abilities
 from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Quantization
 from vdla.compiler.graph.interpret import evaluate, interpret
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.isa.scales import quantize
 from vdla.util.errors import UserError
 from vdla.util.git_lfs import is_pointer, pointer_problem

@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 
 from vdla.compiler.divided import Division
+from vdla.compiler.frontends.onnx.model.load import OLDEST_OPSET, opset_of
+from vdla.compiler.frontends.onnx.model.opset_conversion import convert_opset
+from vdla.compiler.frontends.onnx.model.qlinear import write_steps
+from vdla.compiler.frontends.onnx.model.read import is_quantized, read_model
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.onnx_load import OLDEST_OPSET, opset_of
-from vdla.compiler.graph.onnx_read import is_quantized, read_model
-from vdla.compiler.graph.opset_conversion import convert_opset
-from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.heterogeneous_network import (

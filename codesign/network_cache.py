@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import vdla.compiler
 import vdla.isa
-from vdla.compiler.graph.model_file import ModelFile
+from vdla.compiler.frontends.onnx.model.model_file import ModelFile
 from vdla.util.errors import UserError
 from vdla.util.user_cache import cached, discard_least_used
 from vdla.util.user_files import read_whole
@@ -164,9 +164,9 @@ def _external_data(file: Content) -> str:
     import onnx
     from google.protobuf.message import DecodeError
 
+    from vdla.compiler.frontends.onnx.model.external_data import external_data_digest
+    from vdla.compiler.frontends.onnx.model.read import check_texts
     from vdla.compiler.graph.errors import ModelError
-    from vdla.compiler.graph.external_data import external_data_digest
-    from vdla.compiler.graph.onnx_read import check_texts
 
     try:
         proto = onnx.load_model_from_string(file.content)

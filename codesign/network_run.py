@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from vdla.compiler import VIRTUAL_THREADS
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.integer_context import QUANTIZE
+from vdla.compiler.frontends.onnx.model.foreign_domains import is_qonnx
+from vdla.compiler.frontends.onnx.model.read import is_quantized, read_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.foreign_domains import is_qonnx
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.onnx_integer_context import QUANTIZE
-from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import RecordBook
 from vdla.compiler.runtime.accelerator import run as execute

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.model.read import ReadModel, Source, is_quantized, read_model
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import ReadModel, Source, is_quantized, read_model
-from vdla.compiler.graph.quantize.error import Error
+from vdla.compiler.quantize.error import Error
 
 from .evaluate import (
     ONNXRUNTIME,

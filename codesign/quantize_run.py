@@ -12,10 +12,10 @@ from onnx.reference import ReferenceEvaluator
 
 from vdla.compiler.cpu_stages import SharedKernels, cpu_now
 from vdla.compiler.graph.errors import ModelError, NodeError
-from vdla.compiler.graph.quantize.float_model import FloatModel
-from vdla.compiler.graph.quantize.observe import Run
-from vdla.compiler.graph.quantize.quantize import Quantized, Recipe
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.quantize.float_model import FloatModel
+from vdla.compiler.quantize.observe import Run
+from vdla.compiler.quantize.quantize import Quantized, Recipe
 from vdla.util.errors import UserError
 
 from .evaluate import Arrays, load_launches, split_launches

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from vdla.compiler.graph.onnx_read import read_model
+from vdla.compiler.frontends.onnx.model.read import read_model
 from vdla.compiler.runtime.executable import Executable, Port
 
 VIEWS = frozenset(

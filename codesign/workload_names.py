@@ -10,9 +10,9 @@ from math import prod
 from types import MappingProxyType
 
 from vdla.compiler.codegen.cpu.machine import CpuTarget
-from vdla.compiler.graph.floating.assign_layouts import channel_block
 from vdla.compiler.ir.expr import Expr, maximum
 from vdla.compiler.ir.types import DType
+from vdla.compiler.rewrites.floating.assign_layouts import channel_block
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.merge import merge_broadcast

@@ -84,7 +84,7 @@ class CpuLowering:
 
 def _channel_block(lanes: int, channels: int) -> int:
     # Float models need no integer graphs, nor the file that makes them.
-    from .graph.int8_for_processors import block_of
+    from .rewrites.int8_for_processors import block_of
 
     return block_of(channels, lanes)
 
@@ -210,7 +210,7 @@ def quantized_inputs(graph: Graph) -> frozenset[str]:
     """Names of the float32 inputs of a graph that are quantized to integers before they are used."""
     if not any(isinstance(node.operator, Quantize) for node in graph.nodes):
         return frozenset()
-    from .graph.int8_for_processors import converted_inputs
+    from .rewrites.int8_for_processors import converted_inputs
 
     return converted_inputs(graph)
 

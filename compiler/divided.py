@@ -1,8 +1,8 @@
 """Models partitioned between the accelerator and this processor: each node is assigned to one of the two, and each
 region of nodes is compiled for its side.
 
-`compile_divided` is the entry point; `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
-`runtime/heterogeneous_network.py` runs the result.
+`compile_divided` is the entry point; `frontends/onnx/submodel.py` prepares the model, `frontends/onnx/partition.py`
+finds regions, `runtime/heterogeneous_network.py` runs the result.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from onnx import helper
 from vdla.isa.config import Config
 
 from . import VIRTUAL_THREADS
+from .frontends.onnx.attributes import read_node
+from .frontends.onnx.model.read import Source, model_label, read_model
+from .frontends.onnx.partition import Partition, Region, partition_model
 from .graph.abilities import PLAIN, Abilities
 from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error, parameters_of
-from .graph.onnx_attributes import read_node
-from .graph.onnx_read import Source, model_label, read_model
-from .graph.partition import Partition, Region, partition_model
 from .pipeline import compile_kernels, compile_program
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
@@ -309,8 +309,8 @@ def compile_divided(
     layers, on both sides. Raises UserError.
     """
     from .cpu_stages import cpu_now
-    from .graph.floating.onnx_import import OLDEST_OPSET
-    from .graph.submodel import prepare_model
+    from .frontends.onnx.float_importer import OLDEST_OPSET
+    from .frontends.onnx.submodel import prepare_model
     from .records.apply import knobs_from
 
     form, offloaded = cpu_now() if cpu is None else cpu, {}

@@ -7,12 +7,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .graph.floating.use_winograd import Tiling
 from .graph.graph import Graph
+from .rewrites.floating.use_winograd import Tiling
 
 if TYPE_CHECKING:
-    from .graph.floating.fuse_attention import Fits
-    from .graph.floating.pipeline import GraphPasses
+    from .rewrites.floating.fuse_attention import Fits
+    from .rewrites.floating.pipeline import GraphPasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class GraphRules:
 
     def float_passes(self, *, fusion: bool) -> GraphPasses:
         """The rewrites of an imported graph of floats. Without `fusion` every operator becomes a kernel of its own."""
-        from .graph.floating.pipeline import graph_passes
+        from .rewrites.floating.pipeline import graph_passes
 
         return graph_passes(
             self.lanes,

@@ -2,10 +2,10 @@
 
 | stage | accelerator: `compile_program` | processors and GPUs: `compile_kernels` |
 |---|---|---|
-| read a model | `graph/onnx_read.py`, `graph/onnx_load.py` | the same |
-| import a graph | `graph/onnx_import.py` | the same, or `graph/floating/onnx_import.py` for floats |
-| fuse nodes | `graph/fuse.py` | the same, or `graph/floating/pipeline.py` |
-| legalize nodes, layouts | `templates/vdla/legalize.py` | `graph/int8_for_processors.py`, or the same |
+| read a model | `frontends/onnx/model/read.py`, `frontends/onnx/model/load.py` | the same |
+| import a graph | `frontends/onnx/integer_importer.py` | the same, or `frontends/onnx/float_importer.py` for floats |
+| fuse nodes | `rewrites/fuse.py` | the same, or `rewrites/floating/pipeline.py` |
+| legalize nodes, layouts | `templates/vdla/legalize.py` | `rewrites/int8_for_processors.py`, or the same |
 | plan memory | `codegen/vdla/link.py`, at the end | `graph/memory_plan.py` |
 | lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower*.py`, `templates/gpu/lower.py` |
 | choose knobs | `vdla_stages.py`, `{node_points,dram_choices}.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
@@ -28,9 +28,9 @@ from vdla.util.files import make_folder, write_whole
 from vdla.util.long_compilation import collector_paused
 
 from . import VIRTUAL_THREADS
+from .frontends.onnx.model.read import Source, is_quantized, model_label, read_model
 from .graph.errors import InvalidModelError, ModelError, NodeError, ProcessorsOnlyError
 from .graph.graph import Graph
-from .graph.onnx_read import Source, is_quantized, model_label, read_model
 from .graph.printer import format_graph
 from .ir.stmt import Program
 from .passes.pipeline import dump_node, dump_to
@@ -151,9 +151,9 @@ def network_on(config: Config, **fields: Any) -> AcceleratorNetwork:
 
 def accelerator_graph(model: Source, config: Config) -> Graph:
     """The graph of an ONNX model for the accelerator `config`: imported and fused. Raises UserError."""
+    from .frontends.onnx.integer_importer import import_model
     from .graph.abilities import Abilities
-    from .graph.fuse import fuse
-    from .graph.onnx_import import import_model
+    from .rewrites.fuse import fuse
 
     return fuse(import_model(model, abilities=Abilities.of(config)))
 
@@ -245,8 +245,8 @@ def import_graph(
     """
     read, refusal = read_model(model), None
     if rules.channel_block is not None and is_quantized(read):
+        from .frontends.onnx.integer_importer import import_model
         from .graph.abilities import PROCESSOR
-        from .graph.onnx_import import import_model
 
         try:
             imported = import_model(read, batch=batch, abilities=PROCESSOR, every=False)
@@ -257,8 +257,8 @@ def import_graph(
             read, refusal = read_model(model), error
         else:
             return _integer_graph(imported, rules, fusion, dump)
-    from .graph.floating.onnx_import import import_float_model
-    from .graph.floating.pipeline import run_graph_passes
+    from .frontends.onnx.float_importer import import_float_model
+    from .rewrites.floating.pipeline import run_graph_passes
 
     try:
         imported = import_float_model(read, batch=batch, recurrent=rules.recurrent)
@@ -277,9 +277,9 @@ def import_graph(
 
 
 def _integer_graph(imported: Graph, rules: GraphRules, fusion: bool, dump: Dump | None) -> Graph:
-    from .graph.fuse import fuse
-    from .graph.int8_for_processors import for_processors
-    from .graph.rewrites import remove_dead
+    from .rewrites.driver import remove_dead
+    from .rewrites.fuse import fuse
+    from .rewrites.int8_for_processors import for_processors
 
     name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
     rewritten = rewrite(imported)

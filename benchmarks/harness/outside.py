@@ -19,7 +19,7 @@ from vdla.codesign.models.originals import NAMES
 from vdla.codesign.output_check import check_outputs
 from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.onnx_read import is_quantized
+from vdla.compiler.frontends.onnx.model.read import is_quantized
 from vdla.compiler.pipeline import compile_kernels
 from vdla.util.errors import UserError
 

@@ -88,7 +88,7 @@ def compile(
         if lengths is None and len(given.ranges) == 1:
             lengths = given.ranges
     if constants:
-        from vdla.compiler.graph.bound_inputs import with_constants
+        from vdla.compiler.frontends.onnx.model.bound_inputs import with_constants
 
         source = with_constants(source, constants)
     options = CompileOptions(

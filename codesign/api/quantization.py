@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vdla.compiler.frontends.sources import Example, TorchModel, arguments, model_source, stacked
-from vdla.compiler.graph.quantize.float_model import FloatModel
-from vdla.compiler.graph.quantize.histogram import Method
-from vdla.compiler.graph.quantize.observe import Arrays
-from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
+from vdla.compiler.quantize.float_model import FloatModel
+from vdla.compiler.quantize.histogram import Method
+from vdla.compiler.quantize.observe import Arrays
+from vdla.compiler.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 from vdla.util.files import write_whole

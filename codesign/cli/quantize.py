@@ -224,7 +224,7 @@ def _quantize_all(
     json: bool,
 ) -> None:
     """Quantizes all layers in the same way, except the layers that `choices` names; writes the model and a report."""
-    from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
+    from vdla.compiler.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
 
     from ..quantize_run import describe, load_calibration, prepare_here
 

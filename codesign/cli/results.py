@@ -70,7 +70,7 @@ def _advice_on_weights(path: Path, model: Path | None) -> str:
     """A sentence of advice if the file `path` has arrays that are both weights and inputs of the model; else ""."""
     if model is None:
         return ""
-    from vdla.compiler.graph.onnx_read import read_model
+    from vdla.compiler.frontends.onnx.model.read import read_model
     from vdla.util.npz import open_npz
     from vdla.util.user_files import read_whole
 

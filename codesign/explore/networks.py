@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.model.read import Source, read_model
 from vdla.compiler.graph.abilities import ACCELERATOR, Abilities
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import Source, read_model
 from vdla.compiler.pipeline import accelerator_graph
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.isa.config import Config
 from vdla.util.errors import UserError

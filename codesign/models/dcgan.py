@@ -8,7 +8,7 @@ that double rows and columns and halve the channels.
 import numpy as np
 import onnx
 
-from vdla.compiler.graph.onnx_graph import OnnxGraph
+from vdla.compiler.frontends.onnx.model.builder import OnnxGraph
 
 from .layers import INPUT
 from .onnx_graph import OUTPUT, finish

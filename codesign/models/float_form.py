@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 
-from vdla.compiler.graph.onnx_graph import OnnxGraph
+from vdla.compiler.frontends.onnx.model.builder import OnnxGraph
 
 from .calibrate import Calibrated
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool

@@ -7,7 +7,7 @@ sequences of 35 words, a vocabulary of 10,000. Its inputs are embedded words.
 import numpy as np
 import onnx
 
-from vdla.compiler.graph.onnx_graph import OnnxGraph
+from vdla.compiler.frontends.onnx.model.builder import OnnxGraph
 
 from .layers import INPUT
 from .onnx_graph import OUTPUT, finish

@@ -6,7 +6,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from vdla.compiler.graph.onnx_graph import OnnxGraph
+from vdla.compiler.frontends.onnx.model.builder import OnnxGraph
 
 from .layers import INPUT, AveragePool, Convolution, MaxPool, Network
 

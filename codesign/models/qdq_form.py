@@ -6,7 +6,7 @@ DequantizeLinear; each activation is followed by one QuantizeLinear and one Dequ
 
 import onnx
 
-from vdla.compiler.graph.onnx_graph import OnnxGraph
+from vdla.compiler.frontends.onnx.model.builder import OnnxGraph
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network
 from .onnx_graph import OUTPUT, finish_network, window_attributes

@@ -7,7 +7,7 @@ QLinearAdd, QLinearAveragePool, QLinearGlobalAveragePool and QGemm. MaxPool and 
 import numpy as np
 import onnx
 
-from vdla.compiler.graph.onnx_graph import OnnxGraph
+from vdla.compiler.frontends.onnx.model.builder import OnnxGraph
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network
 from .onnx_graph import MICROSOFT, OUTPUT, finish_network, window_attributes

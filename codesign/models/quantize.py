@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.compiler.graph.int8_convolution import Quantization
-from vdla.compiler.graph.quantize.scales import (
+from vdla.compiler.quantize.scales import (
     activation_quantization,
     bias_scales,
     quantize_bias,

@@ -18,15 +18,15 @@ import onnx
 
 from vdla.compiler.cpu_stages import SharedKernels, cpu_now
 from vdla.compiler.divided import compile_divided, place
-from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
-from vdla.compiler.graph.partition import Partition, Region
-from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions
-from vdla.compiler.graph.quantize.error import Error
-from vdla.compiler.graph.quantize.observe import Arrays, Prepare, Run
-from vdla.compiler.graph.quantize.simulate import simulated
-from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.frontends.onnx.float_importer import OLDEST_OPSET
+from vdla.compiler.frontends.onnx.partition import Partition, Region
+from vdla.compiler.frontends.onnx.submodel import prepare_model
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_kernels, compile_program
+from vdla.compiler.quantize.decisions import Calibrated, Decisions
+from vdla.compiler.quantize.error import Error
+from vdla.compiler.quantize.observe import Arrays, Prepare, Run
+from vdla.compiler.quantize.simulate import simulated
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.heterogeneous_network import CompiledRegion, time_region
 from vdla.isa.config import Config

@@ -9,7 +9,7 @@ from typing import Literal
 
 import onnx
 
-from vdla.compiler.graph.onnx_attributes import read_node
+from vdla.compiler.frontends.onnx.attributes import read_node
 from vdla.util.errors import UserError
 
 FLOAT_BYTES, INT8_BYTES = 4, 1

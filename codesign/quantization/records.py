@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.graph.quantize.decisions import Decisions
+from vdla.compiler.quantize.decisions import Decisions
 from vdla.util.line_file import LineFile, whole_records
 
 from .evaluate import Figures, from_json, to_json

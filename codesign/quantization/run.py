@@ -13,11 +13,11 @@ from pathlib import Path
 import onnx
 
 from vdla.compiler.cpu_stages import SharedKernels
-from vdla.compiler.graph.quantize.decisions import check_products, fix, layers_of
-from vdla.compiler.graph.quantize.float_model import FloatModel
-from vdla.compiler.graph.quantize.observe import Arrays, Run
-from vdla.compiler.graph.quantize.plan import plan_quantization
-from vdla.compiler.graph.quantize.quantize import Recipe, calibrate_model
+from vdla.compiler.quantize.decisions import check_products, fix, layers_of
+from vdla.compiler.quantize.float_model import FloatModel
+from vdla.compiler.quantize.observe import Arrays, Run
+from vdla.compiler.quantize.plan import plan_quantization
+from vdla.compiler.quantize.quantize import Recipe, calibrate_model
 from vdla.util.errors import UserError
 
 from ..quantize_run import prepare_here

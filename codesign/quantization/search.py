@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from vdla.compiler.graph.quantize.decisions import Decisions
+from vdla.compiler.quantize.decisions import Decisions
 
 from ..explore.front import pareto
 from .evaluate import Figures

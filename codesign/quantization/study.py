@@ -13,9 +13,9 @@ from math import log
 from pathlib import Path
 from typing import Literal
 
-from vdla.compiler.graph.quantize.decisions import Decisions, Fixed, Layer, uniform
-from vdla.compiler.graph.quantize.observe import Arrays
-from vdla.compiler.graph.quantize.quantize import Recipe
+from vdla.compiler.quantize.decisions import Decisions, Fixed, Layer, uniform
+from vdla.compiler.quantize.observe import Arrays
+from vdla.compiler.quantize.quantize import Recipe
 from vdla.compiler.records.package_identity import compiler_identity
 from vdla.util.errors import UserError
 from vdla.util.user_files import make_directory

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from vdla.compiler.graph.floating.pipeline import graph_passes
+from vdla.compiler.rewrites.floating.pipeline import graph_passes
 from vdla.compiler.templates.vdla.lower import pipeline
 from vdla.isa.config import Config
 from vdla.isa.layout import EXTENSION_OF, TOKEN_QUEUES, Unit, formats, unit_of
@@ -247,8 +247,10 @@ def accelerator_stages(config: Config) -> tuple[Stage, ...]:
     """The compiler's stages from a quantized model to a memory image; passes are named as in the code."""
     passes = ", ".join(item.name for item in pipeline(config, {}))
     return (
-        Stage("integer graph", "compiler.graph.onnx_import", "one function for each ONNX operator"),
-        Stage("fused graph", "compiler.graph.fuse", "bias, ReLU, add, pool join their convolution"),
+        Stage(
+            "integer graph", "compiler.frontends.onnx.integer_importer", "one function for each ONNX operator"
+        ),
+        Stage("fused graph", "compiler.rewrites.fuse", "bias, ReLU, add, pool join their convolution"),
         Stage("legal graph", "compiler.templates.vdla.legalize", "layouts, pools that fit the scratchpads"),
         Stage("kernels", "compiler.templates.vdla.lower", "workload, tensor expression, knobs"),
         Stage("schedules", "compiler.templates.vdla.conv2d", "tiles, scratchpads, tensorized units"),
@@ -263,9 +265,9 @@ def processor_stages() -> tuple[Stage, ...]:
     names = [item.name for item in graph_passes(16).rows]
     middle = -(-len(names) // 2)
     return (
-        Stage("float graph", "compiler.graph.floating.onnx_import", "one function for each ONNX operator"),
-        Stage("passes", "compiler.graph.floating.pipeline", ", ".join(names[:middle])),
-        Stage("passes, continued", "compiler.graph.floating.pipeline", ", ".join(names[middle:])),
+        Stage("float graph", "compiler.frontends.onnx.float_importer", "one function for each ONNX operator"),
+        Stage("passes", "compiler.rewrites.floating.pipeline", ", ".join(names[:middle])),
+        Stage("passes, continued", "compiler.rewrites.floating.pipeline", ", ".join(names[middle:])),
         Stage("schedules", "compiler.templates.cpu.lower", "template or sketch, knobs by cost model"),
         Stage("kernels", "compiler.kernel_launches", "equal programs become one"),
         Stage("LLVM IR", "compiler.codegen.cpu.module", "vectors, unrolled tiles, threads"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.box import SIMPLE
 from rich.table import Table
 
-from vdla.compiler.graph.quantize.quantize import Quantized
+from vdla.compiler.quantize.quantize import Quantized
 from vdla.util.printable import printable
 
 

@@ -15,7 +15,7 @@ from .. import VIRTUAL_THREADS
 if TYPE_CHECKING:
     from vdla.isa.config import Config
 
-    from ..graph.onnx_read import Source
+    from ..frontends.onnx.model.read import Source
     from ..ir.stmt import Program
     from ..records.book import RecordBook
     from ..runtime.executable import Executable

@@ -15,7 +15,7 @@ from ..codegen.cpu.machine import host_target
 from ..codegen.cuda.machine import GpuTarget
 from ..codegen.cuda.nvrtc import nvrtc_version
 from ..codegen.cuda.options import parse_target
-from ..graph.onnx_read import Source, is_quantized
+from ..frontends.onnx.model.read import Source, is_quantized
 from ..ir.stmt import Program
 from ..records.book import RecordBook
 from ..runtime import cuda_core

@@ -17,7 +17,7 @@ from vdla.util.errors import UserError
 from ..codegen.cpu.options import parse_target
 from ..cpu_stages import cpu_now
 from ..divided import Division, compile_divided
-from ..graph.onnx_read import Source
+from ..frontends.onnx.model.read import Source
 from ..ir.stmt import Program
 from ..runtime.accelerator import AcceleratorExecutable
 from ..runtime.archive_fields import Field

@@ -16,7 +16,7 @@ import numpy as np
 from ..runtime.executable import Arrays, Executable
 
 if TYPE_CHECKING:
-    from ..graph.onnx_read import Source
+    from ..frontends.onnx.model.read import Source
     from ..records.book import RecordBook
     from ..runtime.archive import Saved
     from ..templates.chosen_knobs import ChosenKnobs

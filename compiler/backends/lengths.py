@@ -17,8 +17,8 @@ import numpy as np
 
 from vdla.util.errors import UserError
 
-from ..graph.onnx_read import Source
-from ..graph.onnx_sizes import sized_models
+from ..frontends.onnx.model.read import Source
+from ..frontends.onnx.model.sizes import sized_models
 from ..runtime.archive_fields import ArchiveError, Field
 from ..runtime.executable import Executable, Port
 from ..runtime.lengths import Lengths, LengthsExecutable, Rung

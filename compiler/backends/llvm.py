@@ -24,7 +24,7 @@ from .kernels import KernelDevice, KernelNetwork, Progress
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..graph.onnx_read import Source
+    from ..frontends.onnx.model.read import Source
     from ..ir.stmt import Program
     from ..records.book import RecordBook
     from ..runtime.archive import Saved

@@ -25,7 +25,7 @@ from .backend import CompileOptions
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..graph.onnx_read import Source
+    from ..frontends.onnx.model.read import Source
     from ..runtime.archive_fields import Field
     from ..runtime.cpu_network import CpuNetwork
     from .llvm import LlvmDevice

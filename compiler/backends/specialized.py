@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 from onnx import helper
 
-from ..graph.bound_inputs import with_constants
+from ..frontends.onnx.model.bound_inputs import with_constants
+from ..frontends.onnx.model.load import check_sizes, fix_batch, input_shape
+from ..frontends.onnx.model.read import Source, read_model
 from ..graph.errors import parameters_of
-from ..graph.onnx_load import check_sizes, fix_batch, input_shape
-from ..graph.onnx_read import Source, read_model
 from ..runtime.executable import Executable, Port
 from ..runtime.specialized_network import SpecializedNetwork
 

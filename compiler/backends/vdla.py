@@ -19,7 +19,7 @@ from .backend import CompileOptions
 if TYPE_CHECKING:
     from vdla.isa.config import Config
 
-    from ..graph.onnx_read import Source
+    from ..frontends.onnx.model.read import Source
     from ..ir.stmt import Program
     from ..runtime.archive_fields import Field
     from ..runtime.lengths import Rung

@@ -1,1 +1,1 @@
-"""Quantized ONNX models as integer graphs: import, fusion, interpretation, memory planning and cost."""
+"""Graphs of operators: their data structures, interpreter, printer, memory planning and costs."""

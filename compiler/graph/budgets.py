@@ -1,6 +1,6 @@
 """Checks the sizes of tensors, activations and constants against `ir.limits`, before memory is allocated for them.
 
-Every importer reads models through `onnx_load.load_model`, which checks all shapes by `check_shapes` once ONNX has
+Every importer reads models through `load.load_model`, which checks all shapes by `check_shapes` once ONNX has
 inferred them. If an importer adds a tensor or computes a constant, it checks the size itself.
 """
 

@@ -95,7 +95,7 @@ def count_operations(graph: Graph, node: Node) -> int:
         case MatrixProduct():
             return 2 * size * graph.tensors[node.inputs[0]].shape[-1]
         case DotProductAttention():
-            from .floating.fuse_attention import sizes_of
+            from .attention import sizes_of
 
             sizes = sizes_of(graph, node)
             return 2 * prod(sizes.batch) * sizes.rows * sizes.keys * (sizes.depth + sizes.columns)

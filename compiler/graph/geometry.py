@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 
 import numpy as np
 
@@ -164,3 +165,13 @@ def _plane_read(
         for axis in range(2)
     )
     return rows, columns
+
+
+def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
+    """The permutation of axes by which a view of all elements transposes its tensor; None for other views."""
+    plain = np.arange(view.size)
+    for order in permutations(range(view.ndim)):
+        before = [view.shape[order.index(axis)] for axis in range(view.ndim)]
+        if np.array_equal(plain.reshape(before).transpose(order), view):
+            return order
+    return None

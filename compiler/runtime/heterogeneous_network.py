@@ -14,8 +14,8 @@ from vdla.util.arguments import InputError, arrays_by_name
 from vdla.util.closing import Closing
 from vdla.util.errors import CodeError, UserError
 
+from ..frontends.onnx.partition import Region
 from ..graph.host import load_output, store_inputs
-from ..graph.partition import Region
 from .accelerator import run as execute
 from .artifact import Compiled
 from .cpu_network import CpuNetwork

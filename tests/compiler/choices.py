@@ -33,13 +33,13 @@ from vdla.compiler.codegen.cuda.module import lower as lower_gpu
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.cpu_stages import CpuLowering
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.gpu_stages import GpuLowering
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.pipeline import compile_program, import_graph
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.registry import Registry

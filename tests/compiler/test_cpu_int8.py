@@ -25,18 +25,18 @@ from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.fuse_pairs import fuse_pool
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
-from vdla.compiler.graph.int8_for_processors import block_of, for_processors
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir import interp
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.fuse import fuse
+from vdla.compiler.rewrites.fuse_pairs import fuse_pool
+from vdla.compiler.rewrites.int8_for_processors import block_of, for_processors
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.runtime.network_object import emit_network

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.pipeline import compile_kernels
 
 

@@ -13,15 +13,15 @@ import vdla
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.errors import ModelError, NodeError
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Interleave
 from vdla.compiler.graph.int8_operators import Channels, Table
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.fuse import fuse
 
 
 class Rounded(FloatNetwork):

@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels
 
 SHAPE = (2, 3, 37)

@@ -17,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import vdla
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.budgets import MOST_TENSOR_BYTES
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
 
 RNG = np.random.default_rng(0)
 

@@ -20,8 +20,8 @@ from onnx import helper, numpy_helper, parser
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import vdla
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_import import import_model
 
 TARGETS = ("llvm", "vdla,llvm")
 CONTRIBUTED = "com.microsoft"

@@ -11,11 +11,11 @@ import pytest
 from float_networks import runtime
 
 from vdla.compiler.divided import compile_divided
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.submodel import prepare_model
+from vdla.compiler.frontends.onnx.survey import survey_model
 from vdla.compiler.graph.abilities import PROCESSOR, Abilities
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_survey import survey_model
-from vdla.compiler.graph.submodel import prepare_model
 
 from .test_masks_and_norms import MACHINE, right
 from .test_views import Viewed

@@ -28,11 +28,11 @@ from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.codegen.wgsl.machine import wgsl_target
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.gpu_stages import GpuLowering, channels_last, gpu_ahead, gpu_emulated
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.int8_for_processors import for_processors
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Quantize, Table
 from vdla.compiler.pipeline import compile_kernels, import_graph
+from vdla.compiler.rewrites.fuse import fuse
+from vdla.compiler.rewrites.int8_for_processors import for_processors
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 

@@ -29,12 +29,12 @@ from vdla.codesign.models.transformers import (
     token_inputs,
 )
 from vdla.compiler.divided import compile_divided
+from vdla.compiler.frontends.onnx.float_importer import OLDEST_OPSET
+from vdla.compiler.frontends.onnx.partition import partition_model
+from vdla.compiler.frontends.onnx.submodel import prepare_model
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.partition import partition_model
-from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check

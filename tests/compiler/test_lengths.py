@@ -23,7 +23,7 @@ from vdla.codesign.models.transformers.bert import MobileBertSizes, bert_encoder
 from vdla.codesign.models.transformers.writer import LEAST
 from vdla.compiler.backends.divided import DividedExecutable
 from vdla.compiler.backends.length_rungs import FIXED, roundest, rungs_by_cost, rungs_by_ratio
-from vdla.compiler.graph.onnx_sizes import with_dimensions
+from vdla.compiler.frontends.onnx.model.sizes import with_dimensions
 from vdla.compiler.runtime.accelerator import AcceleratorExecutable
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cpu_network import CpuNetwork

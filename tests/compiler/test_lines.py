@@ -14,10 +14,10 @@ from mixed_networks import unoptimized
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.divided import compile_divided
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check

@@ -12,12 +12,12 @@ import pytest
 from float_networks import runtime
 from onnx import TensorProto
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Rows
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check

@@ -15,10 +15,10 @@ from mixed_networks import unoptimized
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import vdla
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.model.read import read_model
 from vdla.compiler.graph.errors import InvalidModelError, ModelError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import read_model
 
 FLOAT_TARGETS = ("llvm", "vdla,llvm")
 QUANTIZED = """
@@ -233,7 +233,7 @@ def test_divided_networks_run_whatever_the_processor_alone_runs(text: str) -> No
 
 def test_a_model_that_only_the_processor_reads_is_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
     from vdla.compiler.divided import compile_divided
-    from vdla.compiler.graph import submodel
+    from vdla.compiler.frontends.onnx import submodel
 
     content = model("""
         <ir_version: 8, opset_import: ["" : 17]> net (float[2, 3] x) => (float[2, 3] y) { y = Relu (x) }

@@ -11,15 +11,15 @@ from campaign import representatives
 from float_networks import reference, runtime
 
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import PROCESSOR
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution, Interleave
 from vdla.compiler.graph.int8_operators import Positions, Resample, Swap
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.position_boxes import boxes_of
 from vdla.compiler.pipeline import compile_kernels, compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from shipped import shipped
 
 from vdla.codesign import models
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.accelerator import input_image, read_tensor, run
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Pads, Pair

@@ -11,10 +11,10 @@ from campaign import representatives
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler import node_points
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program, network_on
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials

@@ -20,9 +20,9 @@ import vdla
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.divided import compile_divided
+from vdla.compiler.frontends.onnx.integer_importer import import_model as import_quantized
+from vdla.compiler.frontends.onnx.model.qlinear import write_steps
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_import import import_model as import_quantized
-from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 

@@ -11,12 +11,12 @@ import pytest
 from float_networks import runtime
 
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import PROCESSOR, Abilities
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Channels
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels
 
 from .test_exported_forms import ended, image

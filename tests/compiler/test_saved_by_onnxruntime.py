@@ -18,12 +18,12 @@ from onnxruntime.quantization import QuantFormat, QuantType
 from quantizer import quantized
 
 import vdla
+from vdla.compiler.frontends.onnx.attributes import CONTRIBUTED
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.errors import NodeError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_attributes import CONTRIBUTED
-from vdla.compiler.graph.onnx_import import import_model
 
 TARGETS = ("llvm", "vdla", "vdla,llvm")
 

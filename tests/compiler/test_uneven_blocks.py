@@ -10,10 +10,10 @@ import pytest
 from campaign import representatives
 
 from vdla.compiler.codegen.vdla.columns import evaluator
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.expr import Var, index
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.common import vectors_of

@@ -12,11 +12,11 @@ import pytest
 from float_networks import runtime
 
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Channels, Positions, Swap
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check

@@ -14,11 +14,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.codesign import network_run
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.float_operators import control
+from vdla.compiler.frontends.onnx.model.inference import check_ranges
 from vdla.compiler.graph import budgets
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.floating import onnx_control
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.onnx_inference import check_ranges
 from vdla.compiler.ir.limits import MOST_RUNS, MOST_TENSOR_BYTES
 from vdla.compiler.runtime.archive import CONSTANTS, HEADER, LIBRARY, write_archive
 from vdla.compiler.te.ops.movement import Run, pad_runs
@@ -315,7 +315,7 @@ def test_bodies_of_loops_are_not_run_at_import() -> None:
 
 
 def test_bodies_within_bodies_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_control, "MOST_NODES", 100)
+    monkeypatch.setattr(control, "MOST_NODES", 100)
 
     def body(*nodes: onnx.NodeProto) -> onnx.GraphProto:
         ends = [

@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
 from vdla.codesign.models import build
+from vdla.compiler.frontends.onnx.model.read import read_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_read import read_model
 
 GOOD, BAD = b"Text", b"T\xff\x1bt"
 

@@ -14,14 +14,14 @@ from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.codegen.cuda.emulate import emulate
 from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Reshape
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.verify import verify
+from vdla.compiler.rewrites.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.gpu.lower import lower_cuda_node

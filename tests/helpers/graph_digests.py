@@ -23,11 +23,11 @@ import numpy as np
 from vdla.benchmarks.fuzzing.drawing import Draw
 from vdla.benchmarks.fuzzing.float_graphs import outputs_of
 from vdla.benchmarks.fuzzing.qdq_graphs import random_qdq_graph, small_machine
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.model.load import load_model
+from vdla.compiler.frontends.onnx.survey import survey_model
 from vdla.compiler.graph.abilities import EVERYTHING, PROCESSOR, Abilities
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_load import load_model
-from vdla.compiler.graph.onnx_survey import survey_model
 from vdla.isa.config import load_config
 
 TARGETS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from vdla.compiler.frontends.onnx.operator_rows import Kind
+from vdla.compiler.frontends.onnx.table import ROWS, operators
 from vdla.compiler.frontends.tflite.rows import ROWS as TFLITE
-from vdla.compiler.graph.onnx_table import ROWS, operators
-from vdla.compiler.graph.operator_rows import Kind
 
 FLOAT: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control", "integers")
 STANDARD = ("QLinearConv", "QLinearMatMul")

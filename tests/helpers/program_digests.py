@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vdla.codesign import models
-from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.isa.config import Config, Memory, load_config
 from vdla.util.errors import UserError
 

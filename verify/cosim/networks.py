@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from vdla.codesign import models
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import (
     Graph,
     quantized_tensor,
 )
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.isa.config import Config
 from vdla.isa.decoding import decode_one

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
-from vdla.compiler.graph.onnx_attributes import subgraphs
+from vdla.compiler.frontends.onnx.attributes import subgraphs
 
 from ..drawing import Draw
 from .oracle import IR_VERSION, Engine, NoValueError, element_type, node_run

@@ -60,7 +60,7 @@ def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **op
 def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, float]:
     """The largest rounding errors that the accelerator itself adds, by tensor: half a quantization step. These are
     float tensors that the model does not quantize; the compiler chooses their scales from their bounds
-    (`onnx_own_grids`).
+    (`own_grids`).
     """
     if not isinstance(network, AcceleratorExecutable):
         return {}

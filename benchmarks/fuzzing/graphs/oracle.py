@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from vdla.compiler.graph.onnx_attributes import read_node, subgraphs
-from vdla.compiler.graph.onnx_constants import reference_is_mistaken
+from vdla.compiler.frontends.onnx.attributes import read_node, subgraphs
+from vdla.compiler.frontends.onnx.constants import reference_is_mistaken
 
 IR_VERSION = 10
 """ONNX IR version of all models here: the first version with 4-bit integers."""

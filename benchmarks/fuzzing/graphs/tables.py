@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from vdla.compiler.graph import onnx_table
-from vdla.compiler.graph.onnx_attributes import CONTRIBUTED
-from vdla.compiler.graph.operator_rows import Kind, Row
+from vdla.compiler.frontends.onnx import table as operator_table
+from vdla.compiler.frontends.onnx.attributes import CONTRIBUTED
+from vdla.compiler.frontends.onnx.operator_rows import Kind, Row
 
 
 class Operator(NamedTuple):
@@ -49,12 +49,12 @@ def quantized_operators() -> tuple[Operator, ...]:
 
 def rows_of(operator: Operator) -> tuple[Row[Any, Any], ...]:
     """All rows of an operator in the importers' tables."""
-    return onnx_table.rows_of(operator.domain, operator.name, *QUANTIZED, *FLOATING)
+    return operator_table.rows_of(operator.domain, operator.name, *QUANTIZED, *FLOATING)
 
 
 def _operators(kinds: tuple[Kind, ...]) -> list[Operator]:
-    theirs = set(onnx_table.operators(*_THEIRS))
-    names = set(onnx_table.operators(*kinds))
+    theirs = set(operator_table.operators(*_THEIRS))
+    names = set(operator_table.operators(*kinds))
     found = {Operator(CONTRIBUTED, name) for name in names & theirs}
     found |= {Operator("", name) for name in names if name not in theirs or name in _BOTH}
     return sorted(found)

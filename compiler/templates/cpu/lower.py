@@ -8,7 +8,6 @@ from importlib import import_module
 from types import MappingProxyType
 
 from ...codegen.cpu.machine import CpuTarget
-from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import (
     AveragePool,
@@ -34,6 +33,7 @@ from ...graph.operators import (
     WinogradOutputs,
     WinogradTiles,
 )
+from ...rewrites.floating.assign_layouts import is_depthwise
 from ...schedule import Schedule
 from ...te.ops.product import Matrices, product
 from ..expressions import Expression, computed, expression_of

@@ -25,7 +25,7 @@ from .lowered import LoweredCpuNode, scheduled
 
 
 def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> LoweredCpuNode:
-    """The kernel of an integer node of a graph that `graph.int8_for_processors` made."""
+    """The kernel of an integer node of a graph that `rewrites.int8_for_processors` made."""
     if not isinstance(operator, Int8Convolution):
         return _lowered(graph, node, int8_expression(graph, node, operator))
     if is_depthwise(graph, node, operator):

@@ -32,7 +32,7 @@ the model's error.
 
 def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
     """Size m of the output tiles with which Winograd's method saves most time; None if the direct method should be used
-    (`graph.floating.use_winograd.Tiling`). `block`: channels of a block.
+    (`rewrites.floating.use_winograd.Tiling`). `block`: channels of a block.
     """
     if block != target.lanes(DType.FLOAT32):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...codegen.cuda.machine import GpuTarget
-from ...graph.floating.fuse_attention import sizes_of
+from ...graph.attention import sizes_of
 from ...graph.graph import Graph, Node
 from ...ir.types import HALVES
 from ...te.ops.attention_sizes import Attention

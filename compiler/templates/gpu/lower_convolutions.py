@@ -9,10 +9,10 @@ from typing import TypeVar
 import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
-from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
 from ...ir.types import HALVES
+from ...rewrites.floating.assign_layouts import is_depthwise
 from ...te.ops.blocked_convolution import FloatSums, blocked_depthwise
 from ...te.ops.convolution import suits_winograd
 from ...te.ops.direct_conv2d import direct_conv2d

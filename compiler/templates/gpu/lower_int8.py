@@ -44,7 +44,7 @@ _KERNELS: Mapping[type, Kernel] = MappingProxyType(
 
 
 def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> LoweredCudaNode:
-    """The kernels of an integer node of a graph that `graph.int8_for_processors` made with `channels_last`."""
+    """The kernels of an integer node of a graph that `rewrites.int8_for_processors` made with `channels_last`."""
     if not isinstance(operator, Int8Convolution):
         expression = int8_expression(graph, node, operator)
         return lower_expression(graph, node, expression, _KERNELS.get(type(operator), GENERIC))

@@ -26,7 +26,7 @@ from ...graph.int8_operators import (
     Table,
 )
 from ...graph.layout import Layout
-from ...graph.rewrites import Rewrite, run_rewrites
+from ...rewrites.driver import Rewrite, run_rewrites
 from .convolution_kernels import patch_workload
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
@@ -102,7 +102,7 @@ def _crop_windows(graph: Graph, machine: Machine) -> Graph:
         operator = node.operator
         _, _, height, width = graph.tensors[node.inputs[0]].nchw
         if isinstance(operator, Int8Convolution) and operator.window.has_pad_taps(height, width):
-            from ...graph.crop_windows import crop_windows
+            from ...rewrites.crop_windows import crop_windows
 
             return crop_windows(graph)
     return graph

@@ -8,11 +8,11 @@ from collections.abc import Collection
 
 from vdla.isa.config import Config
 
-from ...graph.fuse_pairs import fuse_pool
 from ...graph.graph import Graph, Node
 from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import Int8MaxPool
-from ...graph.split_pools import split_max_pools
+from ...rewrites.fuse_pairs import fuse_pool
+from ...rewrites.split_pools import split_max_pools
 from ...te.blocks import Window
 from .convolution_kernels import pooled_workload
 from .pool import MAX_POOL, MOST_WINDOW

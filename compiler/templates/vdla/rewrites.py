@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
 
-from ...graph.fuse_pairs import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
 from ...graph.graph import Graph, Node
 from ...graph.int8_convolution import Int8Convolution
-from ...graph.rewrites import remove_dead
+from ...rewrites.driver import remove_dead
+from ...rewrites.fuse_pairs import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
 from ...te.blocks import Blocks, Window
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def exchange(graph: Graph, machine: Machine) -> Graph:
     its result transposed. Before that, `leave_room` pads the input of these products to whole blocks of positions where
     the node that computes the input can do so.
     """
-    from ...graph.row_padding import leave_room
+    from ...rewrites.row_padding import leave_room
 
     block = Blocks.of(machine.config).block
     return fuse_swaps(leave_room(graph, block), block, broadcast=machine.config.has("broadcast"))

@@ -16,7 +16,7 @@ import numpy as np
 from ...graph.graph import Graph, Node, unused
 from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import Positions, Products, Swap, Table
-from ...graph.row_padding import reads_whole_blocks
+from ...rewrites.row_padding import reads_whole_blocks
 from ...te.blocks import Pair, ceil_div
 
 

@@ -32,7 +32,7 @@ from vdla.codesign.models.transformers import (
 from vdla.codesign.models.transformers.writer import SEQUENCE
 from vdla.codesign.samples import sample_inputs
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.onnx_sizes import with_dimensions
+from vdla.compiler.frontends.onnx.model.sizes import with_dimensions
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.executable import Executable, Port

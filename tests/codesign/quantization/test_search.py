@@ -13,7 +13,7 @@ import pytest
 from vdla.codesign.explore.front import hypervolume
 from vdla.codesign.quantization.evaluate import Figures
 from vdla.codesign.quantization.search import Move, Search, knee
-from vdla.compiler.graph.quantize.decisions import Decisions
+from vdla.compiler.quantize.decisions import Decisions
 
 LAYERS = 9
 

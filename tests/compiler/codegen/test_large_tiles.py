@@ -4,8 +4,8 @@ count tiles.
 
 import pytest
 
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.isa.config import Config
 
 from ..random_networks import builder

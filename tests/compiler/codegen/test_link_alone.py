@@ -9,9 +9,9 @@ from campaign import representatives
 
 from vdla.compiler.codegen.vdla.link import LoweredLayer
 from vdla.compiler.codegen.vdla.link_alone import link_alone
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Node
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.legalize import Legalized
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node

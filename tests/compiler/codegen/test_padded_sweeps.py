@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla.sweep import sweep_order
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla.placement import ChainBuffer, ChainPads
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.isa.config import load_config
 
 from ..random_networks import builder

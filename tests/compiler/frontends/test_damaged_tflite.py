@@ -11,9 +11,9 @@ import pytest
 
 from vdla.benchmarks.harness.tflite_networks import NETWORKS
 from vdla.benchmarks.harness.tflite_operators import cases
+from vdla.compiler.frontends.onnx.model.load import load_model
+from vdla.compiler.frontends.onnx.model.read import read_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_load import load_model
-from vdla.compiler.graph.onnx_read import read_model
 from vdla.util.errors import UserError
 
 DRAWN = 300

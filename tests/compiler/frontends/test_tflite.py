@@ -17,13 +17,13 @@ from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.tflite_files import Written, litert, samples
 from vdla.benchmarks.harness.tflite_networks import NETWORKS
 from vdla.benchmarks.harness.tflite_operators import cases
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.model.read import read_model
 from vdla.compiler.frontends.tflite.rows import ROWS
 from vdla.compiler.graph.abilities import ACCELERATOR, Abilities
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import read_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 

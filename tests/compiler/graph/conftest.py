@@ -20,12 +20,12 @@ from onnxruntime.quantization import (
 from runtime_integers import WEIGHTS
 
 from vdla.codesign.evaluate import kernels_saturate
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.fuse_pairs import fuse_pool
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
-from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.rewrites.fuse import fuse
+from vdla.compiler.rewrites.fuse_pairs import fuse_pool
 
 Network = onnx.ModelProto
 

@@ -10,14 +10,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.accumulators import LEAST_PART, AccumulatorError
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.operators.products import fitted_sums
 from vdla.compiler.gpu_stages import gpu_emulated
-from vdla.compiler.graph.accumulators import LEAST_PART, AccumulatorError
 from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_products import fitted_sums
 from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.te.post import Post

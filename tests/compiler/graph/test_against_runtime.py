@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool
-from vdla.compiler.graph.onnx_import import import_model
 
 FORMS = (
     "qdq-u8-channel",

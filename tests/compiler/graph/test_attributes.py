@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import vdla
+from vdla.compiler.frontends.onnx.attributes import FLAGS
+from vdla.compiler.frontends.onnx.model.inference import EQUATION
+from vdla.compiler.frontends.onnx.model.load import load_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_attributes import FLAGS
-from vdla.compiler.graph.onnx_inference import EQUATION
-from vdla.compiler.graph.onnx_load import load_model
 
 
 def content(**attributes: int) -> bytes:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import DTypeLike
 
-from vdla.compiler.graph.floating.causal_masks import ahead_of, visible_keys, without_mask
 from vdla.compiler.ir.expr import Const, Expr, cast, select
 from vdla.compiler.ir.types import DType
+from vdla.compiler.rewrites.floating.causal_masks import ahead_of, visible_keys, without_mask
 from vdla.compiler.te.ops.attention_sizes import KEY, ROW
 from vdla.compiler.te.scalars import ELEMENT, argument
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.crop_windows import cropped
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.crop_windows import cropped
+from vdla.compiler.rewrites.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.te.blocks import Window
 
 

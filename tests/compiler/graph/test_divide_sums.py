@@ -7,12 +7,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Positions
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.te.combination import Combination
 from vdla.isa.config import load_config
 

@@ -8,13 +8,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.errors import InvalidModelError, ModelError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import InputError, store_inputs
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.fuse import fuse
 
 
 def refused(model, *words: str) -> str:

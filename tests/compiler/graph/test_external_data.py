@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.codesign.network_cache import archive_key
+from vdla.compiler.frontends.onnx.model.load import load_model
+from vdla.compiler.frontends.onnx.model.read import read_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_load import load_model
-from vdla.compiler.graph.onnx_read import read_model
 
 WEIGHT = np.arange(40, dtype=np.float32).reshape(8, 5)
 

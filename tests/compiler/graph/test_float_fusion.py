@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.printer import format_graph
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.floating.pipeline import graph_passes, run_graph_passes
 
 LANES = 16
 

@@ -13,14 +13,14 @@ from float_networks import FloatNetwork, reference, relative, runtime
 from onnx import TensorProto, helper
 
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Computed, Convolution, Elementwise
 from vdla.compiler.graph.printer import format_graph
 from vdla.compiler.graph.storage_plan import plan_storage
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.floating.pipeline import graph_passes, run_graph_passes
 
 LANES = 16
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.graph.fold_sizes import with_sizes_folded
+from vdla.compiler.frontends.onnx.model.fold_sizes import with_sizes_folded
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

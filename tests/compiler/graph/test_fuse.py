@@ -9,14 +9,14 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.fuse_pairs import fuse_pool
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
 from vdla.compiler.graph.int8_convolution import Int8Convolution, Quantization
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool, Int8Operator
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.types import DType
+from vdla.compiler.rewrites.fuse import fuse
+from vdla.compiler.rewrites.fuse_pairs import fuse_pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.post import Post

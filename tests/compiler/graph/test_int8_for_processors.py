@@ -10,13 +10,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import GraphInput
 from vdla.compiler.graph.int8_convolution import Int8Convolution
-from vdla.compiler.graph.int8_for_processors import block_of, converted_inputs, for_processors
 from vdla.compiler.graph.int8_operators import Dequantize, Quantize
 from vdla.compiler.graph.operators import Permute
 from vdla.compiler.ir.types import DType
+from vdla.compiler.rewrites.fuse_pairs import fuse_pool
+from vdla.compiler.rewrites.int8_for_processors import block_of, converted_inputs, for_processors
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.post import Post

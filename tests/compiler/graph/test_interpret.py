@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.interpret import apply_combination, convolution_sums, interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.post import Post

@@ -19,10 +19,10 @@ from vdla.compiler.codegen.cpu.memory import aligned_empty
 from vdla.compiler.codegen.cpu.one_object import write_shared_library
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.storage_plan import find_views
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.runtime.network_object import emit_network
 
 

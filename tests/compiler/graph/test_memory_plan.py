@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.memory_plan import Buffer, lifetimes, plan_memory
-from vdla.compiler.graph.onnx_import import import_model
 
 
 @st.composite

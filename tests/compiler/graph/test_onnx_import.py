@@ -10,12 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.isa.scales import dequantize, quantize
 
 LATEST = onnx.defs.onnx_opset_version()

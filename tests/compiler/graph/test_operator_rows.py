@@ -17,13 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import vdla
-import vdla.compiler.graph.onnx_row_values
+import vdla.compiler.frontends.onnx.operators.row_values
 from vdla.compiler.cpu_stages import RECURRENT
-from vdla.compiler.graph import onnx_import, onnx_table
-from vdla.compiler.graph.abilities import EVERYTHING
-from vdla.compiler.graph.errors import ModelError, NodeError, NodeErrors
-from vdla.compiler.graph.floating import onnx_import as float_import
-from vdla.compiler.graph.onnx_attributes import (
+from vdla.compiler.frontends.onnx import float_importer, integer_importer, table
+from vdla.compiler.frontends.onnx.attributes import (
     CONTRIBUTED,
     CONTRIBUTED_DEFAULTS,
     NO_DEFAULT,
@@ -31,21 +28,23 @@ from vdla.compiler.graph.onnx_attributes import (
     default_value,
     read_node,
 )
-from vdla.compiler.graph.onnx_integer_context import ImportContext
-from vdla.compiler.graph.onnx_operations import Operation
-from vdla.compiler.graph.onnx_values import Value
-from vdla.compiler.graph.operator_rows import Kind, Located, Row
+from vdla.compiler.frontends.onnx.integer_context import ImportContext
+from vdla.compiler.frontends.onnx.operations import Operation
+from vdla.compiler.frontends.onnx.operator_rows import Kind, Located, Row
+from vdla.compiler.frontends.onnx.values import Value
+from vdla.compiler.graph.abilities import EVERYTHING
+from vdla.compiler.graph.errors import ModelError, NodeError, NodeErrors
 
 OPSET = 26
 FLOAT: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control")
-FIRST = onnx_table.ROWS
-WRITTEN = sorted(onnx_table.operators("integers"))
-ON_FLOATS = sorted(onnx_table.operators("quantized", *FLOAT))
+FIRST = table.ROWS
+WRITTEN = sorted(table.operators("integers"))
+ON_FLOATS = sorted(table.operators("quantized", *FLOAT))
 ALL = sorted({*WRITTEN, *ON_FLOATS})
 
 
 def domain_of(operator: str) -> str:
-    return CONTRIBUTED if operator in (*WRITTEN, *onnx_table.operators("contributed")) else ""
+    return CONTRIBUTED if operator in (*WRITTEN, *table.operators("contributed")) else ""
 
 
 def single(operator: str, domain: str, **attributes: Any) -> onnx.ModelProto:
@@ -65,7 +64,7 @@ def single(operator: str, domain: str, **attributes: Any) -> onnx.ModelProto:
 def test_an_invented_attribute_is_refused(operator: str, target: str) -> None:
     model = single(operator, domain_of(operator), invented=3)
     problem = "has the attribute invented"
-    if operator in onnx_table.operators("contributed") and target != "llvm":
+    if operator in table.operators("contributed") and target != "llvm":
         refused = "(only processors and GPUs|is quantized dynamically)"
         problem = refused if target == "vdla" else rf"neither target .*{problem}"
     with pytest.raises(vdla.UserError, match=rf"'the node' \({operator}\): {problem}"):
@@ -73,13 +72,13 @@ def test_an_invented_attribute_is_refused(operator: str, target: str) -> None:
 
 
 def test_each_row_names_a_function() -> None:
-    for rows in onnx_table.ROWS.values():
+    for rows in table.ROWS.values():
         for row in rows:
             assert isinstance(row.function, Located) and callable(row.function.found())
 
 
 def test_rows_name_values_that_there_are() -> None:
-    behind = {name for rows in onnx_table.ROWS.values() for row in rows for name in row.behind}
+    behind = {name for rows in table.ROWS.values() for row in rows for name in row.behind}
     assert behind <= {kind.__name__ for kind in (*Operation.__subclasses__(), *get_args(Value))}
 
 
@@ -87,7 +86,7 @@ def test_rows_name_values_that_there_are() -> None:
 def test_each_row_refuses_what_it_does_not_read(operator: str) -> None:
     node = read_node(helper.make_node(operator, ["x"], ["y"], "the node", invented=3), 0)
     context = ImportContext(source="model", opset=OPSET, static_shapes={}, abilities=EVERYTHING)
-    for row in onnx_table.ROWS[operator]:
+    for row in table.ROWS[operator]:
         assert not row.takes(node, OPSET)
         with pytest.raises(NodeError, match=rf"'the node' \({operator}\): has the attribute invented = 3"):
             row(context, node)
@@ -102,7 +101,7 @@ def test_default_values_are_taken_everywhere(operator: str) -> None:
         defaults = {name: default_value(operator, domain, name, OPSET) for name in names}
     given = {name: value for name, value in defaults.items() if value is not NO_DEFAULT}
     node = read_node(helper.make_node(operator, ["x"], ["y"], "the node", domain=domain, **given), 0)
-    assert all(row.takes(node, OPSET) for row in onnx_table.ROWS[operator])
+    assert all(row.takes(node, OPSET) for row in table.ROWS[operator])
 
 
 def test_defaults_of_contributed_operators_are_those_of_onnxruntime() -> None:
@@ -123,7 +122,7 @@ def test_rows_name_attributes_that_there_are() -> None:
     for schema in runtime.get_all_operator_schema():
         known.setdefault(schema.name, set()).update(schema.attributes)
     for operator in ALL:
-        for row in onnx_table.ROWS[operator]:
+        for row in table.ROWS[operator]:
             named = {(operator, name) for name in (row.reads or frozenset()) | row.idle}
             # One function reads windows of both.
             there = known[operator].union(
@@ -186,9 +185,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Asked:
         operator: tuple(
             recorded(row, found.setdefault((operator, number), set())) for number, row in enumerate(rows)
         )
-        for operator, rows in onnx_table.ROWS.items()
+        for operator, rows in table.ROWS.items()
     }
-    monkeypatch.setattr(onnx_table, "ROWS", watched)
+    monkeypatch.setattr(table, "ROWS", watched)
     return found
 
 
@@ -198,7 +197,7 @@ def compare(asked: Asked, *kinds: Kind) -> None:
     """
     rows = {
         (operator, number): row
-        for operator, entry in onnx_table.ROWS.items()
+        for operator, entry in table.ROWS.items()
         for number, row in enumerate(entry)
         if row.reads is not None and row.kind in kinds
     }
@@ -336,7 +335,7 @@ def float_models() -> Iterator[bytes]:
     for name in ("Softmax", "LogSoftmax"):
         yield built(name, (2, 3))
         yield built(name, ("FLOAT16", (2, 3)))
-    for name in sorted(onnx_table.operators("float")):
+    for name in sorted(table.operators("float")):
         if name.startswith("Reduce"):
             yield built(name, (2, 3))
     for name in ("ArgMax", "ArgMin", "Hardmax"):
@@ -353,9 +352,9 @@ def float_models() -> Iterator[bytes]:
     yield built("Mod", (2, 3), (2, 3), fmod=1)
     yield built("Clip", (2, 3), np.float32(0))
     yield built("Pow", (2, 3), np.float32(2))
-    for operator in of_function("floating.onnx_pointwise:import_unary"):
+    for operator in of_function("float_operators.pointwise:import_unary"):
         yield built(operator, (2, 3))
-    for operator in of_function("floating.onnx_pointwise:import_nary"):
+    for operator in of_function("float_operators.pointwise:import_nary"):
         yield built(operator, (2, 3), (2, 3))
     for operator in ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"):
         yield built(operator, (2, 3), (2, 3))
@@ -429,7 +428,7 @@ def test_rows_of_the_float_tables_read_what_they_name(monkeypatch: pytest.Monkey
     for model in float_models():
         # One output is of integers, which the last step refuses.
         with suppress(ModelError):
-            float_import.import_float_model(model, recurrent=RECURRENT)
+            float_importer.import_float_model(model, recurrent=RECURRENT)
     monkeypatch.undo()
     compare(asked, *FLOAT)
 
@@ -542,7 +541,7 @@ def test_rows_of_the_integer_tables_read_what_they_name(monkeypatch: pytest.Monk
     for model in integer_models():
         # Some of these nodes are refused for what they are.
         with suppress(ModelError):
-            onnx_import.import_model(model, abilities=EVERYTHING)
+            integer_importer.import_model(model, abilities=EVERYTHING)
     monkeypatch.undo()
     compare(asked, "quantized")
 
@@ -560,7 +559,7 @@ class Writing(NodeErrors):
 
 @pytest.mark.parametrize("operator", WRITTEN)
 def test_steps_read_what_their_rows_name(operator: str) -> None:
-    (row,), asked = onnx_table.ROWS[operator], set[str]()
+    (row,), asked = table.ROWS[operator], set[str]()
     assert row.reads is not None
     given = {name: {"kernel_shape": [2, 2], "opset": OPSET}.get(name, 1) for name in row.reads}
     made = helper.make_node(operator, [f"i{k}" for k in range(9)], ["y"], "the node", **given)

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from mixed_networks import MixedNetwork, unoptimized
 from onnx import TensorProto, helper
 
-from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.partition import (
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.partition import (
     Partition,
     RegionOrderError,
     check_order,
     partition_model,
 )
-from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.frontends.onnx.submodel import prepare_model
+from vdla.compiler.graph.errors import ModelError
 
 SHAPE = (1, 4, 5, 5)
 

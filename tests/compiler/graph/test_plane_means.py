@@ -14,13 +14,13 @@ from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.accumulators import AccumulatorError, average_bias
+from vdla.compiler.frontends.onnx.accumulators import AccumulatorError, average_bias
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8AveragePool
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import load_config

@@ -7,7 +7,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 import vdla
-from vdla.compiler.graph.onnx_read import read_model
+from vdla.compiler.frontends.onnx.model.read import read_model
 
 DOMAIN = "qonnx.custom_op.general"
 

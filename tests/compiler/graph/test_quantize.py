@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from vdla.codesign.evaluate import kernels_saturate
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8AveragePool
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.quantize.error import Error
-from vdla.compiler.graph.quantize.float_model import assemble, constant_protos
-from vdla.compiler.graph.quantize.histogram import Histogram, choose_range
-from vdla.compiler.graph.quantize.plan import plan_quantization
-from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
-from vdla.compiler.graph.quantize.scales import (
+from vdla.compiler.quantize.error import Error
+from vdla.compiler.quantize.float_model import assemble, constant_protos
+from vdla.compiler.quantize.histogram import Histogram, choose_range
+from vdla.compiler.quantize.plan import plan_quantization
+from vdla.compiler.quantize.quantize import Quantized, Recipe, quantize_model, read_model
+from vdla.compiler.quantize.scales import (
     activation_quantization,
     bias_scales,
     quantize_bias,

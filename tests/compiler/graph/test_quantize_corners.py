@@ -13,7 +13,7 @@ from float_networks import runtime
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model
+from vdla.compiler.quantize.quantize import Recipe, quantize_model, read_model
 
 PLANE = [1, 3, 6, 6]
 Node = helper.make_node

@@ -12,12 +12,12 @@ from shipped import shipped
 from vdla.codesign.models import sample_inputs
 from vdla.codesign.quantize_run import prepare_here
 from vdla.compiler.divided import compile_divided
-from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions, fix, uniform
-from vdla.compiler.graph.quantize.error import Error
-from vdla.compiler.graph.quantize.observe import Run
-from vdla.compiler.graph.quantize.plan import plan_quantization
-from vdla.compiler.graph.quantize.quantize import Recipe, calibrate_model, quantize_model, read_model
-from vdla.compiler.graph.quantize.simulate import simulated
+from vdla.compiler.quantize.decisions import Calibrated, Decisions, fix, uniform
+from vdla.compiler.quantize.error import Error
+from vdla.compiler.quantize.observe import Run
+from vdla.compiler.quantize.plan import plan_quantization
+from vdla.compiler.quantize.quantize import Recipe, calibrate_model, quantize_model, read_model
+from vdla.compiler.quantize.simulate import simulated
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 

@@ -20,10 +20,10 @@ from rounded_bounds import SLACK, bounds
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
-from vdla.compiler.graph.quantize.float_model import assemble, constant_protos
-from vdla.compiler.graph.quantize.plan import plan_quantization
-from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.quantize.float_model import assemble, constant_protos
+from vdla.compiler.quantize.plan import plan_quantization
+from vdla.compiler.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.network_inputs import input_ports
 

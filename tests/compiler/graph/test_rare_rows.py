@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork
 
+PACKAGE = "vdla.compiler.frontends.onnx."
 IMPORT = """
 import sys
-from vdla.compiler.graph.{module} import {function}
+from {package}{module} import {function}
 {function}(open(sys.argv[1], "rb").read())
-print(*(name.rsplit(".", 1)[1] for name in sys.modules if name.startswith("vdla.compiler.graph.")))
+print(*(name.removeprefix("{package}") for name in sys.modules if name.startswith("{package}")))
 """
 
 
 def imported(folder: Path, model: bytes, module: str, function: str) -> set[str]:
-    """The source files of `compiler/graph` that a new process imports when it imports `model` by `function` of
+    """The source files of `compiler/frontends/onnx` that a new process imports when it imports `model` by `function` of
     `module`.
     """
     (folder / "model.onnx").write_bytes(model)
-    program = IMPORT.format(module=module, function=function)
+    program = IMPORT.format(package=PACKAGE, module=module, function=function)
     made = subprocess.run(
         [sys.executable, "-c", program, folder / "model.onnx"], check=True, capture_output=True, text=True
     )
@@ -31,17 +32,18 @@ def imported(folder: Path, model: bytes, module: str, function: str) -> set[str]
 
 
 def test_a_quantized_convolution_imports_no_files_of_rare_operators(tmp_path: Path) -> None:
-    files = imported(tmp_path, convolution(), "onnx_import", "import_model")
+    files = imported(tmp_path, convolution(), "integer_importer", "import_model")
     rare = (
-        "activation_products batch_normalization dense inference integer_moves lines masks norms pools "
-        "rearrangement resampling resize rows sizes tables transposed"
+        "activation_products batch_normalization dense integer_moves masks norms pools rearrangement resampling "
+        "resize rows tables transposed"
     )
-    assert files.isdisjoint({*(f"onnx_{name}" for name in rare.split()), "qlinear"})
-    assert {"onnx_window_attributes", "onnx_products", "onnx_quantization"} <= files
+    assert files.isdisjoint(f"operators.{name}" for name in rare.split())
+    assert files.isdisjoint({"lines", "model.inference", "model.qlinear", "model.sizes"})
+    assert {f"operators.{name}" for name in ("window_attributes", "products", "quantization")} <= files
 
 
 @pytest.mark.parametrize(
-    ("operator", "file"), [("Conv", "onnx_window_attributes"), ("Relu", "onnx_pointwise")]
+    ("operator", "file"), [("Conv", "operators.window_attributes"), ("Relu", "float_operators.pointwise")]
 )
 def test_a_float_operator_imports_no_files_of_rare_operators(
     operator: str, file: str, tmp_path: Path
@@ -51,13 +53,13 @@ def test_a_float_operator_imports_no_files_of_rare_operators(
         net.convolution(3, (3, 3))
     else:
         net.add(operator)
-    files = imported(tmp_path, net.model(), "floating.onnx_import", "import_float_model")
-    rare = (
-        "control functions halves matrix_products plain_windows pools quantization rearrangement recurrent "
-        "resize sizes steps transposed"
-    )
+    files = imported(tmp_path, net.model(), "float_importer", "import_float_model")
+    floating = "control functions halves matrix_products plain_windows quantization recurrent"
     assert file in files
-    assert files.isdisjoint({*(f"onnx_{name}" for name in rare.split()), "qlinear", "check_scales"})
+    assert files.isdisjoint(f"float_operators.{name}" for name in floating.split())
+    shared = "pools rearrangement resize transposed"
+    assert files.isdisjoint(f"operators.{name}" for name in shared.split())
+    assert files.isdisjoint({"check_scales", "model.qlinear", "model.sizes", "steps"})
 
 
 def convolution() -> bytes:

@@ -15,9 +15,9 @@ from onnx import TensorProto, helper
 
 import vdla
 from vdla.codesign.network_run import advice_on_errors
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.integer_importer import SUPPORTED, import_model
 from vdla.compiler.graph.errors import MOST_LISTED, NodeError, NodesError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.onnx_import import SUPPORTED, import_model
 from vdla.compiler.pipeline import compile_program
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError

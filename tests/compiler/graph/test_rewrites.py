@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from float_networks import FloatNetwork
 
-from vdla.compiler.graph.floating.onnx_import import import_float_model
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Convolution, Elementwise, Softmax
-from vdla.compiler.graph.rewrites import Rewrite, run_rewrites
+from vdla.compiler.rewrites.driver import Rewrite, run_rewrites
 
 
 def graph_of_a_convolution() -> Graph:

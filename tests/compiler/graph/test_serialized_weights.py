@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.graph import serialized_weights
-from vdla.compiler.graph.onnx_load import load_model
-from vdla.compiler.graph.serialized_weights import cut_weights
-from vdla.compiler.graph.tensor_arrays import LEAST_BYTES
+from vdla.compiler.frontends.onnx.model import serialized_weights
+from vdla.compiler.frontends.onnx.model.load import load_model
+from vdla.compiler.frontends.onnx.model.serialized_weights import cut_weights
+from vdla.compiler.frontends.onnx.model.tensor_arrays import LEAST_BYTES
 
 LARGE, SMALL = LEAST_BYTES + 40, 30
 

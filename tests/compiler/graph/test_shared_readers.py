@@ -11,13 +11,13 @@ import onnx
 import pytest
 from float_networks import FloatNetwork
 
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 
 SHAPE = (1, 4, 6, 5)
 WHOLE = np.array([1, 4, 6, 5], np.int64)

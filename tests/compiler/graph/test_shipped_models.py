@@ -11,11 +11,11 @@ from runtime_integers import addable
 from shipped import shipped
 
 from vdla.codesign.models import build, sample_inputs
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.cost import count_macs
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.fuse_pairs import fuse_pool
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.traffic import compulsory_bytes
+from vdla.compiler.rewrites.fuse import fuse
+from vdla.compiler.rewrites.fuse_pairs import fuse_pool
 
 
 @pytest.mark.parametrize(

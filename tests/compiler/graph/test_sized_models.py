@@ -11,11 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.frontends.onnx.model.load import load_model
+from vdla.compiler.frontends.onnx.model.read import model_label, read_model
+from vdla.compiler.frontends.onnx.model.sizes import sized_models, with_dimensions
+from vdla.compiler.frontends.onnx.model.tensor_arrays import LEAST_BYTES
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_load import load_model
-from vdla.compiler.graph.onnx_read import model_label, read_model
-from vdla.compiler.graph.onnx_sizes import sized_models, with_dimensions
-from vdla.compiler.graph.tensor_arrays import LEAST_BYTES
 
 WEIGHT = np.random.default_rng(3).standard_normal((LEAST_BYTES // 64, 32)).astype(np.float32)
 

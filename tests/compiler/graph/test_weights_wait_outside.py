@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from vdla.compiler.graph import onnx_load
+from vdla.compiler.frontends.onnx.model import load
+from vdla.compiler.frontends.onnx.model.load import load_model, static_shapes
+from vdla.compiler.frontends.onnx.model.tensor_arrays import LEAST_BYTES
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_load import load_model, static_shapes
-from vdla.compiler.graph.tensor_arrays import LEAST_BYTES
 
 W = np.random.default_rng(0).standard_normal((64, 300), dtype=np.float32)
 SHAPE = np.array([5, 60], np.int64)
@@ -41,7 +41,7 @@ def test_shapes_and_weights_are_there() -> None:
 
 
 def test_where_inference_misses_values_it_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_load, "LEAST_BYTES", 0)
+    monkeypatch.setattr(load, "LEAST_BYTES", 0)
     loaded = load_model(model().SerializeToString()).whole()
     assert static_shapes(loaded) == {"product": (1, 300), "y": (5, 60)}
     np.testing.assert_array_equal(numpy_helper.to_array(loaded.graph.initializer[1]), SHAPE)

@@ -13,11 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from runtime_integers import WEIGHTS
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8AveragePool
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 
 TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.codesign.report.account_run import account_layers
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.memory_plan import lifetimes
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import CompileError, network_kernels

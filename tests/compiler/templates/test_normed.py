@@ -12,12 +12,12 @@ import pytest
 from campaign import representatives
 
 from vdla.compiler.graph.cost import count_macs
-from vdla.compiler.graph.fuse_pairs import fuse_combines
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Normed, Rows, Swap
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.traffic import compulsory_bytes
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse_pairs import fuse_combines
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.combination import Combination

@@ -12,9 +12,9 @@ from campaign import representatives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.patch_layout import PatchLayout
 from vdla.compiler.templates.vdla import convolution_kernels, patch_conv2d, patch_layouts, rolling_pool

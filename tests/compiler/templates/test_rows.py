@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.frontends.onnx.operators.rows import epsilon_of, parameters_of
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_rows import epsilon_of, parameters_of
 from vdla.compiler.ir.interp import interpret as run_loops
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.blocks import Blocks

@@ -12,10 +12,10 @@ import pytest
 from vdla.compiler.codegen.vdla.link import link
 from vdla.compiler.codegen.vdla.machine import kernel_fields
 from vdla.compiler.codegen.vdla.program_order import EmissionCache
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
 from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache, key_of

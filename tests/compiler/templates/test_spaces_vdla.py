@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.codegen.vdla.link import link
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.space import EmptySpaceError, Space

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from float_networks import runtime
 
+from vdla.compiler.frontends.onnx.integer_importer import import_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_operators import Table
 from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config

@@ -12,9 +12,9 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.templates.vdla.lower import CompileError
 from vdla.isa.config import Memory, load_config
 from vdla.isa.layout import Opcode

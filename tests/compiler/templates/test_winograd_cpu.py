@@ -16,14 +16,14 @@ from kernels import run, targets
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.floating.assign_layouts import in_blocks
-from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
-from vdla.compiler.graph.floating.use_winograd import use_winograd
+from vdla.compiler.frontends.onnx.float_importer import import_float_model
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Join
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.rewrites.floating.assign_layouts import in_blocks
+from vdla.compiler.rewrites.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.rewrites.floating.use_winograd import use_winograd
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_winograd import blocked_outputs, blocked_tiles
 from vdla.compiler.te.ops.convolution import Convolution as Sizes

@@ -15,7 +15,6 @@ from stages import graph, ir_programs
 
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.vdla.columns import evaluate
-from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.ir.expr import Const, Load, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (
@@ -32,6 +31,7 @@ from vdla.compiler.ir.stmt import (
 )
 from vdla.compiler.ir.visit import expressions, walk, walk_expr
 from vdla.compiler.pipeline import compile_program
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.schedule import Schedule

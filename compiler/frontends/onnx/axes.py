@@ -1,0 +1,43 @@
+"""Axes that nodes give by attributes or constant inputs, for integer and float graphs."""
+
+from __future__ import annotations
+
+from math import prod
+
+from .attributes import OnnxNode
+from .context import GraphContext
+from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS
+
+
+def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes that a node reduces, in ascending order, from an attribute or an input. If the node lists no axes, all
+    axes are reduced. With the attribute `noop_with_empty_axes` the node then reduces nothing, and None is returned.
+
+    Fails where `shape` has no such axis.
+    """
+    rank = len(shape)
+    given = context.array(node, 1, "axes")
+    listed = node.integers("axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
+    if any(not -rank <= axis < rank for axis in listed):
+        context.refuse(node, f"its axes {listed} are not all axes of its input of shape {shape}")
+    if not listed and node.integer("noop_with_empty_axes", 0):
+        return None
+    return tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
+
+
+def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
+    """The attribute `axis` (`default` where left out) as an index of 0 or more; fails where `shape` has no such
+    axis."""
+    axis = node.integer("axis", default)
+    if not -len(shape) <= axis < len(shape):
+        context.refuse(node, f"its axis {axis} is not an axis of its input of shape {shape}")
+    return axis % len(shape)
+
+
+def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
+    """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator works along this axis alone. Before opset
+    13 these operators work along all axes from `axis` on.
+    """
+    alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
+    axis = one_axis(context, node, shape, -1 if alone else 1)
+    return axis, alone or prod(shape[axis + 1 :]) == 1

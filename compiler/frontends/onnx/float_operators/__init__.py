@@ -1,0 +1,1 @@
+"""Functions of the rows for float models."""

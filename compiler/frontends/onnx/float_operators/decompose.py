@@ -1,0 +1,126 @@
+"""Operators decomposed into simpler ONNX operators. Each is an operator for which ONNX defines no function body, or a
+body that this importer cannot use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..attributes import OnnxNode
+from ..context import GraphContext
+from ..steps import FloatSteps
+
+MOST_NEIGHBOURS = 256
+"""Largest `size` of LRN, the number of channels in its sum; each of these channels becomes a Slice node."""
+
+
+def has_variables(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether an input after the first is missing or not constant."""
+    return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
+
+
+def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether a softmax is computed in 16 bits, each intermediate result rounded: if its input is a 16-bit float and
+    the model's opset is at least 13.
+    """
+    return context.half_type(node) is not None and context.opset >= 13
+
+
+def softmax_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute Softmax and LogSoftmax along one axis, for 16-bit floats: each step is
+    rounded.
+    """
+    axes = s.axes(s.node.integer("axis", -1))
+    x = s.input(0)
+    distance = s.add("Sub", x, s.add("ReduceMax", x, axes, keepdims=1))
+    power = s.add("Exp", distance)
+    total = s.add("ReduceSum", power, axes, keepdims=1)
+    if s.node.op_type == "LogSoftmax":
+        s.done(s.add("Sub", distance, s.add("Log", total)))
+    else:
+        s.done(s.add("Div", power, total))
+
+
+def lp_normalization_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute LpNormalization: x / norm along one axis, 0 where the norm is 0."""
+    p = s.node.integer("p", 2)
+    if p not in (1, 2):
+        s.refuse(f"its norm p = {p} is not supported", "use p = 1 or p = 2")
+    norm = s.add(f"ReduceL{p}", s.input(0), s.axes(s.node.integer("axis", -1)), keepdims=1)
+    zero = s.add("Equal", norm, s.like(0))
+    safe = s.add("Where", zero, s.like(1), norm)
+    s.done(s.add("Where", zero, s.like(0), s.add("Div", s.input(0), safe)))
+
+
+def mean_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute Mean: the sum of all inputs divided by their number."""
+    s.done(s.add("Div", s.add("Sum", *s.node.inputs), s.like(len(s.node.inputs))))
+
+
+def batch_normalization_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute BatchNormalization in inference form, for parameters that are no constants."""
+    if any(s.node.outputs[1:]) or s.node.integer("training_mode", 0):
+        s.refuse("is in training mode", "export the model for inference")
+    column = s.constant([-1, *[1] * (len(s.shape(0)) - 2)], np.int64)
+    scale, shift, mean, variance = (s.add("Reshape", s.input(i), column) for i in range(1, 5))
+    epsilon = s.like(float(s.node.attributes.get("epsilon", 1e-5)))
+    root = s.add("Sqrt", s.add("Add", variance, epsilon))
+    normal = s.add("Div", s.add("Sub", s.input(0), mean), root)
+    s.done(s.add("Add", s.add("Mul", normal, scale), shift))
+
+
+def instance_normalization_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute InstanceNormalization, for scale and bias that are no constants."""
+    rank = len(s.shape(0))
+    axes, column = s.axes(*range(2, rank)), s.constant([-1, *[1] * (rank - 2)], np.int64)
+    scale, shift = (s.add("Reshape", s.input(i), column) for i in (1, 2))
+    distance = s.add("Sub", s.input(0), s.add("ReduceMean", s.input(0), axes, keepdims=1))
+    variance = s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)
+    root = s.add("Sqrt", s.add("Add", variance, s.like(float(s.node.attributes.get("epsilon", 1e-5)))))
+    s.done(s.add("Add", s.add("Mul", s.add("Div", distance, root), scale), shift))
+
+
+def local_response_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels)
+    ** beta.
+    """
+    size, rank = s.node.integer("size", 1), len(s.shape(0))
+    if rank < 2:
+        s.refuse(f"its input of shape {s.shape(0)} has no channel axis", "give a tensor (N, C, ...)")
+    channels = s.shape(0)[1]
+    if not 1 <= size <= MOST_NEIGHBOURS:
+        s.fail(f"its size is {size:,} channels and must be 1 to {MOST_NEIGHBOURS:,}", "use another size")
+    before = (size - 1) // 2
+    pads = [0] * (2 * rank)
+    pads[1], pads[rank + 1] = before, size - 1 - before
+    squares = s.add("Mul", s.input(0), s.input(0))
+    padded = s.add("Pad", squares, s.constant(pads, np.int64))
+    parts = [s.add("Slice", padded, s.axes(i), s.axes(i + channels), s.axes(1)) for i in range(size)]
+    total = s.add("Sum", *parts) if size > 1 else parts[0]
+    alpha, beta, bias = (
+        float(s.node.attributes.get(k, v)) for k, v in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    mean = s.add("Add", s.add("Mul", total, s.like(alpha / size)), s.like(bias))
+    s.done(s.add("Div", s.input(0), s.add("Pow", mean, s.constant(beta, np.float32))))
+
+
+def reverse_sequence_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute ReverseSequence: the first `length` elements of each batch entry in reverse
+    order.
+    """
+    shape, time, batch = s.shape(0), s.node.integer("time_axis", 0), s.node.integer("batch_axis", 1)
+    if {time, batch} != {0, 1}:
+        s.refuse(
+            f"its time axis ({time}) and batch axis ({batch}) must be the axes 0 and 1",
+            "make one of them 0 and the other 1",
+        )
+    along = [1] * len(shape)
+    along[time] = shape[time]
+    step = s.constant(np.arange(shape[time]).reshape(along), np.int64)
+    column = [1] * len(shape)
+    column[batch] = -1
+    length = s.add("Reshape", s.input(1), s.constant(column, np.int64))
+    back = s.add("Sub", s.add("Sub", length, s.constant(1, np.int64)), step)
+    chosen = s.add("Where", s.add("Less", step, length), back, step)
+    wide = s.add("Expand", chosen, s.constant(shape, np.int64))
+    s.done(s.add("GatherElements", s.input(0), wide, axis=time))

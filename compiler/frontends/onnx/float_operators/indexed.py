@@ -1,0 +1,204 @@
+"""Operators on indices: GatherElements, GatherND, ScatterElements, ScatterND, OneHot, TopK, ArgMax, ArgMin, Hardmax."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import get_args
+
+import numpy as np
+
+from ....graph.graph import Shape, Tensor
+from ....graph.operators import Computed, Elementwise, GatherElements
+from ....ir.expr import cast, equal
+from ....ir.types import DType
+from ....te.ops.folds import extreme_index, top_k
+from ....te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
+from ....te.scalars import argument
+from ..attributes import OnnxNode
+from ..axes import one_axis, softmax_axis
+from ..context import GraphContext
+from ..operators.gathers import import_gather_nd as import_known
+from .outputs import add_outputs
+from .pointwise import as_type
+
+MOST_RANKED = 4096
+"""Largest row of TopK, in elements: its kernel compares all pairs."""
+
+COMBINATIONS: dict[str, Combination] = {name: name for name in get_args(Combination)}
+
+
+def import_extreme(context: GraphContext, node: OnnxNode) -> None:
+    """Imports ArgMax and ArgMin."""
+    data = context.tensor(node, 0)
+    axis = one_axis(context, node, data.shape)
+    program = extreme_index(
+        data.shape,
+        axis,
+        least=node.op_type == "ArgMin",
+        last=bool(node.integer("select_last_index", 0)),
+        dtype=_ordered(context, node, data),
+    )
+    kept = bool(node.integer("keepdims", 1))
+    shape = tuple(1 if d == axis else size for d, size in enumerate(data.shape) if d != axis or kept)
+    context.add(node, Computed(program=program), (data.name,), shape, dtype=DType.INT64)
+
+
+def import_hardmax(context: GraphContext, node: OnnxNode) -> None:
+    """Imports Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
+    data = context.operand(node, 0)
+    shape = data.shape
+    at, alone = softmax_axis(context, node, shape)
+    if not alone:
+        shape, at = (prod(shape[:at]), prod(shape[at:])), 1
+    program = extreme_index(shape, at)
+    whole = tuple(1 if d == at else size for d, size in enumerate(shape))
+    name = context.view(node, data, shape, output=context.temporary(node, "rows"))
+    index = context.add(
+        node,
+        Computed(program=program),
+        (name,),
+        whole,
+        output=context.temporary(node, "index"),
+        dtype=DType.INT64,
+    )
+    places = _positions_along(context, node, shape, at)
+    body = cast(equal(argument(0, DType.INT64), argument(1, DType.INT64)), DType.FLOAT32)
+    hot = context.add(
+        node, Elementwise(body=body), (index, places), shape, output=context.temporary(node, "hot")
+    )
+    context.view(node, context.tensors[hot], data.shape)
+
+
+def _positions_along(context: GraphContext, node: OnnxNode, shape: Shape, axis: int) -> str:
+    along = [1] * len(shape)
+    along[axis] = shape[axis]
+    return context.store(context.temporary(node, "places"), np.arange(shape[axis]).reshape(along))
+
+
+def import_top_k(context: GraphContext, node: OnnxNode) -> None:
+    """Imports TopK with a constant k; the result is always sorted."""
+    data = context.tensor(node, 0)
+    axis = one_axis(context, node, data.shape, -1)
+    count = int(context.number(node, 1, "number k", 0))
+    if not 1 <= count <= data.shape[axis]:
+        context.refuse(
+            node,
+            f"its k is {count} and must be 1 to {data.shape[axis]}, the size of axis {axis} of its input",
+        )
+    if data.shape[axis] > MOST_RANKED:
+        context.fail(
+            node, f"sorts {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce the axis first"
+        )
+    dtype = _ordered(context, node, data)
+    program = top_k(data.shape, axis, count, least=not node.integer("largest", 1), dtype=dtype)
+    shape = tuple(count if d == axis else size for d, size in enumerate(data.shape))
+    add_outputs(
+        context, node, Computed(program=program), (data.name,), (shape, shape), dtypes=(dtype, DType.INT64)
+    )
+
+
+def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
+    """Imports OneHot with a constant depth."""
+    indices, values = context.tensor(node, 0), context.tensor(node, 2)
+    depth = int(context.number(node, 1, "depth", 0))
+    rank = len(indices.shape) + 1
+    axis = node.integer("axis", -1)
+    if not -rank <= axis < rank or depth < 1 or values.shape != (2,):
+        context.refuse(
+            node,
+            f"its axis ({axis}) must be {-rank} to {rank - 1}, its depth ({depth}) at least 1, and its values (of "
+            f"shape {values.shape}) two elements",
+        )
+    axis %= rank
+    chosen = _int64_indices(context, node, indices)
+    program = one_hot(indices.shape, axis, depth, dtype=values.dtype)
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    context.add(node, Computed(program=program), (chosen, values.name), shape, dtype=values.dtype)
+
+
+def gather_nd_of_run_time(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GatherND with indices that are no constants."""
+    data, indices = context.tensor(node, 0), context.tensor(node, 1)
+    batch = node.integer("batch_dims", 0)
+    if not indices.shape:
+        context.refuse(node, "its indices must have at least one dimension")
+    try:
+        program = gather_nd(data.shape, indices.shape, batch, dtype=data.dtype)
+    except ValueError as error:
+        context.refuse(node, str(error))
+    shape = (*indices.shape[:-1], *data.shape[batch + indices.shape[-1] :])
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(node, Computed(program=program), (data.name, wide), shape, dtype=data.dtype)
+
+
+def import_scatter(context: GraphContext, node: OnnxNode) -> None:
+    """Imports ScatterElements and ScatterND."""
+    data, indices, updates = (context.tensor(node, i) for i in range(3))
+    combine = COMBINATIONS.get(node.text("reduction", "none"))
+    if combine is None or updates.dtype is not data.dtype or (data.dtype is DType.BOOL and combine != "none"):
+        context.refuse(
+            node,
+            f"cannot combine data of type {data.dtype} with updates of type {updates.dtype} by the reduction "
+            f"'{node.text('reduction', 'none')}'",
+            "export the model again",
+        )
+    try:
+        if node.op_type == "ScatterND":
+            program = scatter_nd(data.shape, indices.shape, combine, dtype=data.dtype)
+        else:
+            axis = one_axis(context, node, data.shape)
+            program = scatter_elements(data.shape, indices.shape, axis, combine, dtype=data.dtype)
+    except ValueError as error:
+        context.refuse(node, str(error))
+    wanted = prod(program.parameters[2].shape)
+    if updates.size != wanted:
+        context.refuse(
+            node,
+            f"its updates of shape {updates.shape} must have {wanted} elements, as many as its indices select",
+        )
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(
+        node, Computed(program=program), (data.name, wide, updates.name), data.shape, dtype=data.dtype
+    )
+
+
+def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
+    if data.dtype is DType.BOOL:
+        context.refuse(node, "cannot sort elements of type bool")
+    return data.dtype
+
+
+def _int64_indices(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
+    """Casts `indices` to int64; returns the result's name. Floats are truncated toward zero, as ONNX defines OneHot."""
+    return as_type(context, node, indices, DType.INT64)
+
+
+def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GatherElements: one element for each index."""
+    data, indices = context.tensor(node, 0), context.tensor(node, 1)
+    axis = one_axis(context, node, data.shape)
+    if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
+        context.refuse(
+            node,
+            f"its indices, {indices.dtype} of shape {indices.shape}, must be int32 or int64 and have as many "
+            f"dimensions as its data of shape {data.shape}",
+        )
+    sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
+    if any(count > size for count, size in sizes):
+        context.refuse(
+            node,
+            f"its indices of shape {indices.shape} are longer than its data of shape {data.shape} along an axis other "
+            f"than axis {axis}",
+        )
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
+
+
+def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GatherND. With constant indices, the indexed axes are flattened to one axis, and the node becomes a
+    Gather along this axis.
+    """
+    if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
+        gather_nd_of_run_time(context, node)
+        return
+    import_known(context, node)

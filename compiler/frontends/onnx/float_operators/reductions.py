@@ -1,0 +1,200 @@
+"""Reductions, running sums and products, and Softmax of a float model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ....graph.graph import Shape
+from ....graph.operators import (
+    AveragePool,
+    Computed,
+    CumulativeSum,
+    Elementwise,
+    MaxPool,
+    Operator,
+    Reduction,
+    Softmax,
+)
+from ....ir.expr import cast, equal, select
+from ....ir.types import DType
+from ....te.blocks import Window
+from ....te.ops.folds import FoldKind, fold, running_product
+from ....te.ops.reduction import Kind, reduced_value, reduction_result
+from ....te.scalars import argument, exp, log
+from ..attributes import OnnxNode
+from ..axes import reduced_axes, softmax_axis
+from ..context import GraphContext
+from .pointwise import add_elementwise, as_type
+
+REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "ReduceSum": "sum",
+        "ReduceMean": "mean",
+        "ReduceMax": "max",
+        "ReduceMin": "min",
+        "ReduceSumSquare": "sum_square",
+        "ReduceL1": "l1",
+        "ReduceL2": "l2",
+    }
+)
+
+
+def import_product(context: GraphContext, node: OnnxNode) -> None:
+    """Imports ReduceProd."""
+    import_fold(context, node, "product")
+
+
+def import_reduction(context: GraphContext, node: OnnxNode) -> None:
+    """Imports the operators of `REDUCTIONS`, with axes as an attribute or an input."""
+    kind = REDUCTIONS[node.op_type]
+    if kind in ("sum", "max", "min") and context.tensor(node, 0).dtype is not DType.FLOAT32:
+        import_fold(context, node, kind)
+        return
+    data = context.operand(node, 0)
+    rank = len(data.shape)
+    axes = reduced_axes(context, node, data.shape)
+    if axes is None:
+        # No axis is reduced: only the function of a single element remains.
+        element = argument(0)
+        body = reduction_result(kind, reduced_value(kind, element), 1)
+        if kind in ("sum", "mean", "max", "min"):
+            context.renamed[node.outputs[0]] = data.name
+        else:
+            context.add(node, Elementwise(body=body), (data.name,), data.shape)
+        return
+    whole, rest = _reduced(data.shape, axes)
+    keepdims = bool(node.integer("keepdims", 1))
+    shape = whole if keepdims else rest
+    if rank == 4 and axes == (2, 3) and kind in ("mean", "max"):
+        # A pool keeps its input's blocks of channels.
+        window = Window(kernel=(data.shape[2], data.shape[3]))
+        pool = MaxPool(window=window) if kind == "max" else AveragePool(window=window, counted=(0, 0, 0, 0))
+        if keepdims:
+            context.add(node, pool, (data.name,), shape)
+            return
+        pooled = context.add(node, pool, (data.name,), whole, output=context.temporary(node, "pool"))
+        context.view(node, context.tensors[pooled], shape)
+        return
+    context.add(node, Reduction(kind=kind, axes=axes), (data.name,), shape)
+
+
+def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
+    """Imports ReduceLogSum and ReduceLogSumExp, which subtracts the greatest element before exp to avoid overflow."""
+    data = context.operand(node, 0)
+    axes = reduced_axes(context, node, data.shape)
+    exponents = node.op_type == "ReduceLogSumExp"
+    if axes is None:
+        body = argument(0) if exponents else log(argument(0))
+        context.add(node, Elementwise(body=body), (data.name,), data.shape)
+        return
+    whole, rest = _reduced(data.shape, axes)
+    keepdims = bool(node.integer("keepdims", 1))
+    output = None if keepdims else context.temporary(node, "log")
+
+    def step(name: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
+        return context.add(node, operator, inputs, shape, output=context.temporary(node, name))
+
+    terms, greatest = data.name, ()
+    if exponents:
+        most = step("max", Reduction(kind="max", axes=axes), (data.name,), whole)
+        # An infinite maximum is not subtracted (inf - inf is NaN): with 0 in its place the result is that maximum.
+        finite = select(equal(argument(0) - argument(0), 0.0), argument(0), 0.0)
+        greatest = (step("shift", Elementwise(body=finite), (most,), whole),)
+        body = exp(argument(0) - argument(1))
+        terms = step("exp", Elementwise(body=body), (data.name, *greatest), data.shape)
+    total = step("sum", Reduction(kind="sum", axes=axes), (terms,), whole)
+    body = log(argument(0)) + argument(1) if exponents else log(argument(0))
+    result = context.add(node, Elementwise(body=body), (total, *greatest), whole, output=output)
+    if not keepdims:
+        context.view(node, context.tensors[result], rest)
+
+
+def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
+    """`shape` after a reduction over `axes`: with the axes kept as size 1, and with the axes removed."""
+    whole = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return whole, tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def import_softmax(context: GraphContext, node: OnnxNode) -> None:
+    """Imports Softmax and LogSoftmax along one dimension or, before opset 13, along all dimensions from `axis` on."""
+    data = context.operand(node, 0)
+    axis, alone = softmax_axis(context, node, data.shape)
+    logarithm = node.op_type == "LogSoftmax"
+    if alone:
+        context.add(node, Softmax(axis=axis, logarithm=logarithm), (data.name,), data.shape)
+        return
+    rows = (math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))
+    flat = context.view(node, data, rows, output=context.temporary(node, "rows"))
+    result = context.temporary(node, "softmax")
+    context.add(node, Softmax(axis=1, logarithm=logarithm), (flat,), rows, output=result)
+    context.view(node, context.tensors[result], data.shape)
+
+
+def import_cumulative_sum(context: GraphContext, node: OnnxNode) -> None:
+    """Imports CumSum along a constant axis."""
+    if context.tensor(node, 0).dtype is not DType.FLOAT32:
+        import_running(context, node)
+        return
+    data = context.operand(node, 0)
+    operator = CumulativeSum(
+        axis=axis_input(context, node, data.shape),
+        exclusive=bool(node.integer("exclusive", 0)),
+        reverse=bool(node.integer("reverse", 0)),
+    )
+    context.add(node, operator, (data.name,), data.shape)
+
+
+def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
+    """Imports a reduction (`kind`, for example a sum) of a tensor of any dtype; bool is reduced as uint8."""
+    data = context.tensor(node, 0)
+    axes = reduced_axes(context, node, data.shape)
+    if axes is None:
+        context.renamed[node.outputs[0]] = data.name
+        return
+    as_number = data
+    if data.dtype is DType.BOOL:
+        as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
+    program = fold(data.shape, axes, kind, dtype=as_number.dtype)
+    keepdims = bool(node.integer("keepdims", 1))
+    shape = tuple(
+        1 if axis in axes else size for axis, size in enumerate(data.shape) if keepdims or axis not in axes
+    )
+    if data.dtype is DType.BOOL:
+        number = context.add(
+            node,
+            Computed(program=program),
+            (as_number.name,),
+            shape,
+            output=context.temporary(node, "number"),
+            dtype=DType.UINT8,
+        )
+        add_elementwise(context, node, cast(argument(0, DType.UINT8), DType.BOOL), [number])
+        return
+    context.add(node, Computed(program=program), (as_number.name,), shape, dtype=data.dtype)
+
+
+def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
+    """The axis of a CumSum or CumProd, 0 or more, from a constant input."""
+    found = context.array(node, 1, "axis")
+    if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
+        shown = "" if found is None else f" {found.tolist()}"
+        context.refuse(node, f"its axis{shown} must be one constant axis of its input of shape {shape}")
+    return int(found.flat[0]) % len(shape)
+
+
+def import_running(context: GraphContext, node: OnnxNode) -> None:
+    """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
+    data = context.tensor(node, 0)
+    if data.dtype is DType.BOOL:
+        context.refuse(node, "cannot add or multiply elements of type bool")
+    program = running_product(
+        data.shape,
+        axis_input(context, node, data.shape),
+        exclusive=bool(node.integer("exclusive", 0)),
+        reverse=bool(node.integer("reverse", 0)),
+        product=node.op_type == "CumProd",
+        dtype=data.dtype,
+    )
+    context.add(node, Computed(program=program), (data.name,), data.shape, dtype=data.dtype)

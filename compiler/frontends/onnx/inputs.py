@@ -1,0 +1,119 @@
+"""Inputs of a model that are quantized tensors, or that the host quantizes, and their layouts.
+
+Images are (N, C, H, W). Attention reads inputs of rank 4 that are (N, heads, length, size): masks, or keys and values
+of earlier tokens. They are stored as (N, heads * size, length, 1), as the matrix products of attention need them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import prod
+
+import numpy as np
+
+from ...graph.errors import ModelError
+from ...graph.graph import GraphInput
+from ...graph.int8_convolution import Quantization
+from ...ir.types import DType
+from .attributes import OnnxNode
+from .integer_context import ImportContext
+from .strided_views import natural_of
+from .values import FloatInput, Integer
+
+WINDOWS = frozenset(
+    (
+        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize"),
+        *("QLinearConv", "QLinearAveragePool", "QLinearGlobalAveragePool"),
+    )
+)
+
+
+PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
+
+
+def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
+    """Names of the tensors from which a factor of a product of two activations is computed, without a product with
+    constant weights in between. Tensors from which a convolution or pool computes its result are left out."""
+    known = set(constants)
+    for node in nodes:
+        if all(name in known for name in node.inputs if name):
+            known.update(node.outputs)
+    windows: set[str] = set()
+    products: set[str] = set()
+    for node in reversed(nodes):
+        if node.op_type in WINDOWS or not windows.isdisjoint(node.outputs):
+            windows.update(node.inputs)
+        if node.op_type in PRODUCTS and not known.isdisjoint(node.inputs):
+            continue
+        if node.op_type == "MatMul" or not products.isdisjoint(node.outputs):
+            products.update(node.inputs)
+    return frozenset(products - windows)
+
+
+ALIKE = frozenset(
+    (
+        *("QuantizeLinear", "DequantizeLinear", "Identity", "Dropout", "Pad", "Slice", "Split", "Concat"),
+        *("Add", "Sub", "Mul", "Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "BatchNormalization"),
+    )
+)
+"""Operators whose result has the dimensions of their inputs, in the same order."""
+
+
+def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
+    """Names of the tensors that reach a windowed operator (convolution or pool) as its data, directly or through nodes
+    that keep all dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels.
+    """
+    found: set[str] = set()
+    for node in reversed(nodes):
+        if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):
+            found.update(node.inputs[:1] if node.op_type in WINDOWS else node.inputs)
+    return frozenset(found)
+
+
+def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
+    """Raises ModelError for an input that is neither an image (N, C, H, W) nor a vector (N, K)."""
+    if len(shape) not in (2, 4):
+        raise ModelError(
+            f"{context.source}: input '{name}' has shape {shape}; "
+            "only (N, C, H, W) and (N, K) are supported: reshape it in the model before it is quantized"
+        )
+
+
+def quantized_input(
+    context: ImportContext, node: OnnxNode, value: FloatInput, output: str, quantization: Quantization
+) -> Integer:
+    """Adds the tensor `output` into which the host quantizes a float input of the model."""
+    permutation, shape = value.permutation, value.shape
+    view, natural = None, shape
+    handed_over = tuple([value.declared[axis] for axis in permutation or range(len(value.declared))])
+    if len(shape) == 5 and shape == handed_over:
+        from .operators.volumes import stored_volume
+
+        permutation, natural, view = stored_volume(value)
+    elif len(shape) == 3 and not windowed(context.model_nodes).isdisjoint((value.name, *node.inputs[:1])):
+        natural = (*shape, 1)
+    elif len(shape) == 3 and shape != handed_over:
+        # The host transposes the caller's array to other dimensions: rows are stored as images, without a move.
+        natural = (shape[0] * shape[1], shape[2])
+    elif len(shape) == 3:
+        # Rows of channels: (N, S, C) is stored as (N, C, S, 1), transposed by the host.
+        order = (0, 1, 2) if permutation is None else permutation
+        permutation = (order[0], order[2], order[1])
+        natural = natural_of(shape)
+        view = np.arange(prod(shape)).reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
+    heads_apart = context.abilities.products and shape == handed_over
+    if len(shape) == 4 and heads_apart and value.name in attended(context.model_nodes, context.initializers):
+        axes = range(4) if permutation is None else permutation
+        permutation = tuple([axes[axis] for axis in (0, 1, 3, 2)])
+        batch, heads, length, size = shape
+        natural = (batch, heads * size, length, 1)
+        view = np.arange(prod(shape)).reshape(batch, heads, size, length).swapaxes(2, 3)
+    check_rank(context, value.name, natural)
+    tensor = context.declare(output, natural, quantization)
+    context.inputs.append(
+        GraphInput(
+            name=value.name, tensor=tensor, shape=value.declared, dtype=DType.FLOAT32, permutation=permutation
+        )
+    )
+    if view is not None and tensor == output:
+        context.views[tensor] = view
+    return Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view)

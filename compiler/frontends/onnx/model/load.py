@@ -1,0 +1,340 @@
+"""Loading of an ONNX model: from its file to a checked model of static shapes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import onnx
+from onnx import TensorProto, checker, shape_inference
+from onnx.defs import onnx_opset_version
+
+from ....graph.budgets import check_shapes
+from ....graph.errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
+from ..attributes import check_attributes, nodes_of, refuse_unknown
+from .model_rewrites import first_line, infer_shapes
+from .read import ReadModel, Source, quantizes, read_model
+from .tensor_arrays import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
+
+OLDEST_OPSET = 13
+
+NEWEST_OPSET = onnx_opset_version()
+"""The newest opset that the installed ONNX defines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedModel:
+    """A checked model with inferred shapes. `label` names the model in messages.
+
+    `weights`: bytes of large initializers by initializer number. They are not in `proto`, which would copy them on each
+    read.
+    """
+
+    label: str
+    proto: onnx.ModelProto
+    weights: Mapping[int, Bytes]
+
+    def whole(self) -> onnx.ModelProto:
+        """The model, with the bytes of `weights` put into its initializers."""
+        for number, data in self.weights.items():
+            self.proto.graph.initializer[number].raw_data = bytes(data)
+        return self.proto
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All initializers by name, read-only. Raises ModelError for bytes that do not match type and shape."""
+        found: dict[str, np.ndarray] = {}
+        for number, tensor in enumerate(self.proto.graph.initializer):
+            found[tensor.name] = initializer_array(self.label, tensor, self.weights.get(number))
+        return found
+
+
+def load_model(
+    source: Source | ReadModel,
+    *,
+    oldest_opset: int = OLDEST_OPSET,
+    least_opset: int | None = None,
+    batch: int | None = None,
+    empty: bool = False,
+    rewrite: Callable[[onnx.ModelProto], object] | None = None,
+) -> LoadedModel:
+    """Loads a model, checks it and infers its shapes; a `ReadModel` given as `source` cannot be used again.
+
+    A model of an older opset becomes one of `oldest_opset`, by ONNX's own converter; a model that cannot be converted
+    is unchanged if its opset is `least_opset` or later. `rewrite` changes the model before shapes are inferred.
+    `empty`: dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it is
+    refused, as all other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of an
+    opset that cannot be converted, inconsistent in shapes or larger than `budgets` allows.
+    """
+    read = source if isinstance(source, ReadModel) else read_model(source)
+    label, model = read.label, read.bare
+    weights = dict[int, Bytes](read.weights)
+    if not model.HasField("graph") or not model.graph.node:
+        from .other_formats import problem_of_name
+
+        problem = problem_of_name(label) or "contains no ONNX graph; give the .onnx file of a model"
+        raise InvalidModelError(f"{label}: {problem}")
+    opset = opset_of(model)
+    if opset < oldest_opset:
+        from .opset_conversion import convert_opset
+
+        model, weights = read.whole(), {}
+        try:
+            model = convert_opset(label, model, opset, oldest_opset)
+        except ModelError:
+            if least_opset is None or opset < least_opset:
+                raise
+    if opset > NEWEST_OPSET:
+        raise InvalidModelError(
+            f"{label}: the model is of opset {opset}, but the newest supported one is {NEWEST_OPSET}; export "
+            f"the model for opset {NEWEST_OPSET}"
+        )
+    if not model.graph.output:
+        raise InvalidModelError(
+            f"{label}: the model has no outputs, so there is nothing to compute; export the model with its outputs"
+        )
+    _name_outputs_once(model)
+    if rewrite is not None:
+        rewrite(model)
+    _check_names(label, model)
+    if batch is not None:
+        fix_batch(model, batch)
+    refuse_unknown(label, model)
+    # Checker and inference copy the whole model but need no weights: take these out.
+    _extract_weights(model, weights)
+    try:
+        with _stand_ins(model, weights):
+            checker.check_model(model)
+    except (checker.ValidationError, ValueError) as error:
+        raise InvalidModelError(
+            f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
+        ) from None
+    initialized = {initializer.name for initializer in model.graph.initializer}
+    check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
+    check_attributes(label, model)
+    follow = _prepare_inference(label, model)
+    try:
+        model, weights = _with_shapes(model, weights, follow)
+    except (shape_inference.InferenceError, ValueError) as error:
+        reason = first_line(error)
+        raise ContradictionError(label, reason) from None
+    if quantizes(model.graph):
+        from ..check_scales import check_scales
+
+        check_scales(label, model, weights)
+    check_shapes(label, model)
+    return LoadedModel(label=label, proto=model, weights=weights)
+
+
+def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
+    """Checks nodes before ONNX's shape inference and rewrites nodes that it gets wrong; returns whether inference may
+    also propagate values (fold constants).
+    """
+    follow = True
+    if any(node.op_type in ("Einsum", "Split") for _, node in nodes_of(model.graph)):
+        from .inference import check_returns
+
+        check_returns(label, model)
+    if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
+        from .inference import check_ranges
+
+        follow = check_ranges(label, model)
+    if any(entry.name == "ceil_mode" and entry.i for node in model.graph.node for entry in node.attribute):
+        from .inference import write_ceilings
+
+        write_ceilings(model, follow=follow)
+    return follow
+
+
+def _name_outputs_once(model: onnx.ModelProto) -> None:
+    """Removes duplicates from the model's outputs: equal names are one tensor, and results are returned by name."""
+    outputs = {info.name: info for info in reversed(model.graph.output)}
+    if len(outputs) < len(model.graph.output):
+        unique = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
+        del model.graph.output[:]
+        model.graph.output.extend(unique)
+
+
+def _check_names(label: str, model: onnx.ModelProto) -> None:
+    """Raises InvalidNodeError if two nodes have the same name: messages, reports and records identify nodes by name."""
+    seen: set[str] = set()
+    for node in model.graph.node:
+        if node.name in seen:
+            problem, way_out = "another node has the same name", "give each node a unique name, or no name"
+            raise invalid_node_error(label, node.name, node.op_type, problem, way_out)
+        if node.name:
+            seen.add(node.name)
+
+
+def _extract_weights(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
+    """Moves the bytes of large initializers out of the model into `weights`, by initializer number. An initializer
+    whose byte length does not match its shape, or whose elements are smaller than a byte, stays in the model."""
+    for number, tensor in enumerate(model.graph.initializer):
+        data = weights.get(number, tensor.raw_data)
+        if len(data) > LEAST_BYTES and prod(tensor.dims) <= len(data) == tensor_bytes(tensor):
+            weights[number] = data
+            tensor.ClearField("raw_data")
+        elif number in weights:
+            tensor.raw_data = bytes(weights.pop(number))
+
+
+@contextmanager
+def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
+    """A context in which ONNX's checker accepts the model: each initializer in `weights` is a single zero, and outputs
+    without type or shape are declared float or scalar.
+    """
+    untyped = [info for info in model.graph.output if not info.type.WhichOneof("value")]
+    unshaped = [
+        info.type.tensor_type
+        for info in model.graph.output
+        if info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape")
+    ]
+    unknown = [kind for kind in unshaped if not kind.elem_type]
+    for info in untyped:
+        info.type.tensor_type.elem_type = TensorProto.FLOAT
+        info.type.tensor_type.shape.SetInParent()
+    for kind in unshaped:
+        kind.elem_type = kind.elem_type or TensorProto.FLOAT
+        kind.shape.SetInParent()
+    tensors = [model.graph.initializer[number] for number in weights]
+    shapes = [tuple(tensor.dims) for tensor in tensors]
+    for tensor in tensors:
+        tensor.dims[:] = (1,)
+        tensor.raw_data = bytes(tensor_bytes(tensor) or 0)
+    try:
+        yield
+    finally:
+        for tensor, shape in zip(tensors, shapes, strict=True):
+            tensor.dims[:] = shape
+            tensor.ClearField("raw_data")
+        for info in untyped:
+            info.ClearField("type")
+        for kind in unshaped:
+            kind.ClearField("shape")
+        for kind in unknown:
+            kind.ClearField("elem_type")
+
+
+def _with_shapes(
+    model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
+) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
+    """The model with shapes inferred, and its large weights, which stay outside of the model. `follow`: ONNX's
+    inference also propagates values.
+
+    Raises InferenceError or ValueError if ONNX cannot infer the shapes.
+    """
+    try:
+        return infer_shapes(model, follow=follow), weights
+    except (shape_inference.InferenceError, ValueError):
+        if not weights:
+            raise
+        # Inference may have failed because these values are missing.
+        whole = LoadedModel(label="", proto=model, weights=weights).whole()
+        return infer_shapes(whole, follow=follow), {}
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Version of the default operator set that the model imports; 0 where it imports none."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+
+
+def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None = None) -> np.ndarray:
+    """The array of an initializer. `data`: its bytes, if they are stored apart. `label` names the file in messages.
+
+    Raises ModelError for bytes that do not match type and shape.
+    """
+    try:
+        return tensor_array(tensor, data)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidModelError(
+            f"{label}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"
+        ) from None
+
+
+def input_shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
+    """The shape of an input of a loaded model."""
+    return tuple([dimension.dim_value for dimension in info.type.tensor_type.shape.dim])
+
+
+def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: bool = False) -> None:
+    """Raises ModelError unless all dimensions of a model's inputs are numbers above 0 (with `empty`, also 0). The
+    message names all dimensions without a size.
+    """
+    without: list[tuple[str, int, str]] = []
+    for info in inputs:
+        tensor = info.type.tensor_type
+        if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
+            raise InvalidModelError(
+                f"{label}: input '{info.name}' has no tensor shape; export the model with fixed shapes"
+            )
+        for axis, dimension in enumerate(tensor.shape.dim):
+            if is_zero(dimension):
+                if empty:
+                    continue
+                raise InvalidModelError(
+                    f"{label}: input '{info.name}' is empty: dimension {axis} is 0; export the model with the "
+                    "size of its real inputs"
+                )
+            if not dimension.HasField("dim_value") or dimension.dim_value < 1:
+                without.append((info.name, axis, dimension_name(info, axis)))
+    if without:
+        name, axis, symbol = without[0]
+        symbols = dict.fromkeys(symbol for _, _, symbol in without)
+        # Symbols may be expressions: quoted for a shell.
+        sizes = " ".join(f"--dim {shlex.quote(symbol)}=SIZE" for symbol in symbols)
+        raise ModelError(
+            f"{label}: input '{name}' has a dynamic shape: dimension {axis} is '{symbol}'; "
+            f"give {'its size' if len(symbols) == 1 else 'sizes'}: {sizes}, or write fixed shapes into the file"
+        )
+
+
+def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
+    """Name of a dynamic dimension of an input: its symbol or, without one, INPUT:AXIS."""
+    return info.type.tensor_type.shape.dim[axis].dim_param or f"{info.name}:{axis}"
+
+
+def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
+    """Whether a dimension is set to 0. (A dimension without a value reads as 0, too.)"""
+    return dimension.HasField("dim_value") and dimension.dim_value == 0
+
+
+def fix_batch(model: onnx.ModelProto, batch: int) -> None:
+    """Sets a symbolic or unknown first dimension of each input to `batch`, and other dimensions of the same symbol."""
+    initialized = {initializer.name for initializer in model.graph.initializer}
+    symbols: set[str] = set()
+    for info in model.graph.input:
+        dimensions = info.type.tensor_type.shape.dim
+        if (
+            info.name in initialized
+            or not dimensions
+            or dimensions[0].dim_value > 0
+            or is_zero(dimensions[0])
+        ):
+            continue
+        if dimensions[0].dim_param:
+            symbols.add(dimensions[0].dim_param)
+        dimensions[0].dim_value = batch
+    for info in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dimension in info.type.tensor_type.shape.dim:
+            if dimension.dim_param in symbols:
+                dimension.dim_value = batch
+
+
+def static_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """All shapes that ONNX inferred completely, by name."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for info in (*model.graph.value_info, *model.graph.output):
+        tensor = info.type.tensor_type
+        if tensor.HasField("shape") and all(
+            dimension.HasField("dim_value") for dimension in tensor.shape.dim
+        ):
+            shapes[info.name] = tuple(dimension.dim_value for dimension in tensor.shape.dim)
+    return shapes
+
+
+def type_name(element_type: int) -> str:
+    """ONNX's name of an element type, in lower case."""
+    return TensorProto.DataType.Name(element_type).lower()

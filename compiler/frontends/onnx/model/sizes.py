@@ -1,0 +1,77 @@
+"""Replaces dynamic dimensions of a model's inputs by given sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import onnx
+from google.protobuf.message import EncodeError
+
+from ....graph.errors import ModelError
+from .load import dimension_name, is_zero
+from .read import SizedModel, Source, read_model
+
+
+def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
+    """Gives dynamic dimensions of a model's inputs the sizes `sizes`, by their names (`dimension_name`); returns the
+    serialized model.
+
+    Raises ModelError for a name that the model does not have, and for a size below 1.
+    """
+    read = read_model(source)
+    label, model = read.label, read.whole()
+    _give_sizes(label, model, sizes)
+    return _serialized(label, model)
+
+
+def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
+    """Reads a model once, to compile it for a series of sizes. The returned function maps sizes of the dynamic
+    dimensions to the model with these sizes, without a copy of the weights.
+    """
+    read = read_model(source)
+
+    def sized(sizes: Mapping[str, int]) -> SizedModel:
+        model = onnx.ModelProto()
+        model.CopyFrom(read.bare)
+        _give_sizes(read.label, model, sizes)
+        return SizedModel(label=read.label, bare=_serialized(read.label, model), weights=read.weights)
+
+    return sized
+
+
+def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
+    initialized = {initializer.name for initializer in model.graph.initializer}
+    dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
+    for info in model.graph.input:
+        for axis, dimension in enumerate(info.type.tensor_type.shape.dim):
+            if info.name not in initialized and dimension.dim_value < 1 and not is_zero(dimension):
+                dynamic.setdefault(dimension_name(info, axis), []).append(dimension)
+    for name, size in sizes.items():
+        if name not in dynamic:
+            there = ", ".join(f"'{known}'" for known in dynamic)
+            raise ModelError(
+                f"{label}: has no symbolic dimension '{name}'; "
+                + (f"the inputs have {there}" if dynamic else "the inputs have fixed sizes")
+            )
+        if size < 1:
+            raise ModelError(f"{label}: dimension '{name}' cannot be {size}; give a size of 1 or more")
+        for dimension in dynamic[name]:
+            dimension.dim_value = size
+    # Shapes inferred for other sizes, or expressions of a symbol ("2*width"), are inferred again.
+    del model.graph.value_info[:]
+    for info in model.graph.output:
+        for dimension in info.type.tensor_type.shape.dim:
+            if dimension.HasField("dim_param"):
+                if dimension.dim_param in sizes:
+                    dimension.dim_value = sizes[dimension.dim_param]
+                elif dimension.dim_param not in dynamic:
+                    dimension.Clear()
+
+
+def _serialized(label: str, model: onnx.ModelProto) -> bytes:
+    try:
+        return model.SerializeToString(deterministic=True)
+    except (ValueError, EncodeError):
+        raise ModelError(
+            f"{label}: the model is too large to be copied with new sizes; write the sizes into its file"
+        ) from None

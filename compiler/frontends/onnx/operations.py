@@ -1,0 +1,93 @@
+"""Float operations that stay pending until the QuantizeLinear that rounds them is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ...graph.int8_convolution import Quantization
+from ...te.blocks import Window
+from .known_values import Bias
+from .values import Real
+
+if TYPE_CHECKING:
+    from .emit import Rounding
+    from .integer_context import ImportContext
+
+
+class Operation:
+    """Base class of float operations that stay pending until a QuantizeLinear reads and rounds their result (by the
+    functions in `emit.ROUNDED`).
+
+    `alone`: None if a QuantizeLinear may read the result. If the operation is only a step of a longer computation, a
+    QuantizeLinear there is an error, and `alone` is its text (problem, remedy).
+    """
+
+    __slots__ = ()
+    alone: ClassVar[tuple[str, str] | None] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The least and the greatest possible result of an operation. `wide`: most results are far from both."""
+
+    low: float
+    high: float
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opaque(Operation):
+    """A pending operation with which no other operator can be merged. The function `round` adds its integer operators,
+    and returns the name of the result's tensor.
+
+    `bounds` helps to choose a scale if no QuantizeLinear gives one (`own_grids`): either a quantization that suits
+    the result, or the range of the result. None if neither is known.
+    """
+
+    round: Callable[[ImportContext, Rounding], str]
+    bounds: Quantization | Bounds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Product(Operation):
+    """A convolution or matrix product; `weight` int8 or int16 (O, C / groups, kh, kw), `weight_scale` float32
+    (O,).
+    """
+
+    data: Real
+    weight: np.ndarray
+    weight_scale: np.ndarray
+    bias: Bias
+    window: Window
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maximum(Operation):
+    """A maximum over windows; the result has the quantization of its input."""
+
+    data: Real
+    window: Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity(Operation):
+    """A pending operation (rounded by the next QuantizeLinear) without arithmetic: the input itself, which is only
+    clamped or rescaled.
+    """
+
+    data: Real
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Function(Operation):
+    """A function of one tensor, element by element; `values`, float32 (256,): its result for each stored value, from
+    -128 on.
+    """
+
+    data: Real
+    values: np.ndarray

@@ -1,0 +1,103 @@
+"""Add, Sub, Mul and Div of a quantized tensor and a float constant of several numbers, in integer graphs. The constant
+becomes a factor and an addend for each channel, or a quantized tensor whose scale and zero point span the constant's
+numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..attributes import OnnxNode
+from ..integer_context import ImportContext, pending_result
+from ..known_values import Constant, QuantizedConstant
+from ..own_grids import spanning
+from ..strided_views import contiguous, elements_of, without_pads
+from ..values import Pending, Real
+from .batch_normalization import affine
+from .elementwise import pairwise, stored_operand
+
+
+def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
+    """Imports Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers. If the constant has one
+    number for each channel, the node becomes a depthwise convolution. For other float constants, Add and Mul become a
+    node on two quantized tensors. Returns False for any other node.
+    """
+    values = [context.value(node, index) for index in (0, 1)]
+    kinds = Constant if node.op_type in ("Add", "Mul") else Constant | QuantizedConstant
+    for index, constant in enumerate(values):
+        data = values[1 - index]
+        if not isinstance(constant, kinds) or not isinstance(data, Real):
+            continue
+        numbers = constant.real().astype(np.float64)
+        if numbers.size == 1 or (node.op_type == "Div" and index == 0):
+            return False
+        data = without_pads(context, node, data)
+        with np.errstate(divide="ignore"):
+            factor, addend = {
+                "Add": (np.ones_like(numbers), numbers),
+                "Sub": (np.full_like(numbers, 1 if index else -1), -numbers if index else numbers),
+                "Mul": (numbers, np.zeros_like(numbers)),
+                "Div": (1 / numbers, np.zeros_like(numbers)),
+            }[node.op_type]
+        made = for_each_channel(context, node, data, factor, addend)
+        if made is None and node.op_type in ("Add", "Mul") and np.isfinite(numbers).all():
+            operands: list[object] = [data, spanned(constant)]
+            b = stored_operand(context, node, 1, operands)
+            a = stored_operand(context, node, 0, operands)
+            made = pairwise(context, node, {"Add": "add", "Mul": "multiply"}[node.op_type], a, b)
+        if made is not None:
+            context.bind(node, made)
+            return True
+    return False
+
+
+def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
+    """`constant` rounded to uint8, with the scale and zero point that span its numbers."""
+    array = constant.real().astype(np.float32)
+    grid = spanning(float(array.min(initial=0)), float(array.max(initial=0)))
+    steps = np.rint(array / grid.scale) + grid.zero_point
+    return QuantizedConstant(
+        integers=np.clip(steps, 0, 255).astype(np.uint8),
+        scale=np.asarray(grid.scale),
+        zero_point=np.asarray(grid.zero_point),
+        axis=None,
+    )
+
+
+def for_each_channel(
+    context: ImportContext, node: OnnxNode, data: Real, factor: np.ndarray, addend: np.ndarray
+) -> Pending | None:
+    """Computes data * `factor` + `addend` as a depthwise 1x1 convolution. `factor` and `addend` broadcast to the data.
+    Returns a pending result, which the next QuantizeLinear rounds, or None if factor or addend differ within a channel.
+    """
+    found = _of_channels(context, data, factor, addend)
+    if found is None and len(data.shape) in (3, 4):
+        # Channels of the model may be positions of the stored tensor.
+        data = contiguous(context, node, data)
+        found = _of_channels(context, data, factor, addend)
+    if found is None:
+        return None
+    product, natural = affine(data, *found), context.tensors[data.tensor].shape
+    return pending_result(node, product, natural, shape=data.shape, view=data.view)
+
+
+def _of_channels(
+    context: ImportContext, data: Real, *parts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Reduces each of `parts` (a factor, an addend), which broadcasts to the data, to one number for each channel of
+    the tensor that stores the data. None if a part differs within a channel.
+    """
+    _, channels, height, width = context.tensors[data.tensor].nchw
+    channel = elements_of(context, data).reshape(-1) // (height * width) % channels
+    found: list[np.ndarray] = []
+    for part in parts:
+        try:
+            wide = np.broadcast_to(part, data.shape).reshape(-1)
+        except ValueError:
+            return None
+        own = np.zeros(channels)
+        own[channel] = wide
+        if not np.isfinite(wide).all() or (own[channel] != wide).any():
+            return None
+        found.append(own)
+    return found[0], found[1]

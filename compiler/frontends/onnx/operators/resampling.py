@@ -1,0 +1,124 @@
+"""Resize of a quantized model: repeated elements, or means of neighbours with fixed weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from vdla.isa.arithmetic import average_pool_scale
+
+from ....graph.int8_operators import Resample
+from ....graph.operators import Resize
+from ....te.ops.resize import AxisTable, axis_table
+from ....te.post import Post
+from ..attributes import OnnxNode
+from ..emit import Rounding, emit, plane_operand, real_operand
+from ..integer_context import Edges, ImportContext, pending_result
+from ..operations import Opaque
+from ..rescaling import rescale
+from ..strided_views import check_size, contiguous
+from ..values import Integer, Pending, Real
+from .integer_moves import moved_to
+
+MOST_WEIGHT = 127
+"""Interpolation multiplies two neighbouring pixels by int8 weights. This is the largest allowed sum of the two weights.
+"""
+
+
+def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
+    """The result of a Resize. Mode "nearest" selects elements of a dequantized tensor, or of an integer tensor (some
+    quantizers write the Resize before the DequantizeLinear); mode "linear" interpolates a dequantized tensor.
+    """
+    value = context.values[edges.inputs[0]]
+    if not isinstance(value, Integer) or operator.mode != "nearest":
+        if not isinstance(value, Real):
+            value = real_operand(context, node, 0, viewed=True)
+        return _resized(context, node, value, operator, edges.shape)
+    grid = context.tensors[value.tensor].grid
+    real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
+    pending = _resized(context, node, real, operator, edges.shape)
+    tensor = emit(context, node, pending, node.outputs[0], grid).tensor
+    return Integer(tensor=tensor, shape=pending.shape, dtype=value.dtype)
+
+
+def _resized(
+    context: ImportContext, node: OnnxNode, data: Real, resize: Resize, shape: tuple[int, ...]
+) -> Pending:
+    data = contiguous(context, node, data)
+    plane = plane_operand(context, node, data)
+    check_size(context, node, (shape[0], *shape[2:]))
+    rows, columns = (
+        axis_table(
+            size,
+            outputs,
+            scale=scale,
+            mode=resize.mode,
+            coordinates=resize.coordinates,
+            rounding=resize.rounding,
+        )
+        for size, outputs, scale in zip(plane, shape[2:], resize.scales, strict=True)
+    )
+    if rows.weight.any() or columns.weight.any():
+        rounded = partial(round_resampled, data=data, rows=rows, columns=columns)
+        operation = Opaque(round=rounded, bounds=data.quantization)
+    else:
+        images = np.arange(shape[0])[:, None, None] * (plane[0] * plane[1])
+        operation = moved_to((data,), images + rows.first[:, None] * plane[1] + columns.first)
+    return pending_result(node, operation, shape)
+
+
+def integer_weights(fractions: np.ndarray) -> np.ndarray:
+    """Converts the weights of a linear interpolation to integers. Each output lies between two neighbours; `fractions`,
+    float32 (O,) from 0 to 1, are the weights of the second neighbour. Returns int8 weights (O, 2) of both neighbours.
+
+    The two weights of each output have the same sum: the smallest sum that represents all fractions exactly or, if no
+    sum up to `MOST_WEIGHT` is exact, the sum with the smallest error.
+    """
+    sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
+    exact = fractions.astype(np.float64) * sums
+    # The last bits of float32 coordinates are inexact, more of them for long axes.
+    errors = (np.abs(exact - np.rint(exact)) / sums).max(axis=1)
+    close = np.flatnonzero(errors < 1e-4)
+    chosen = int(close[0] if close.size else np.argmin(errors))
+    second = np.rint(exact[chosen]).astype(np.int8)
+    return np.stack([sums[chosen, 0].astype(np.int8) - second, second], axis=1)
+
+
+def round_resampled(
+    context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
+) -> str:
+    """Adds a node that resizes columns, rounded to the input's quantization, and then a node that resizes rows; an axis
+    that does not change needs no node. Returns the name of the result's tensor.
+
+    Columns come first because an accelerator stores resized columns one by one, and there are fewer pixels to store
+    before the rows are resized.
+    """
+    source, tensor = data.quantization, data.tensor
+    passes = [
+        (axis, table.first, integer_weights(table.weight))
+        for axis, table in ((1, columns), (0, rows))
+        if not np.array_equal(table.first, np.arange(context.tensors[tensor].nchw[axis + 2]))
+        or table.weight.any()
+    ]
+    shape = list(context.tensors[tensor].nchw)
+    for number, (axis, first, weight) in enumerate(passes):
+        last = number == len(passes) - 1
+        grid, total = to.grid if last else source, int(weight[0].sum())
+        shape[axis + 2] = len(first)
+        operator = Resample(
+            axis=axis,
+            first=first,
+            weight=weight,
+            bias=-source.stored_zero_point * total,
+            scale=average_pool_scale(source.scale, grid.scale, total),
+            post=Post(
+                zero_point=grid.stored_zero_point, low=to.low if last else -128, high=to.high if last else 127
+            ),
+        )
+        name = to.output if last else f"{to.output}.{'columns' if axis else 'rows'}"
+        tensor = replace(to, grid=grid).append(context, operator, (tensor,), output=name, shape=tuple(shape))
+    if not passes:
+        return rescale(context, data, to)
+    return tensor

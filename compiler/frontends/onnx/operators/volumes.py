@@ -1,0 +1,207 @@
+"""Windows over three dimensions in integer graphs: a volume (N, C, D, H, W) is stored as its slices, the images (N * D,
+C, H, W).
+
+A convolution over a volume becomes a convolution over images: the slices that its kernel covers are joined as channels.
+A pool becomes a pool over images in which the rows of the slices under its window alternate: the first row of each
+slice, then the second row of each, and so on. Nothing is rounded in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from ....graph.geometry import Windows
+from ....graph.operators import AveragePool
+from ....te.blocks import Window
+from ..attributes import OnnxNode
+from ..emit import real_operand
+from ..integer_context import ImportContext, pending_result
+from ..operations import Maximum, Opaque, Operation, Product
+from ..strided_views import arranged, check_size, elements_of, without_pads
+from ..values import FloatInput, Pending, Real
+from .pools import UNCOUNTED, lines_along, pool_windows, round_average
+from .products import bias_operand, weight_operand
+from .window_attributes import convolution_groups, read_windows
+
+Plane = tuple[int, int]
+
+
+def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, int, int], np.ndarray]:
+    """How to store a model input that is a volume (N, C, D, H, W): as slices, which are images (N * D, C, H, W).
+    Returns (permutation, shape, view). The host transposes the input by the permutation and reshapes it to the shape;
+    the view maps each element of the volume to its index in the slices.
+    """
+    batch, channels, depth, height, width = value.shape
+    given = value.permutation or tuple(range(5))
+    order = tuple([given[axis] for axis in (0, 2, 1, 3, 4)])
+    return order, (batch * depth, channels, height, width), _volume(batch, depth, channels, (height, width))
+
+
+def _volume(batch: int, depth: int, channels: int, plane: Plane) -> np.ndarray:
+    """The row-major indices, in the stored slices (N * D, C, H, W), of the elements of a volume (N, C, D, H, W)."""
+    sizes = (batch, depth, channels, *plane)
+    return np.arange(prod(sizes)).reshape(sizes).transpose(0, 2, 1, 3, 4)
+
+
+def import_on_volume(context: ImportContext, node: OnnxNode) -> None:
+    """Imports Conv, ConvTranspose, MaxPool, AveragePool and global pools of a volume; refuses other operators."""
+    data = without_pads(context, node, real_operand(context, node, 0, viewed=True))
+    match node.op_type:
+        case "Conv":
+            made = _convolved(context, node, data)
+        case "MaxPool" | "AveragePool":
+            made = _pooled(context, node, data)
+        case "GlobalAveragePool" | "GlobalMaxPool":
+            made = _pooled_whole(context, node, data)
+        case "ConvTranspose":
+            from .transposed_volumes import transposed_volume
+
+            made = transposed_volume(context, node, data)
+        case _:
+            context.fail(
+                node,
+                f"has windows over an input of shape {data.shape}, which only processors and GPUs support",
+                "run the node on the processor (--target vdla,llvm)",
+            )
+    context.bind(node, made)
+
+
+def _convolved(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0)
+    groups = convolution_groups(context, node, data.shape, weight.shape)
+    filters, fan_in, *kernel = weight.shape
+    windows = read_windows(context, node, data.shape[2:], tuple(kernel))
+    depths, plane = _checked_outputs(context, node, windows, data.shape[2:])
+    # The taps of a channel are neighbours, as the weights of a filter's rows are.
+    taken = taps_of(context, node, data, _depths(windows, depths), beside=False)
+    product = Product(
+        data=taken,
+        weight=np.ascontiguousarray(weight.reshape(filters, fan_in * kernel[0], *kernel[1:])),
+        weight_scale=scale,
+        bias=bias_operand(context, node, 2),
+        window=_plane_window(windows),
+        groups=groups,
+    )
+    return sliced(node, product, data.shape[0], depths, filters, plane)
+
+
+def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
+    if any(node.outputs[1:]):
+        context.fail(node, "indices of the maxima are not supported", "leave out its second output")
+    windows, declared = pool_windows(context, node, data.shape[2:])
+    if windows.dilations != (1, 1, 1):
+        context.fail(node, f"dilations {windows.dilations} are not supported", "use a pool without dilations")
+    if node.integer("ceil_mode", 0):
+        # ONNX's shape inference counts windows entirely in the pad: its shapes from here on are wrong.
+        context.static_shapes.clear()
+    depths, plane = _checked_outputs(context, node, windows, data.shape[2:])
+    taps, size = _depths(windows, depths), data.shape[2]
+    average = node.op_type == "AveragePool"
+    counts = bool(node.integer("count_include_pad", 0))
+    outside = ((taps < 0) | (taps >= size)).any()
+    if average and outside and not (counts and windows.pads == declared):
+        context.fail(
+            node,
+            "averages windows in which pads along depth are not counted (count_include_pad = 0)",
+            "set count_include_pad to 1, or pad only rows and columns",
+        )
+    if not average:
+        # A slice outside of the volume never wins: the nearest one takes its place.
+        inside = np.where(taps < 0, taps.max(axis=1, keepdims=True), taps)
+        taps = np.clip(inside, 0, size - 1)
+    taken = taps_of(context, node, data, taps, beside=True)
+    rows, window = taps.shape[1], _plane_window(windows)
+    top, left, bottom, right = window.pads
+    window = replace(
+        window,
+        kernel=(window.kernel[0] * rows, window.kernel[1]),
+        strides=(window.strides[0] * rows, window.strides[1]),
+        pads=(top * rows, left, bottom * rows, right),
+    )
+    counted = (window.pads[0], left, window.pads[2], right) if counts else UNCOUNTED
+    pool = AveragePool(window=window, counted=counted)
+    operation: Operation = (
+        Opaque(round=partial(round_average, data=taken, pool=pool), bounds=data.quantization)
+        if average
+        else Maximum(data=taken, window=window)
+    )
+    return sliced(node, operation, data.shape[0], depths, data.shape[1], plane)
+
+
+def _pooled_whole(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
+    lines = lines_along(context, node, data, {2, 3, 4})
+    pool = AveragePool(window=lines.window, counted=UNCOUNTED)
+    operation: Operation = (
+        Opaque(round=partial(round_average, data=lines.data, pool=pool), bounds=data.quantization)
+        if node.op_type == "GlobalAveragePool"
+        else Maximum(data=lines.data, window=lines.window)
+    )
+    shape = (*data.shape[:2], 1, 1, 1)
+    return pending_result(node, operation, lines.natural, shape=shape, view=lines.view.reshape(shape))
+
+
+def _checked_outputs(
+    context: ImportContext, node: OnnxNode, windows: Windows, sizes: Sequence[int]
+) -> tuple[int, Plane]:
+    """Number of output slices, and the plane of a slice; fails where a window is larger than the volume."""
+    ends = zip(sizes, windows.pads[:3], windows.pads[3:], windows.extents, windows.strides, strict=True)
+    depth, height, width = (
+        (size + low + high - extent) // stride + 1 for size, low, high, extent, stride in ends
+    )
+    if min(depth, height, width) < 1:
+        context.fail(
+            node, f"its kernel {windows.kernel} is larger than its input {tuple(sizes)}", "use a larger input"
+        )
+    return depth, (height, width)
+
+
+def _depths(windows: Windows, depths: int) -> np.ndarray:
+    """The index of the input slice that each tap of the kernel reads for each output slice: int [outputs, taps].
+    Indices below 0 and from the volume's depth on are pads.
+    """
+    first = np.arange(depths) * windows.strides[0] - windows.pads[0]
+    return first[:, None] + np.arange(windows.kernel[0]) * windows.dilations[0]
+
+
+def _plane_window(windows: Windows) -> Window:
+    """The window over rows and columns, without the first dimension (depth) of `windows`."""
+    _, top, left, _, bottom, right = windows.pads
+    pair = [(values[1], values[2]) for values in (windows.kernel, windows.strides, windows.dilations)]
+    return Window(kernel=pair[0], strides=pair[1], dilations=pair[2], pads=(top, left, bottom, right))
+
+
+def taps_of(context: ImportContext, node: OnnxNode, data: Real, depths: np.ndarray, *, beside: bool) -> Real:
+    """Collects, for each output slice of a volume, the input slices that the slice needs. Returns a tensor with one
+    image for each output slice. `depths` (outputs, taps): indices of the input slices; an index outside of the volume
+    stands for a slice of zeros.
+
+    The input slices of an image are joined as channels. With `beside` they are joined as rows instead: the first row of
+    each slice, then the second row of each slice, and so on.
+    """
+    batch, channels, size, height, width = data.shape
+    outputs, taps = depths.shape
+    check_size(context, node, (batch, channels, outputs, taps, height, width))
+    outside = (depths < 0) | (depths >= size)
+    found = elements_of(context, data)[:, :, np.where(outside, 0, depths)]
+    found = np.where(outside[:, :, None, None], -1, found)
+    # found: (N, C, outputs, taps, H, W)
+    if beside:
+        shape = (batch * outputs, channels, height * taps, width)
+        return arranged(context, node, data, found.transpose(0, 2, 1, 4, 3, 5).reshape(shape))
+    shape = (batch * outputs, channels * taps, height, width)
+    return arranged(context, node, data, found.transpose(0, 2, 1, 3, 4, 5).reshape(shape))
+
+
+def sliced(
+    node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
+) -> Pending:
+    """The result of an `operation` that computes the slices of a volume as images, in the form of a volume. It is a
+    pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane`: sizes of the volume.
+    """
+    natural = (batch * depth, channels, *plane)
+    return pending_result(node, operation, natural, view=_volume(batch, depth, channels, plane))

@@ -1,0 +1,1 @@
+"""Rewrites of graphs: fusion and preparation for a target, as rows keyed by operator."""

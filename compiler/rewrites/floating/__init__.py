@@ -1,0 +1,1 @@
+"""Rewrites of float graphs: fusion, layouts and the order of storage, in the order of `pipeline`."""
