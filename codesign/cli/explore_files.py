@@ -58,10 +58,11 @@ class Written:
 def write_files(
     exploration: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
 ) -> Written:
-    """Writes the report into the exploration's folder and prints its path.
+    """Writes the report into the exploration's folder and prints the paths of its files. `layers`: number of designs of
+    the Pareto front whose layers the report has; `pictures`: whether plots are drawn.
 
-    Then synthesizes up to `synthesize` designs of the Pareto front and co-simulates up to `verify` of them, and writes
-    the report again after each step.
+    Then synthesizes up to `synthesize` designs of the Pareto front and writes the report again; then co-simulates up to
+    `verify` designs and writes the page again. Ctrl-C during one of these steps skips the following ones.
     """
     from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
