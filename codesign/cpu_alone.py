@@ -91,7 +91,7 @@ def run_cpu_alone(
     remark: Callable[[str], None],
 ) -> CpuAlone:
     """Runs the whole network on the CPU, measures its time as `timed` measures regions on the CPU (median of repeated
-    runs), and divides the time among `regions`.
+    runs), and divides the time among `regions`. A network that the CPU cannot run gives no time, but the reason.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
     """

@@ -287,9 +287,9 @@ class LayerDifferences:
     """Differences between our integers and ONNX Runtime's, when each step of the model gets ONNX Runtime's own integers
     as inputs.
 
-    `largest` is the largest difference in quantization steps of all tensors that were `compared` (in one launch),
-    `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's outputs, a
-    dict by name for each launch.
+    `largest` is the largest difference of any compared tensor, in quantization steps, over all launches; `compared`
+    counts the tensors of one launch. `top1_equal` says whether the largest values of the outputs have the same indices.
+    `outputs` are ONNX Runtime's outputs, a dict by name for each launch.
     """
 
     largest: int
@@ -443,7 +443,9 @@ def session_runs(
 
 
 def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
-    """The largest difference between two sets of outputs, in quantization steps of the output."""
+    """The largest difference between two sets of outputs, in quantization steps of the output; `_MOST_STEPS` if they
+    cannot be compared.
+    """
     largest = 0
     for output in graph.outputs:
         step = output.quantization.scale if output.quantization and output.dtype == "float32" else 1

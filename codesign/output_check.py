@@ -70,11 +70,12 @@ def check_outputs(
     *,
     tensor_float: bool = False,
 ) -> tuple[OutputCheck | None, str | None]:
-    """Compares outputs with ONNX Runtime's. Returns (the check, None), or (None, the reason) if ONNX Runtime is not
-    installed or refuses the model.
+    """Compares outputs with ONNX Runtime's. `wanted` is auto or onnxruntime; `tensor_float`: products were allowed to
+    use tf32.
 
-    `wanted` is auto or onnxruntime; with the latter, a refusal by ONNX Runtime raises CheckError. `tensor_float`:
-    products were allowed to use tf32. Raises CheckError.
+    Returns (the check, None). With auto, returns (None, the reason) if ONNX Runtime is not installed, refuses the
+    model, or may compute wrong sums on this processor. With onnxruntime, raises CheckError if ONNX Runtime is not
+    installed or refuses the model.
     """
     against, remark = reference_to_use(wanted, model)
     if against != ONNXRUNTIME:

@@ -106,8 +106,9 @@ def prepare_here(
     model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
 ) -> Run:
     """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference
-    implementation, which is slow but supports the whole standard; `remark` is then called with the reason. The returned
-    function raises ModelError if the reference cannot run the model either.
+    implementation, which is slow but supports the whole standard; `remark` is then called with the reason. `kernels`:
+    compiled kernels that several models share. The returned function raises ModelError if the reference cannot run the
+    model either.
     """
     try:
         return compile_kernels(model.SerializeToString(), cpu_now(kernels=kernels)).run
