@@ -54,7 +54,7 @@ def cached_or_made(
 ) -> Path:
     """The path of entry `name` of the cache's section `part`, built by `build` if there is no entry that `valid`
     accepts (`cached`). If the user's cache cannot be used, builds the entry in a folder that exists only for this
-    process and prints a warning on standard error, once in a process.
+    process and prints a warning on standard error, once for each reason (`say_not_kept`).
     """
     try:
         return cached(part, name, build, valid)
@@ -183,7 +183,7 @@ def _for_this_process() -> Path:
 
 @functools.cache
 def say_not_kept(why: str) -> None:
-    """Prints on standard error, once in a process, that nothing can be stored in the cache, and why."""
+    """Prints on standard error that nothing can be stored in the cache, and why; once in a process for each `why`."""
     print(f"warning: nothing is cached for later runs: {why}", file=sys.stderr)
 
 
