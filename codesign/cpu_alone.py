@@ -114,7 +114,7 @@ def divide_time(
 
     A kernel belongs to the region of its first product (`PRODUCTS`) or, if it has none, to the region of its first
     node. A kernel that computes no node of a region, such as a change of layout, belongs to the region of the kernel
-    before it.
+    before it (the first kernel: to the first region).
     """
     owners = {node: region.name for region in regions for node in region.nodes}
     products = {

@@ -22,7 +22,7 @@ from .evaluate import Arrays, load_launches, split_launches
 
 
 class CalibrationError(UserError):
-    """Raised for calibration data that do not match the model."""
+    """Raised for calibration data with NaN or infinities, and for a model whose input has no dimension for samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +144,8 @@ def _on_reference(model: onnx.ModelProto) -> Run:
 
 
 def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[object]) -> dict[str, object]:
-    """The result of a quantization as a JSON object: settings, number of samples, scale and error of each layer, errors
-    of the outputs, and the operators that stay float.
+    """The result of a quantization as a JSON object: settings, number of calibration runs, scale and error of each
+    layer, errors of the outputs, and the operators that stay float. `samples`: one item for each calibration run.
     """
     return {
         "activations": recipe.activations,
