@@ -44,7 +44,7 @@ def cached(
 
     `build` is not called if the entry exists, its seal matches and `valid` accepts it. If several processes call at
     once, one builds and the others wait; the lock is released when the builder's process ends. Raises CacheError if the
-    directory cannot be used, and every error of `build`, after which the cache is as before the call.
+    directory cannot be used or `build` raises OSError, and every other error of `build`; the cache is then as before.
     """
     return _cached_in(cache_directory(part), name, build, valid)
 
