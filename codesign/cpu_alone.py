@@ -91,7 +91,7 @@ def run_cpu_alone(
     remark: Callable[[str], None],
 ) -> CpuAlone:
     """Runs the whole network on the CPU, measures its time as `timed` measures regions on the CPU (median of repeated
-    runs), and divides the time among `regions`.
+    runs), and divides the time among `regions`. A network that the CPU cannot run gives no time, but the reason.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
     """
@@ -114,7 +114,7 @@ def divide_time(
 
     A kernel belongs to the region of its first product (`PRODUCTS`) or, if it has none, to the region of its first
     node. A kernel that computes no node of a region, such as a change of layout, belongs to the region of the kernel
-    before it.
+    before it (the first kernel: to the first region).
     """
     owners = {node: region.name for region in regions for node in region.nodes}
     products = {

@@ -29,8 +29,8 @@ LATENCIES = (60, 120, 240)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """Results and files of the demonstration. `passed`: whether the outputs are within the check's tolerance and the
-    top-1 classes agree.
+    """Results of the demonstration, and the `files` with report, plots and timeline (without the model's file).
+    `passed`: whether the outputs are within the check's tolerance and the top-1 classes agree.
     """
 
     account: RunAccount

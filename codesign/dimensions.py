@@ -31,8 +31,8 @@ def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:
 
 
 def parse_constants(texts: Sequence[str]) -> dict[str, list[int | float]]:
-    """Values of inputs that become constants, by input name, from texts like "axes=0,1". Raises UserError for invalid
-    texts and for a repeated name.
+    """Values of inputs that become constants, by input name, from texts like "axes=0,1" ("axes=" gives no values).
+    Raises UserError for invalid texts and for a repeated name.
     """
     values: dict[str, list[int | float]] = {}
     for text in texts:

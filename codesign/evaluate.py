@@ -1,5 +1,5 @@
-"""Inputs for a model, and its reference outputs: ONNX Runtime's, or those of our own interpreter where ONNX Runtime may
-be wrong.
+"""Inputs for a model, and its reference outputs: ONNX Runtime's, or those of our own interpreter where ONNX Runtime is
+not installed or may be wrong.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
 
 
 def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Arrays] | None:
-    """The sample images of a shipped model, one dict of arrays for each of `count` launches; None for other models."""
+    """The sample images of a shipped model, one dict of arrays for each of `count` launches. None for other models: if
+    the name is neither a shipped model's nor begins with one and "_", or the input is no float32 image of its size.
+    """
     name = next((n for n in models.NAMES if model.name == n or model.name.startswith(f"{n}_")), None)
     if name is None or len(model.inputs) != 1:
         return None
@@ -162,8 +164,8 @@ def split_launches(
     """Splits `arrays` into one dict for each launch: arrays whose first axis is k times the model's batch give k
     launches.
 
-    Raises CheckError for a missing or unknown name, or a wrong shape or type. Its message begins with `where`, the
-    source of the arrays, and names the input and the expected shape.
+    Raises CheckError for a missing or unknown name, a wrong shape or type, more than MOST_LAUNCHES launches, or inputs
+    for different numbers of launches. Its message begins with `where`, the source of the arrays.
     """
     count = _count_launches(inputs, arrays, where)
     if count == 1:
@@ -245,8 +247,8 @@ def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
 
 
 def _integer_operator(model: Path) -> str | None:
-    """The first operator of a model that multiplies integers directly; None for float models and for models in QDQ
-    form.
+    """The name of the first operator of a model that computes with integers directly (such as QLinearConv or
+    DynamicQuantizeLinear); None for float models and for models in QDQ form.
     """
     return next(
         (
@@ -264,7 +266,7 @@ def kernels_saturate() -> bool:
     """Whether ONNX Runtime's int8 kernels may give wrong sums on this processor.
 
     x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md describes how outputs are
-    compared on such processors.
+    compared on such processors. False on systems without /proc/cpuinfo.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
@@ -287,9 +289,9 @@ class LayerDifferences:
     """Differences between our integers and ONNX Runtime's, when each step of the model gets ONNX Runtime's own integers
     as inputs.
 
-    `largest` is the largest difference in quantization steps of all tensors that were `compared` (in one launch),
-    `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's outputs, a
-    dict by name for each launch.
+    `largest` is the largest difference of any compared tensor, in quantization steps, over all launches; `compared`
+    counts the tensors of one launch. `top1_equal` says whether the largest values of the outputs have the same indices.
+    `outputs` are ONNX Runtime's outputs, a dict by name for each launch.
     """
 
     largest: int
@@ -370,7 +372,7 @@ def _stored(
     quantized first.
 
     The stored tensor may have more elements than the model's tensor. `view`: for each element of the model's tensor,
-    its index in the stored tensor (`Graph.views`). `others`: values of the remaining elements.
+    its index in the stored tensor (`Graph.views`). `others`: values of the remaining elements (None: zeros).
     """
     if values.dtype.kind == "f":
         grid = tensor.grid
@@ -443,7 +445,9 @@ def session_runs(
 
 
 def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
-    """The largest difference between two sets of outputs, in quantization steps of the output."""
+    """The largest difference between two sets of outputs, in quantization steps of the output; `_MOST_STEPS` if they
+    cannot be compared.
+    """
     largest = 0
     for output in graph.outputs:
         step = output.quantization.scale if output.quantization and output.dtype == "float32" else 1

@@ -210,9 +210,9 @@ def _compare(
 ) -> DivisionCheck:
     """Compares the results of one more launch with ONNX Runtime's, and returns `verdict` updated by this comparison.
 
-    `as_written` and `optimized` are all tensors that ONNX Runtime computes with its graph optimization off and on. With
-    optimization, it computes uint8 layers in integers, like the accelerator, but then it does not round the float
-    operators between these layers as the model specifies.
+    `as_written` and `optimized` are all tensors that ONNX Runtime computes with its graph optimization off and on (the
+    same object if no region has uint8 layers). With optimization, it computes uint8 layers in integers, like the
+    accelerator, but then it does not round the float operators between these layers as the model specifies.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (
@@ -314,8 +314,9 @@ def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[R
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """max |a - b| / max |b| over finite elements. Elements where both are NaN or the same infinity are ignored; any
-    other element that is not finite makes the result the largest float64, which JSON can hold.
+    """max |a - b| / max |b| over finite elements (max |a - b| if b is all zeros). Elements where both are NaN or the
+    same infinity are ignored; any other element that is not finite makes the result the largest float64, which JSON can
+    hold.
     """
     if np.array_equal(ours, theirs):
         return 0.0

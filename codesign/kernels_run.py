@@ -110,7 +110,7 @@ def _remark(compiler: KernelCompiler, model: Path, remark: Callable[[str], None]
 
 
 def is_compiled(path: Path) -> bool:
-    """Whether a file is an archive of `vdla compile` or has its suffix; otherwise it is a model."""
+    """Whether a file is a tar archive, as `vdla compile` writes it, or has the suffix .tar; otherwise it is a model."""
     if path.suffix == ".tar":
         return True
     # tarfile.is_tarfile would also decompress, and would read /dev/zero for ever.

@@ -91,7 +91,7 @@ def compile_network(
 @contextmanager
 def advice_on_errors(path: Path) -> Iterator[None]:
     """A context for compiling the model in the file `path` for the accelerator: UserErrors raised inside get the name
-    of the file and advice on what to do.
+    of the file and advice on what to do, except for an invalid model (InvalidModelError) and a CodeError.
     """
     try:
         yield
@@ -146,7 +146,8 @@ def simulate_network(
     on_launch: Callable[[], None] = lambda: None,
 ) -> Simulated:
     """Simulates `compiled` on the inputs of each launch (run of the program). With `data` False, simulates only the
-    first launch, and only its timing. Raises InputError, whose message begins with `where`, the source of the inputs.
+    first launch, and only its timing. `on_launch` is called after each launch. Raises InputError, whose message begins
+    with `where`, the source of the inputs.
     """
     outputs, first, seconds = [], None, 0.0
     for arrays in launches if data else launches[:1]:
@@ -168,7 +169,7 @@ def load_simulator() -> None:
     """Loads the simulator's compiled code, so that the time of a later simulation does not include the loading.
 
     numba loads code from its cache at first use (and compiles it once after an installation, which takes about a
-    minute). Therefore this function simulates a small program with all kinds of instructions.
+    minute). Therefore this function simulates a small random program.
     """
     program = random_program(load_config("tiny"), 0)
     simulate(program.config, program.instructions, program.image)

@@ -40,8 +40,9 @@ from .verdict import (
 class OutputCheck:
     """Result of comparing a network's outputs a with a reference's outputs b.
 
-    `max_relative_error` is the largest max |a - b| / max |b| of all outputs. It is None if only one side is finite, or
-    if b is all zeros and a is not. `top1_equal`: whether the top-1 classes agree; None if no output is a vector.
+    `max_relative_error` is the largest max |a - b| / max |b| of all outputs. It is None if a and b differ in an element
+    that is not finite, or if b is all zeros and a is not. `top1_equal`: whether the top-1 classes agree; None if no
+    output is a vector.
 
     `mode` says what decides whether the check has `passed`. Usually, the error must be within `tolerance`;
     `tolerance_because` is the reason if the tolerance is larger than usual. If `mode` is "layer by layer", every step
@@ -70,11 +71,12 @@ def check_outputs(
     *,
     tensor_float: bool = False,
 ) -> tuple[OutputCheck | None, str | None]:
-    """Compares outputs with ONNX Runtime's. Returns (the check, None), or (None, the reason) if ONNX Runtime is not
-    installed or refuses the model.
+    """Compares outputs with ONNX Runtime's. `wanted` is auto or onnxruntime; `tensor_float`: products were allowed to
+    use tf32.
 
-    `wanted` is auto or onnxruntime; with the latter, a refusal by ONNX Runtime raises CheckError. `tensor_float`:
-    products were allowed to use tf32. Raises CheckError.
+    Returns (the check, None). With auto, returns (None, the reason) if ONNX Runtime is not installed, refuses the
+    model, or may compute wrong sums on this processor. With onnxruntime, raises CheckError if ONNX Runtime is not
+    installed or refuses the model.
     """
     against, remark = reference_to_use(wanted, model)
     if against != ONNXRUNTIME:
@@ -184,7 +186,7 @@ def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np
     """The largest of max |a - b| / max |b| over all outputs, where a is an output in `got` and b the same output in
     `expected`.
 
-    None if only one side is finite, or if b is all zeros and a is not.
+    None if a and b differ in an element that is not finite, or if b is all zeros and a is not.
     """
     parts: list[float | None] = []
     for name, values in expected.items():

@@ -22,7 +22,7 @@ from .evaluate import Arrays, load_launches, split_launches
 
 
 class CalibrationError(UserError):
-    """Raised for calibration data that do not match the model."""
+    """Raised for calibration data with NaN or infinities, and for a model whose input has no dimension for samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +106,9 @@ def prepare_here(
     model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
 ) -> Run:
     """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference
-    implementation, which is slow but supports the whole standard; `remark` is then called with the reason. The returned
-    function raises ModelError if the reference cannot run the model either.
+    implementation, which is slow but supports the whole standard; `remark` is then called with the reason. `kernels`:
+    compiled kernels that several models share. The returned function raises ModelError if the reference cannot run the
+    model either.
     """
     try:
         return compile_kernels(model.SerializeToString(), cpu_now(kernels=kernels)).run
@@ -143,8 +144,8 @@ def _on_reference(model: onnx.ModelProto) -> Run:
 
 
 def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[object]) -> dict[str, object]:
-    """The result of a quantization as a JSON object: settings, number of samples, scale and error of each layer, errors
-    of the outputs, and the operators that stay float.
+    """The result of a quantization as a JSON object: settings, number of calibration runs, scale and error of each
+    layer, errors of the outputs, and the operators that stay float. `samples`: one item for each calibration run.
     """
     return {
         "activations": recipe.activations,

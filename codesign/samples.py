@@ -21,8 +21,9 @@ VIEWS = frozenset(
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """Finds the inputs of a model that a Gather uses as indices. Maps each of them to its limit: the size of the axis
-    that it indexes, or the least of these sizes if several Gathers use the input.
+    """Finds the inputs of a model (int32 or int64) that a Gather or GatherElements uses as indices, directly or through
+    `VIEWS`. Maps each of them to its limit: the size of the axis that it indexes, or the least of these sizes if
+    several nodes index with the input.
 
     Indices into tables of unknown size are left out. Raises ModelError like `read_model`.
     """
@@ -58,8 +59,8 @@ def sample_inputs(
 def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str, int]) -> np.ndarray:
     """Random values for an input: normal for floats, uniform over the whole type for integers of 8 and 16 bits.
 
-    Wider integers are from 0 to below the input's limit in `limits`; without a limit they are 0 or 1, since the input
-    may be a mask.
+    Wider integers are from 0 to below the input's limit in `limits`, which has the limits by name of the input. Without
+    a limit they, and booleans, are 0 or 1, since the input may be a mask.
     """
     if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
         ends = np.iinfo(port.dtype)

@@ -71,7 +71,9 @@ def why_widened(disagreement: float | None, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Numbers of arrays that a check compared, by kind: quantized `inputs`, `layers`, and `outputs` of the model."""
+    """Numbers of arrays that a check compared, by kind: quantized `inputs`, `layers`, and `outputs` of the model. An
+    array that was compared for several launches counts once.
+    """
 
     inputs: int = 0
     layers: int = 0
@@ -104,7 +106,7 @@ NOTHING = Compared()
 
 
 def within(error: float | None, tolerance: float) -> bool:
-    """Whether an error is within a tolerance. False for None: an error that cannot be computed, since only one of the
-    two outputs is finite.
+    """Whether an error is within a tolerance. False for None: an error that cannot be computed
+    (`output_check.relative_difference`).
     """
     return error is not None and error <= tolerance

@@ -39,8 +39,8 @@ tensors.
 
 
 def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:
-    """The float32 workloads that the workload name `text` describes (its forms are in `workload_names.FORMS`), for
-    batch 1 and with SAME padding.
+    """The float32 workloads that the workload name `text` describes (its forms are in `workload_names.FORMS`);
+    convolutions have batch 1 and SAME padding.
 
     There is one workload for each method to compute the operator; networks without tuning records use the first. Raises
     UserError for a `text` of another form, for operators without knobs on GPUs, and for tensors that are too large.

@@ -85,10 +85,10 @@ OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
-    """The int8 workload that `text` names (`FORMS`), with batch 1 and SAME padding, for the template that `config`
-    uses.
+    """The int8 workload that `text` names (`FORMS`; convolutions have batch 1 and SAME padding), for the template that
+    `config` uses.
 
-    Raises UserError for other texts.
+    Raises UserError for other texts, operators that are only for processors, and sizes that no template supports.
     """
     try:
         return checked(_accelerator_workload(text, config))
@@ -121,10 +121,10 @@ def _accelerator_workload(text: str, config: Config) -> Workload:
 
 
 def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
-    """The float32 workload that `text` names (`FORMS`), with batch 1 and SAME padding, in the layout of networks on
-    `target`.
+    """The float32 workload that `text` names (`FORMS`; convolutions have batch 1 and SAME padding), in the layout of
+    networks on `target`.
 
-    Raises UserError for other texts.
+    Raises UserError for other texts and for workloads that cannot be measured, such as those that are too large.
     """
     if text.startswith(ELEMENTWISE):
         return _measurable(text, _elementwise(text))

@@ -22,7 +22,7 @@ PATIENCE = 1.0
 moment.
 """
 SYNC_INTERVAL = 1.0
-"""Least number of seconds between two calls of fsync.
+"""Least number of seconds between two calls of fsync by `LineFile.append_line`.
 
 A killed process loses no written line; a power failure loses the lines written since the last call.
 """

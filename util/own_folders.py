@@ -15,7 +15,7 @@ _MOST_LINKS = 40
 
 
 def make_own_folder(folder: Path) -> None:
-    """Creates a folder and its missing parents for this user only, then checks it with `check_own_folder`."""
+    """Creates a folder and missing parents for this user only, then calls `check_own_folder`. Raises OSError."""
     for place in (*reversed(folder.absolute().parents), folder):
         try:
             # mkdir(parents=True) would give the parents the permissions of the umask.
@@ -110,7 +110,7 @@ def _others_write(found: os.stat_result) -> bool:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether `gid` is the private group of this user: it has the user's name and no other members."""
+    """Whether `gid` is this user's private group: the primary group, with the user's name and no other members."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

@@ -44,7 +44,7 @@ def cached(
 
     `build` is not called if the entry exists, its seal matches and `valid` accepts it. If several processes call at
     once, one builds and the others wait; the lock is released when the builder's process ends. Raises CacheError if the
-    directory cannot be used, and every error of `build`, after which the cache is as before the call.
+    directory cannot be used or `build` raises OSError, and every other error of `build`; the cache is then as before.
     """
     return _cached_in(cache_directory(part), name, build, valid)
 
@@ -54,7 +54,7 @@ def cached_or_made(
 ) -> Path:
     """The path of entry `name` of the cache's section `part`, built by `build` if there is no entry that `valid`
     accepts (`cached`). If the user's cache cannot be used, builds the entry in a folder that exists only for this
-    process and prints a warning on standard error, once in a process.
+    process and prints a warning on standard error, once for each reason (`say_not_kept`).
     """
     try:
         return cached(part, name, build, valid)
@@ -183,7 +183,7 @@ def _for_this_process() -> Path:
 
 @functools.cache
 def say_not_kept(why: str) -> None:
-    """Prints on standard error, once in a process, that nothing can be stored in the cache, and why."""
+    """Prints on standard error that nothing can be stored in the cache, and why; once in a process for each `why`."""
     print(f"warning: nothing is cached for later runs: {why}", file=sys.stderr)
 
 

@@ -67,7 +67,7 @@ def _write_errors(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def whole_directory(path: Path | None) -> Iterator[Path | None]:
     """Context with a temporary directory; its files move to the directory `path` if the block ends without error, else
-    they are removed.
+    they are removed. They replace files of the same names there; other files stay.
 
     With `path` None, yields None and does nothing. Raises FileError.
     """

@@ -62,7 +62,9 @@ WEIGHTS: tuple[Values, ...] = (_normal, _uniform, _normal, _sparse, _held)
 
 
 def energy_program(config: Config, seed: int) -> Program:
-    """The program of seed `seed` for `config`. Raises UserError if no program was found that the machine can run."""
+    """The program of seed `seed` for `config`. Raises UserError if no program of LEAST_CYCLES to MOST_CYCLES cycles was
+    found.
+    """
     for number in range(_TRIES):
         rng = np.random.default_rng((seed, number))
         if seed % 3 == 2:

@@ -37,8 +37,8 @@ from vdla.util.errors import UserError
 
 DRAWS = 20
 TOLERANCE = 1e-5
-"""Largest difference of float results, relative to the largest value: LLVM code may sum in another order than the
-semantics.
+"""Largest difference of float results, relative to the largest value if that exceeds 1: LLVM code may sum in another
+order than the semantics.
 """
 
 
@@ -46,9 +46,9 @@ def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
     """Checks the LLVM code of a declaration. The code is run twice in succession on random operands, and the
     declaration's semantics are run in the interpreter. Does nothing for a declaration without LLVM code.
 
-    Raises UserError if LLVM rejects the code. Raises UserError with the first operands for which code and semantics
-    give different results (different floats are allowed a small error). Code with an instruction that this processor
-    lacks can end the process.
+    Raises UserError if LLVM rejects the code. Raises UserError with the first element for which code and semantics give
+    different results (different floats are allowed a small error). Code with an instruction that this processor lacks
+    can end the process.
     """
     if LANGUAGE not in dict(declaration.code):
         return
@@ -75,7 +75,7 @@ def check_sequence(declaration: IntrinsicDeclaration, config: Config) -> None:
     declaration's semantics are executed in the interpreter, both on random operands of all sizes.
 
     Raises UserError for lines that are no ALU instruction of the machine `config`. Raises UserError with the first
-    operands for which the two results differ.
+    element for which the two results differ.
     """
     operations = parse_sequence(declaration, config)
     codes = {code.value: code.operation for code in alu_codes(config)}

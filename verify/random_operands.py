@@ -92,8 +92,8 @@ def near_tie_totals(
     rows: int,
     zero_point: int = 0,
 ) -> NDArray[np.int32]:
-    """Random accumulator values ("totals") that are hard to round, int32 (`rows`, lanes). For each of them, (total +
-    bias) x scale is near a tie n + 1/2. `biases` and `scales` have an element for each lane.
+    """Random accumulator values ("totals") that are hard to round, int32 (`rows`, lanes). For most of them, (total +
+    bias) x scale is near a tie n + 1/2; 15% are of any size. `biases` and `scales` have an element for each lane.
 
     For most of them, n + `zero_point` is in the range of int8. Raises ProgramError if there are not as many biases as
     scales.

@@ -4,12 +4,12 @@ races nor deadlocks.
     config = random_config(seed)                       # or any configuration
     program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
 
-Equal arguments give equal programs. Programs have every kind of instruction that the configuration has, with pads,
-empty instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields
-from their whole range, results of the store pipeline that depend on the last bit of an operand, values used right after
-they are computed, unused tokens, redundant tokens, several tokens in flight and sometimes instructions after FINISH.
-Every engine must give the results of `run_reference(config, program.instructions, program.image)`. `program_builder.py`
-explains why there are no races and no deadlocks.
+Equal arguments give equal programs. Many programs together have every kind of instruction that the configuration has,
+with pads, empty instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs,
+fields from their whole range, results of the store pipeline that depend on the last bit of an operand, values used
+right after they are computed, unused tokens, redundant tokens, several tokens in flight and sometimes instructions
+after FINISH. Every engine must give the results of `run_reference(config, program.instructions, program.image)`.
+`program_builder.py` explains why there are no races and no deadlocks.
 """
 
 from __future__ import annotations
@@ -218,8 +218,8 @@ def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
 def random_program(
     config: Config, seed: int, length: int = 60, *, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program:
-    """A random program of about `length` instructions, plus instructions that only push or pop tokens; FINISH is the
-    last.
+    """A random program of about `length` instructions, plus instructions that only push or pop tokens. FINISH is the
+    last, except in some programs that have up to three empty instructions behind FINISH.
 
     `uop` (uop_depth,): the micro-op scratchpad at launch, by default zeros. The module's docstring says what programs
     contain and guarantee.

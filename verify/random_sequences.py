@@ -263,8 +263,8 @@ def alike_stores(source: Source) -> list[Instruction]:
 
 
 def _many_ends(source: Source) -> list[Instruction]:
-    """A matrix instruction, followed by instructions without operations. There are as many of these as can end in the
-    same cycle as the matrix instruction.
+    """A GEMM, followed by _ENDS // 2 to _ENDS instructions without operations, which may end in the same cycle as the
+    GEMM.
     """
     kinds = [name for name in (*MATRIX, "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}

@@ -53,7 +53,10 @@ class NetworkBuilder:
         groups: int = 1,
         weight: NDArray[np.int8] | None = None,
     ) -> str:
-        """Adds a convolution with `weight`, by default uniform random weights; returns the name of its output."""
+        """Adds a convolution with `weight`, by default uniform random weights, and with random bias and scales, whose
+        results are at least 0. Pads `kernel` // 2 on each side if `kernel` is less than the height, else nothing.
+        Returns the name of its output.
+        """
         batch, channels, height, width = self.tensors[data].nchw
         pad = kernel // 2 if kernel < height else 0
         shape = (filters, channels // groups, kernel, kernel)
@@ -72,7 +75,7 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, filters, rows, columns))
 
     def max_pool(self, data: str, kernel: int, stride: int) -> str:
-        """Adds a max pool; returns the name of its output."""
+        """Adds a max pool with `kernel` x `kernel` windows and no padding; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         operator = Int8MaxPool(window=Window(kernel=(kernel, kernel), strides=(stride, stride)))
         rows, columns = ((size - kernel) // stride + 1 for size in (height, width))
@@ -93,7 +96,7 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, channels, 1, 1))
 
     def add_tensors(self, a: str, b: str) -> str:
-        """Adds a scaled sum of two tensors; returns the name of its output."""
+        """Adds a scaled sum of two tensors of equal shape; returns the name of its output."""
         combination = Combination(kind="add", ratio_self=0.7, ratio_operand=0.9, offset=3)
         return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
 

@@ -45,7 +45,7 @@ class WorstTotals:
 
 def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
     """Accumulator values ("totals") and scales that requantization (stage A) rounds hardest: the `count` hardest pairs
-    of a total and a scale among _CANDIDATES random pairs.
+    of a total and a scale (fewer if fewer fit) among those found for _CANDIDATES random scales.
     """
     bits = int(rng.integers(5, 16))  # bits of n
     middle = int(rng.integers(1 << bits - 1, 1 << bits))

@@ -73,12 +73,12 @@ def compile(
     the executable then takes arrays of any length in this range, pads them to one of a few lengths for which it has
     programs, and crops the outputs. `tolerance` is the largest slowdown of any length against a program compiled for
     that length: by default 0.03 (of exact cycles) on the accelerator; 0.025 on processors, where the lengths are in
-    fixed ratios. `pads` are values of inputs after their real tokens, by default 0.
+    fixed ratios. `pads` maps names of inputs to the values after their real tokens, by default 0.
 
-    Networks for a processor or a GPU are cached for this user, together with those of the command line; the same
-    model compiles only once. With `cache` False, or `dump_passes`, the network is compiled in this process and holds
-    the programs of its kernels as well. Raises UserError, also if outputs of real tokens depend on the padding after
-    them.
+    Networks for a processor or a GPU are cached for this user, together with those of the command line; the same model
+    compiles only once. With `lengths`, `dump_passes`, or `cache` False, the cache is not used: the network is compiled
+    in this process and holds the programs of its kernels as well. Raises UserError, also if outputs of real tokens
+    depend on the padding after them.
     """
     if isinstance(model, str | Path | bytes):
         source = model
@@ -150,7 +150,7 @@ def build(
 def load(path: str | Path, target: str = "llvm", *, device: int | str | None = None) -> Executable:
     """Load a file that `vdla compile` wrote for a processor or a GPU, or (any target) for a range of input lengths.
 
-    Raises UserError for any other file.
+    A file for a range of lengths names its own target, so that `target` and `device` are ignored. Raises UserError.
     """
     from vdla.compiler.runtime.lengths_archive import is_lengths_archive
 

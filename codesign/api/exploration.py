@@ -89,7 +89,9 @@ class Explored:
         return data_frame(self.rows())
 
     def plot(self) -> Figure:
-        """A matplotlib figure of all designs by their first two objectives (such as latency and area)."""
+        """A matplotlib figure of all designs that ran, by their first two objectives (such as latency and area). With a
+        single objective, the horizontal axis is the number of the design.
+        """
         from ..explore.report.data import Details, exploration_data
         from ..explore.report.pictures import front_figure
 
@@ -143,7 +145,8 @@ def explore(
     (each with or without a weight, as in ("a.onnx", 2.0)), or weights by file. Objectives are `latency`, `energy`,
     `area`, `edp`, `cycles`, `dram` and `utilization`, constraints such as "area<2mm2". Strategies are "model" (our own,
     guided by learned models of the metrics), Optuna's "nsga2" and "tpe", "random" and "exhaustive"; the first three
-    need the extra `explore`.
+    need the extra `explore`. The strategy proposes at most `budget` points of the space, `batch` at a time; `seed`
+    decides its random choices.
 
     Hardware and schedules are searched together with `trials` above 0: on every machine, for each distinct layer, the
     `trials` schedules that the layer's template estimates as fastest are simulated, and the network runs with the best
@@ -158,10 +161,11 @@ def explore(
     files of other studies whose results are used again. `workers` above 1 is a number of processes on this computer
     that evaluate machines. `scheduler` is the address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose
     workers then evaluate them. In other processes, a machine that takes longer than `timeout` seconds counts as failed.
-    `told` is called with the exploration after every batch, `notify` with a line of text when nothing has finished for
-    a while. Area, clock and energy come from the models that ship with the package, fitted to syntheses and to
-    switching activity; with `technology` (the file of a table, or "45nm-published" for the shipped table) area and
-    energy come from that table, and the clock is the configuration's. Raises UserError.
+    `told` is called with the exploration after every batch. `notify` is called with a line of text about the changes of
+    `from_advice`, about a `clock_mhz` without effect, and when nothing has finished for a while. Area, clock and energy
+    come from the models that ship with the package, fitted to syntheses and to switching activity. With `technology`
+    (the file of a table, or "45nm-published" for the shipped table) area and energy come from that table, and the clock
+    is the configuration's. A machine with a DRAM always has the configuration's clock. Raises UserError.
     """
     records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
@@ -242,14 +246,16 @@ class Comparison:
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """One dictionary for each figure (metrics, cycles and energy by unit of each network, area by unit): both
-        values and their ratio.
+        """One dictionary for each figure (metrics, clock, cycles and energy by unit of each network, area by unit):
+        both values and their ratio, second to first (None if the first is 0).
         """
         return self.compared.rows
 
     @property
     def layers(self) -> Sequence[Mapping[str, Any]]:
-        """One dictionary for each layer: cycles, roofline cycles, DRAM bytes and microjoules on both machines."""
+        """One dictionary for each layer that both machines have: cycles, roofline cycles, DRAM bytes and microjoules on
+        both.
+        """
         return self.compared.layer_rows
 
     @property

@@ -15,7 +15,9 @@ Model = str | Path | bytes | onnx.ModelProto
 
 @contextmanager
 def model_file(model: Model) -> Iterator[Path]:
-    """A context with the path of a model's file. A model in memory is in a temporary file, named after its graph."""
+    """A context with the path of a model's file. A model in memory is in a temporary file, named after its graph; bytes
+    are in a temporary file "model.onnx".
+    """
     if isinstance(model, str | Path):
         yield Path(model)
         return

@@ -40,8 +40,9 @@ Samples = str | Path | Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedNetwork:
-    """A quantized network: `content` is its ONNX file (QDQ). If `quantize` searched (it was called with `budget`),
-    `front` has the non-dominated sets of decisions ("members"), and `chosen` is the member whose file is `content`.
+    """A quantized network: `content` is its ONNX file (QDQ); `account` is the JSON object of `vdla quantize --json`
+    without the members on files and seconds. If `quantize` searched (it was called with `budget`), `front` has the
+    non-dominated sets of decisions ("members"), and `chosen` is the member whose file is `content`.
     """
 
     content: bytes
@@ -83,7 +84,9 @@ class QuantizedNetwork:
         return front_figure(self.outcome.found, self.outcome.chosen)
 
     def save(self, path: str | Path) -> None:
-        """Writes the ONNX file, or, for a folder that exists, the files of `vdla quantize --budget`."""
+        """Writes the ONNX file to `path`. After a search, `path` may also be a folder that exists, which gets the files
+        of `vdla quantize --budget`.
+        """
         path = Path(path)
         if self.outcome is not None and path.is_dir():
             write_outcome(self.outcome, path)
@@ -126,18 +129,20 @@ def quantize(
     Products with weights and their epilogues compute on integers. With `whole`, element-wise functions, softmax,
     normalizations and products of activations do so, too; they need extensions of the accelerator.
 
-    Without a `budget` all layers have the same `activations` and scales, except single layers listed in `layers`, as in
-    {"conv1": "float", "fc": "s8,per-tensor"}. With a budget, `budget` sets of decisions are evaluated on the machine
-    `config`: which layers stay float on the `processor`, which tensors are symmetric, which weights have one scale.
+    Without a `budget` all layers have the same `activations` and `per_channel` scales, except single layers listed in
+    `layers`, as in {"conv1": "float", "fc": "s8,per-tensor"}. With a budget, at most `budget` sets of decisions are
+    evaluated on the machine `config`: which layers stay float on the `processor`, which tensors are symmetric, which
+    weights have one scale. Then `activations` and `per_channel` have no effect, decisions in `layers` stay as given,
+    and `seed` decides the random choices of the search.
     Their Pareto front trades the error (SQNR of the outputs on `held_out` samples, by default the last quarter of the
     calibration samples) against the `cost`, "latency" or "energy". The result is the front's cheapest set with at least
     `sqnr` dB, or the set with least error within `latency` ms; by default the knee of the front. With a `folder`
     evaluations are recorded there, and a repeated search continues from the records.
 
-    `per_channel`, `method`, `percentile` and `technology` are options of `vdla quantize`. `processor` is "cortex-a9",
-    "measured" (this machine) or "GFLOPS,GB/S,WATTS". Three functions are called with the progress: `advance` after each
-    run of the float network (without a budget), `told` after each evaluation (with a budget), and `remark` with a line
-    of text about each slow step. Raises UserError.
+    `method`, `percentile` and `technology` are options of `vdla quantize`. A dynamic first dimension of the inputs gets
+    the size `batch`. `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". Three functions are
+    called with the progress: `advance` after each run of the float network (without a budget), `told` after each
+    evaluation (with a budget), and `remark` with a line of text about each slow step. Raises UserError.
     """
     listed = None if isinstance(calibration, str | Path | Mapping) else calibration
     if listed is not None and not listed:

@@ -40,8 +40,8 @@ _PLOTS = ("layers", "roofline", "rows", "banks")
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
-    """The results of one launch (run of a program): `cycles`, their breakdown and, if the run had inputs, its data
-    (`outputs` by name, `memory` bytes).
+    """The results of one launch (run of a program): `cycles`, their breakdown and, if the run also computed data, the
+    `outputs` by name (none for a raw program) and the bytes of the `memory`.
 
     `program` is the simulated program; `simulation` has every counter of the run. `account` is the function that
     computes the property `network`, None for a kernel or a raw program. Clock and energy follow from `technology`.
@@ -115,8 +115,9 @@ class Report:
 
     def plot(self, kind: str = "layers", *, first: int = 0, last: int | None = None) -> Figure:
         """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline"; on a machine with a DRAM also
-        "rows" (row misses by layer) or "banks" (what each bank does from cycle `first` to cycle `last`, by default for
-        2,000 cycles). Raises UserError for an unknown kind, and for a kind that the program or machine does not have.
+        "rows" (row misses by layer), or "banks" (what each bank does from cycle `first` to cycle `last`, by default for
+        2,000 cycles; of any program). Raises UserError for an unknown kind, and for a kind that the program or machine
+        does not have.
         """
         if kind not in _PLOTS:
             raise UserError(f'no plot is called "{kind}"; choose one of {", ".join(_PLOTS)}')
@@ -160,7 +161,7 @@ class Report:
         return html_table(repr(self).strip("<>"), columns, rows)
 
     def __str__(self) -> str:
-        """The table that `vdla run` prints."""
+        """The table that `vdla run` prints; for a kernel or a raw program, one line with its cycles."""
         from ..report.console import PlainConsole
         from ..report.table import layer_table, summary
 
@@ -184,10 +185,10 @@ def simulate(
     """Run a program on the cycle-exact simulator: a compiled network or kernel, a `Program`, or its file.
 
     With `inputs` (arrays by name) outputs are computed, too; without them, only the timing of a network or kernel is
-    simulated, which does not depend on the data. A raw program computes on its own image unless `data` is False. Clock
-    and energy follow from `technology`: the shipped models ("models"), "45nm-published", or the file of a table. Raises
-    UserError if `subject` does not run on the accelerator, and DeadlockError, which names the event that each unit
-    waits for.
+    simulated, which does not depend on the data. A raw program takes no inputs: it computes on its own image unless
+    `data` is False, which is an option of raw programs only. Clock and energy follow from `technology`: the shipped
+    models (None or "models"), "45nm-published", or the file of a table. Raises UserError if `subject` does not run on
+    the accelerator, and DeadlockError, which names the event that each unit waits for.
     """
     components = load_components(technology)
     if isinstance(subject, AcceleratorExecutable | KernelExecutable):

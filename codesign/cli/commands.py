@@ -74,7 +74,7 @@ _USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Runs `vdla ARGUMENTS` and returns the exit code. Raises Stopped for a mistake of the user."""
+    """Runs `vdla ARGUMENTS` and returns the exit code. Raises Stopped for a user's mistake, and for a full disk."""
     talk.quiet = talk.verbose = False
     long_compilation.tell = note
     if (completed := complete(_command())) is not None:

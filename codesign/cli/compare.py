@@ -18,7 +18,7 @@ from .options import JsonOption, TechnologyOption
 from .output import note, print_json, steps, text_console
 
 MOST_LAYERS = 10
-"""Number of layers in the printed table: those whose cycles differ most between the two machines."""
+"""Largest number of layers in the printed table: those whose cycles differ most between the two machines."""
 
 
 def compare(

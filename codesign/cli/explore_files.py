@@ -58,10 +58,11 @@ class Written:
 def write_files(
     exploration: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
 ) -> Written:
-    """Writes the report into the exploration's folder and prints its path.
+    """Writes the report into the exploration's folder and prints the paths of its files. `layers`: number of designs of
+    the Pareto front whose layers the report has; `pictures`: whether plots are drawn.
 
-    Then synthesizes up to `synthesize` designs of the Pareto front and co-simulates up to `verify` of them, and writes
-    the report again after each step.
+    Then synthesizes up to `synthesize` designs of the Pareto front and writes the report again; then co-simulates up to
+    `verify` designs and writes the page again. Ctrl-C during one of these steps skips the following ones.
     """
     from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
@@ -118,6 +119,7 @@ def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploratio
     """
     from ..explore.syntheses import read_syntheses, with_syntheses
     from ..explore.synthesize_front import designs_to_synthesize, synthesize_designs
+    from ..technology.clock import predicted
 
     known = read_syntheses(folder)
     designs = designs_to_synthesize(found, most, known)
@@ -134,7 +136,7 @@ def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploratio
 
         made = synthesize_designs(designs, folder, known, told)
     now = [
-        (design.figures.square_millimetres, design.figures.clock_mhz, made[design.machine.digest])
+        (design.figures.square_millimetres, predicted(design.machine).clock_mhz, made[design.machine.digest])
         for design in designs
         if design.machine is not None
         and made.get(design.machine.digest) is not known.get(design.machine.digest)
@@ -144,7 +146,7 @@ def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploratio
         errors = [sum(item.area.values()) / area - 1 for area, _, item in now]
         seconds = sum(item.seconds for *_, item in now)
         text += f", {seconds:,.0f} s; against the model: area {min(errors):+.1%} to {max(errors):+.1%}"
-    clocks = [item.clock_mhz / clock - 1 for _, clock, item in now if item.clock_mhz and clock]
+    clocks = [item.clock_mhz / clock - 1 for _, clock, item in now if item.clock_mhz]
     if clocks:
         text += f", clock {min(clocks):+.1%} to {max(clocks):+.1%}"
     note(text)

@@ -1,4 +1,6 @@
-"""Signals that end a command: each becomes one KeyboardInterrupt, so that files, processes and threads end in order."""
+"""Signals that end a command: the first becomes a KeyboardInterrupt, so that files, processes and threads end in order.
+Later signals are ignored for a second; after that, another signal ends the process at once.
+"""
 
 from __future__ import annotations
 

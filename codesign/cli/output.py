@@ -60,7 +60,7 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
 
 
 def text_console() -> PlainConsole:
-    """The console for results as text. In a pipe or file, tables are 160 characters wide and lines are not wrapped."""
+    """The console for results as text. In a pipe or file, it is 160 characters wide."""
     return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=160)
 
 

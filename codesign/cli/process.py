@@ -29,7 +29,7 @@ ends has the same code.
 
 
 class Stopped(Exception):
-    """Raised to end the command with `code`; the message is the reason, in one line."""
+    """Raised to end the command with the exit code `code`; the message is the reason, usually in one line."""
 
     def __init__(self, message: str, code: int) -> None:
         self.code = code

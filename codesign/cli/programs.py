@@ -35,8 +35,8 @@ ZIP_MAGIC = b"PK\x03\x04"
 def open_program(path: Path, config: str | None, memory: Path | None = None) -> Program:
     """Reads the program in a binary file, a `.hex` file of bare instructions, or an assembler text.
 
-    `config` names the configuration for files that contain none; `memory` is the file of the memory image for a `.hex`
-    file (None: an empty image). Raises UserError.
+    `config` names the configuration for files that contain none (None: vta); `memory` is the file of the memory image
+    for a `.hex` file (None: an empty image). Raises UserError.
     """
     content = read_whole(path, "program")
     if content.startswith(ZIP_MAGIC):
@@ -124,9 +124,7 @@ def check(
     memory: MemoryOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Checks a program without running it: encodings, bounds, tokens, deadlock, races. Exits 2 if there are
-    findings.
-    """
+    """Checks a program without running it: encodings, bounds, tokens, deadlock, races. Exits 2 if there are errors."""
     from vdla.isa.check import check as find
 
     program = open_program(source, config, memory)

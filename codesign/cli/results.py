@@ -87,7 +87,7 @@ def _advice_on_weights(path: Path, model: Path | None) -> str:
 
 
 def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -> list[float]:
-    """Wall-clock milliseconds of each of `repeat` calls of `run`."""
+    """Wall-clock milliseconds of each of `repeat` calls of `run`; each call advances `progress`."""
     times: list[float] = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -151,7 +151,7 @@ def _layers(verdict: OutputCheck) -> str:
 
 
 def end_checked(verdict: OutputCheck | None) -> None:
-    """Ends the command with exit code 1 if the comparison with the reference failed."""
+    """Ends the command with exit code 1 if the comparison with the reference failed, or compared nothing."""
     if verdict is None or verdict.passed:
         return
     if not verdict.compared.anything:

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 def run_on_accelerator(
     model: Path, options: AcceleratorOptions, of_model: ModelOptions, files: RunOptions
 ) -> None:
-    """Runs `vdla run` for a quantized model on the accelerator alone; ends the process if the RTL's results differ from
-    the simulator's.
-
-    Raises UserError.
+    """Runs `vdla run` for a quantized model on the accelerator alone. Ends the process with exit code 1 if the outputs
+    fail the check, or if the RTL's results differ from the simulator's. Raises UserError.
     """
     from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from ..report.account_run import run_account
@@ -199,7 +197,7 @@ def _advice_lines(trial: Trial, machine: Config, *, everything: bool) -> list[st
 
 
 def _end_checked(verdict: CheckAccount | None) -> None:
-    """Ends the command with exit code 1 if a comparison with the reference failed."""
+    """Ends the command with exit code 1 if a comparison with the reference failed, or compared nothing."""
     if verdict is not None and not verdict.compared.anything:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
@@ -212,8 +210,8 @@ def _end_checked(verdict: CheckAccount | None) -> None:
 
 
 def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:
-    """Runs the network on the RTL; ends the process with exit code 1 and one line if the results differ from the
-    simulator's.
+    """Runs the network on the RTL; ends the process with one line and exit code 1 if the results differ from the
+    simulator's, or 3 if the RTL does not finish.
     """
     from .rtl import rtl_extra
 

@@ -84,7 +84,8 @@ def sim(
         typer.Option(
             metavar="FILE.npz",
             help="Scratchpads at launch, as `vdla cosim` writes them: uint8 arrays uop, inp, wgt, acc, par, chain, "
-            "each with all bytes of its memory. Memories that it lacks are zero, and without the option all are zero.",
+            "table, rows, each with all bytes of its memory. Memories that it lacks are zero, and without the option "
+            "all are zero.",
         ),
     ] = None,
     config: ConfigOverride = None,

@@ -15,7 +15,9 @@ _CLOSED = "it is closed"
 
 
 class OutputLostError(Exception):
-    """Raised if a result could not be written to standard output; `reason` is the text of `errno`."""
+    """Raised if a result could not be written to standard output. `errno` is the system's error number; the message has
+    its text.
+    """
 
     def __init__(self, error: OSError) -> None:
         self.errno = error.errno

@@ -23,8 +23,9 @@ NAME = "cells"
 def synthesize_cells(
     machine: Config, liberty: str | None, paths: int, output: Path | None, report: Report
 ) -> dict[str, Any]:
-    """Maps the machine to standard cells, and computes the longest paths if the timing tool is installed. Writes files
-    to the folder `output`; returns the results as a JSON object.
+    """Maps the machine to standard cells of the library `liberty` (None: the default), and computes the `paths` longest
+    paths (at least one) if the timing tool is installed. Writes files to the folder `output`, if given; returns the
+    results as a JSON object.
 
     Raises ToolError, NetlistError, LibertyError and WriteError.
     """

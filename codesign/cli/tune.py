@@ -238,7 +238,7 @@ def tune(
 
 @contextlib.contextmanager
 def _interruptible(output: Path) -> Iterator[None]:
-    """A context that prints, after Ctrl-C, the command that continues the search."""
+    """A context that, after Ctrl-C, prints how to continue the search and ends the command with exit code 130."""
     try:
         yield
     except KeyboardInterrupt:

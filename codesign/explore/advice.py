@@ -2,8 +2,9 @@
 clock, and the area that the change adds.
 
 A change adds an extension that the machine lacks (with the extensions that it needs), or doubles the size of a
-scratchpad, of the chain memory (on-chip memory that keeps a layer's output for the next layer) or of the bus. The
-network is compiled and simulated on every changed machine, so the cycles are those of the changed machine's own run.
+scratchpad, of the chain memory (on-chip memory that keeps a layer's output for the next layer) or the width of the bus.
+A machine without a chain memory gets one, of several sizes (`CHAIN_BYTES`). The network is compiled and simulated on
+every changed machine, so the cycles are those of the changed machine's own run.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DOUBLED = (
     *("inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes", "uop_buffer_bytes", "par_buffer_bytes"),
     "chain_buffer_bytes",
 )
-"""Fields of the configuration with sizes of memories; each field is doubled in one of the changed machines."""
+"""Fields of the configuration with sizes of memories; each size above 0 is doubled in one of the changed machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,8 @@ class Change:
     """A change of a machine, and its effect on the latency of a network and on the area.
 
     `machine`: the changed machine, on which the network takes `cycles`, or `milliseconds` at this machine's clock.
-    Compared with the unchanged machine, `saved_cycles` are saved, `saved` is the saved share of the milliseconds, and
-    `added_area` the added square millimetres. `saved_cycles` and `added_area` may be below 0.
+    Compared with the machine before the change, `saved_cycles` are saved, `saved` is the saved share of the
+    milliseconds, and `added_area` the added square millimetres. `saved_cycles` and `added_area` may be below 0.
     """
 
     name: str
@@ -93,8 +94,8 @@ class Advice:
         return replace(self.steps[-1].machine, name=f"{self.machine.name}_advised")
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each change: its `role` ("change" or "step"), name, cycles, milliseconds, share of the
-        latency saved, and added area in square millimetres.
+        """One dictionary for each change, then for each step: its `role` ("change" or "step"), name, cycles,
+        milliseconds, share of the latency saved, and added area in square millimetres.
         """
         return [
             {
@@ -148,7 +149,7 @@ class Advice:
 
 def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_steps: bool = True) -> Advice:
     """Finds the changes of the machine `config` that make the network of `trial` faster. A change is listed if it
-    reduces the latency, and by at least the share `least`.
+    reduces the latency by at least the share `least`, and by at least the share `SOMETHING`.
 
     `with_steps`: whether to also search for successive changes (`Advice.steps`). This takes long: for each step, the
     network is compiled for every change of the machine that the previous step gave. Raises UserError if the network
@@ -318,8 +319,8 @@ def helpful(
 
 def _steps(trial: Trial, least: float, first: Sequence[Change]) -> Iterator[Change]:
     """The change that saves most, then the change that saves most on the changed machine, and so on, while a change
-    saves at least the share `least` of the latency. `first`: the changes of the original machine, as `helpful` returns
-    them.
+    saves at least the shares `least` and `SOMETHING` of the latency of the machine before it. `first`: the changes of
+    the original machine, as `helpful` returns them.
     """
     choices: Sequence[Change] = first
     while choices:

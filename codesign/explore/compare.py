@@ -55,7 +55,7 @@ class Compared:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One row for each figure: every metric; cycles and energy by unit for each network; area by unit."""
+        """One row for each figure: every metric; clock; cycles and energy by unit for each network; area by unit."""
         weights = {network.name: network.weight for network in self.networks}
         pairs = list(zip(self.machines, self.figures, strict=True))
         found = [
@@ -77,7 +77,7 @@ class Compared:
 
     @cached_property
     def layer_rows(self) -> list[Row]:
-        """One row for each layer that both machines have: cycles, DRAM bytes and energy of both."""
+        """One row for each layer that both machines have: cycles, roofline cycles, DRAM bytes and energy of both."""
         found = []
         for network in self.networks:
             first, second = (layers[network.name] for layers in self.layers)

@@ -53,8 +53,8 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Parses an expression of integers and fields: sums, products, `//`, `%`, comparisons, `and`, `or`, `not`. Raises
-    UserError for anything else.
+    """Parses an expression of integers and fields: sums, differences, products, `//`, `%`, negation, comparisons,
+    `and`, `or`, `not`. Raises UserError for anything else.
     """
     if len(text) > MOST_CHARACTERS:
         raise UserError(f"an expression has {len(text)} characters; at most {MOST_CHARACTERS} are allowed")

@@ -24,8 +24,9 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """A kind of figure of a design, in `unit`; `scales` are the units that a constraint may use, as multiples of
-    `unit`. `rung` is a text that names the figure's source; empty if the source differs between machines
-    (`Figures.rungs`). `maximize`: larger is better. `from_machine`: the figure needs no run of a network.
+    `unit`. `value` computes the figure from a machine, its figures, and the weights of the networks by name. `rung` is
+    a text that names the figure's source; empty if the source differs between machines (`Figures.rungs`). `maximize`:
+    larger is better. `from_machine`: the figure needs no run of a network.
     """
 
     name: str
@@ -172,7 +173,9 @@ def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def parse_constraint(text: str) -> Constraint:
-    """A constraint such as "area<2mm2". Raises UserError for anything else."""
+    """A constraint such as "area<2mm2"; a limit without a unit is in the metric's own unit. Raises UserError for
+    anything else.
+    """
     match = _CONSTRAINT.fullmatch(text)
     if match is None:
         raise UserError(f'"{text}" is not a constraint; write one like "area<2mm2" or "utilization>0.9"')

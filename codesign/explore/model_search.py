@@ -5,8 +5,8 @@ Surrogates (`surrogate.py`) predict the objectives of machines that were not eva
 the machine; objectives that follow from the machine exactly, such as its area, are computed. A batch is filled one
 machine after the other: the next one has the largest expected growth of the front's hypervolume (of logarithms of the
 objectives), multiplied by the probability that the machine runs and meets the constraints. Machines already in the
-batch count as members of the front, with their predicted objectives. Points that are no valid machine, or that break a
-constraint known without evaluation, are never proposed.
+batch count as members of the front, with their predicted objectives. Points that are no valid machine are never
+proposed. Points that break a constraint known without evaluation are proposed only if the search finds no other points.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .networks import Network
 
 FIRST = 20
-"""Number of random machines that every search strategy, except the exhaustive one, evaluates first."""
+"""Number of random machines that the strategies model, nsga2 and tpe evaluate first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,8 +43,9 @@ class Problem:
 
 
 def first_points(problem: Problem) -> list[Point]:
-    """The first `FIRST` random points that are valid machines; fewer if the space has no more. Every search begins with
-    these points, which makes comparisons of searches fair.
+    """The first `FIRST` random points that are valid machines; fewer if the space has no more. Searches with Optuna
+    begin with these points. The strategies random and model take their first points from the same random sequence,
+    which makes comparisons of searches fair.
     """
     return list(islice(_machines(problem), FIRST))
 

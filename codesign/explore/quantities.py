@@ -48,8 +48,9 @@ class Layers:
     number of input elements, and `weights` the number of weights. Each output element is a sum of `depth` x `window`
     products: `depth` is the number of input channels, and `window` the number of elements of the kernel window.
 
-    `spread`: whether an output channel sums over several input channels; it is False for a depthwise layer, whose
-    `depth` is 1. `weight`: the weight of the layer's network in sums over networks.
+    `spread` is False for a depthwise layer, whose output channels each read one of several input channels, so that
+    `depth` is 1; it is True for all others. A layer without products has `depth` 0 and no `weights`. `weight`: the
+    weight of the layer's network in sums over networks.
     """
 
     depth: Floats

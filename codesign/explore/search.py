@@ -16,9 +16,10 @@ from .problem import Observation, Problem, first_points
 from .space import Point
 
 MOST_TRIES = {"nsga2": 200, "tpe": 5}
-"""Largest number of calls of a sampler for one new point, by name of the sampler. A call may return a point that was
-proposed before; then the sampler is called again. After the last call, a random new point is used. TPE gets few calls,
-because each takes ten times as long as a call of NSGA-II and later calls take even longer.
+"""Largest number of calls of a sampler for a batch of points, divided by the number of points, by name of the sampler.
+A call may return a point that was proposed before; then the sampler is called again. After the last call, random new
+points are used. TPE gets few calls, because each takes ten times as long as a call of NSGA-II and later calls take even
+longer.
 """
 
 
@@ -184,7 +185,9 @@ STRATEGIES: Mapping[str, Callable[[Problem], Strategy]] = {
 
 
 def strategy_of(name: str, problem: Problem) -> Strategy:
-    """The strategy called `name`. Raises UserError for an unknown name."""
+    """The strategy called `name`. Raises UserError for an unknown name, and if a package that the strategy needs is not
+    installed.
+    """
     if name not in STRATEGIES:
         raise UserError(f'no strategy is called "{name}"; there are {", ".join(STRATEGIES)}')
     return STRATEGIES[name](problem)

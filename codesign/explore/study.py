@@ -43,8 +43,10 @@ RECORDS = "records.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A point of the space: its fields, the machine (None if the point is no valid machine) and its figures. `excess`
-    is the worst constraint's excess over its limit, as a fraction of the limit; 0 if all constraints hold.
+    """A point of the space: its fields, the machine (None if the point is no valid machine) and its figures. `number`
+    is its index in the exploration. `objectives` are the values of the study's objectives, None if the machine is not
+    valid or cannot run a network. `excess` is the worst constraint's excess over its limit, as a fraction of the limit;
+    0 if all constraints hold.
     """
 
     number: int
@@ -62,9 +64,9 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """The settings of an exploration: space, networks, objectives, constraints, strategy. Every machine gets the best
-    schedules that `effort` finds; at the end the machines of the Pareto front get the schedules of `front_effort`, if
-    it has more trials.
+    """The settings of an exploration: space, networks, objectives, constraints, strategy. `budget` is the largest
+    number of points that the strategy proposes, `batch` at a time. Every machine gets the best schedules that `effort`
+    finds; at the end the machines of the Pareto front get the schedules of `front_effort`, if it has more trials.
     """
 
     space: Space
@@ -195,7 +197,7 @@ class Study:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exploration:
     """The designs of an exploration in the order of their evaluation. `evaluated` is the number of designs that were
-    run; the other designs come from records.
+    run; the other designs come from records, or are no valid machines.
     """
 
     study: Study

@@ -44,7 +44,12 @@ FEWEST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Surrogate:
-    """A trained model that predicts the base-2 logarithm of one figure (latency, energy ...) of a machine."""
+    """A trained model that predicts the base-2 logarithm of one figure (latency, energy ...) of a machine.
+
+    `shift` and `scale` standardize the features of the linear model, whose coefficients are `line` (the constant first,
+    means over the folds). The mean of `trees`, one for each fold, corrects it. `error` is the standard deviation of the
+    model's error, estimated on the left-out machines.
+    """
 
     shift: Floats
     scale: Floats
@@ -64,7 +69,8 @@ class Surrogate:
 
 def fit(features: Floats, values: Floats, seed: int) -> Surrogate:
     """Trains a model on n machines: from their `features` [n, number of features] it predicts their `values` [n],
-    base-2 logarithms of a figure. Raises MissingTunerError without xgboost.
+    base-2 logarithms of a figure. `seed` decides the folds and the random choices of the trees. Raises
+    MissingTunerError without xgboost.
     """
     library = load_xgboost()
     shift, scale = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)

@@ -1,5 +1,5 @@
 """Syntheses of an exploration's machines: stored in a file beside the exploration's records. Their areas and clocks
-replace the model's predictions.
+replace the model's predictions; a machine with a DRAM, whose clock is not predicted, keeps its clock.
 
 The result of a synthesis depends only on machine, RTL and library, so that a line of `syntheses.jsonl` is valid for any
 exploration.
@@ -15,6 +15,8 @@ from typing import Any
 
 from vdla.compiler.records.package_identity import sources_digest
 from vdla.hw.synthesis.cells.nodes import node_text
+from vdla.isa.config import Config
+from vdla.isa.dram_memory import DRAM
 from vdla.util.files import read_file
 from vdla.util.line_file import LineFile
 
@@ -122,19 +124,22 @@ def with_syntheses(exploration: Exploration, known: Syntheses) -> Exploration:
 
 
 def _measured(exploration: Exploration, design: Design, known: Syntheses) -> Design:
-    found = None if design.machine is None else known.get(design.machine.digest)
-    if found is None or design.figures.failed is not None:
+    if design.machine is None or design.figures.failed is not None:
         return design
-    figures = measured_figures(design.figures, found)
+    if (found := known.get(design.machine.digest)) is None:
+        return design
+    figures = measured_figures(design.machine, design.figures, found)
     return exploration.study.judged(design.number, design.fields, design.machine, figures)
 
 
-def measured_figures(figures: Figures, synthesis: Synthesis) -> Figures:
-    """The figures of a machine with the results of its synthesis in place of predictions."""
+def measured_figures(machine: Config, figures: Figures, synthesis: Synthesis) -> Figures:
+    """The figures of a machine with the results of its synthesis in place of predictions. The clock of a machine with a
+    DRAM is not replaced: the DRAM's timing in cycles holds for the configuration's own clock only.
+    """
     intervals, rungs = {**figures.intervals}, {**figures.rungs}
     intervals.pop("area", None)
     rungs["area"] = f"synthesis ({synthesis.node})"
-    if synthesis.clock_mhz is None:
+    if synthesis.clock_mhz is None or machine.memory.kind == DRAM:
         return replace(figures, area=synthesis.area, intervals=intervals, rungs=rungs)
     intervals.pop("latency", None)
     rungs["clock"] = f"synthesis ({synthesis.node})"

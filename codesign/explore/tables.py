@@ -29,8 +29,8 @@ def schedules_file(network: str) -> str:
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
     """One dictionary for each design: number, fields, every metric, whether it meets the constraints, whether it is on
-    the Pareto front, and the reason if it failed; if schedules were tried, also the cycles with the templates' own
-    schedules.
+    the Pareto front, and the reason if it failed; if some design has other schedules than the templates' own, also the
+    cycles with the templates' schedules.
     """
     front = {design.number for design in exploration.front}
     tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())
@@ -119,8 +119,9 @@ def document(exploration: Exploration) -> dict[str, Any]:
 
 
 def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
-    """Writes designs.csv, exploration.json, front/NUMBER.toml and, if schedules were tried,
-    front/NUMBER/NETWORK.schedules.jsonl into `folder`; returns the first two paths. Raises WriteError.
+    """Writes designs.csv, exploration.json, front/NUMBER.toml and, if a design has other schedules than the templates'
+    own, front/NUMBER/NETWORK.schedules.jsonl into `folder`; removes such files of an earlier front. Returns the first
+    two paths. Raises WriteError.
     """
     table = rows(exploration)
     text = io.StringIO()

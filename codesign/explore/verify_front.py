@@ -31,9 +31,9 @@ Progress = Callable[[int, str], object]
 def verify_designs(
     study: Study, designs: Sequence[Design], folder: Path, told: Progress = lambda number, step: None
 ) -> dict[int, Verified]:
-    """Co-simulates designs on one seeded input of each network; returns the results by number of the design. A
-    co-simulation made before (same machine, network, compiler and Verilog) is not repeated. `told` is called with the
-    number of a design and the name of a step.
+    """Co-simulates designs on one seeded input of each network; returns the results by number of the design. Files and
+    results are written below `folder`, the folder of the exploration. A co-simulation made before (same machine,
+    network, compiler and Verilog) is not repeated. `told` is called with the number of a design and the name of a step.
 
     KeyboardInterrupt ends the work and returns the results so far. Raises WriteError, and BuildError without the tools.
     """

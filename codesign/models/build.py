@@ -90,8 +90,9 @@ def build(
     ``x`` and ``y`` instead. For the inputs and outputs of `TRANSFORMERS`, see the functions of `models.transformers`.
 
     `batch` is the size of the batch axis. `size` is, for `ORIGINALS`, the number of rows and columns of an image; for
-    `TRANSFORMERS` it is the number of tokens. `layers` is the number of layers of a model in `TRANSFORMERS`. If
-    `symbolic`, such a model accepts any number of tokens.
+    `TRANSFORMERS` it is the number of tokens (of earlier tokens, for a model that decodes). `layers` is the number of
+    layers of a model in `TRANSFORMERS`. If `symbolic`, such a model accepts any number of tokens that its tables of
+    positions allow; models that decode cannot be symbolic.
 
     Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or a number of layers
     that the network does not accept.
@@ -147,7 +148,9 @@ def write(path: str | Path, name: str, form: str = "u8", batch: int = 1, seed: i
 
 
 def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
-    """Return `count` seeded inputs for the model `name`: float32 [count, *input shape], within [-3, 3]."""
+    """Return `count` seeded inputs for the model `name`, of the model's default size: float32 [count, *input shape],
+    within [-3, 3]. Raises `UserError` for an unknown model, for a transformer, and for a negative seed.
+    """
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
     if name in TRANSFORMERS:

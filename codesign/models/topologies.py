@@ -165,8 +165,8 @@ def dqn(seed: int) -> Network:
 
 
 def small_cnn(seed: int) -> Network:
-    """A small CNN with every operator of ResNet-18 and an average pool, with sizes that are no multiples of a block:
-    3x32x32 to 20 classes.
+    """A small CNN with the operators of ResNet-18, but an average pool in place of the global one, and with numbers of
+    channels that are no multiples of a block: 3x32x32 to 20 classes.
     """
     rng = np.random.default_rng(seed)
     layers: tuple[Layer, ...] = (

@@ -103,8 +103,9 @@ class _RegionFigures:
 
 @dataclass(kw_only=True, eq=False)
 class Evaluator:
-    """Evaluates decisions about one network on a `target`. `held_out` are samples that calibration has not used; `real`
-    runs the float network; `prepare` makes float models ready to run.
+    """Evaluates decisions about one network on a `target`. `calibrated` writes the network with given decisions;
+    `held_out` are samples that calibration has not used; `real` runs the float network; `prepare` makes float models
+    ready to run; `kernels` are compiled kernels that all evaluated networks share.
 
     Equal regions are compiled and simulated once.
     """

@@ -19,8 +19,8 @@ Shapes = Callable[[str], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """A processor by its peak rates: `gigaflops` of float32, `gigabytes` a second of its memory, `watts` while it
-    works.
+    """A processor by the rates that layers on it are assumed to reach: `gigaflops` of float32, `gigabytes` a second of
+    its memory, `watts` while it works. `source` is a text on the origin of these numbers.
 
     With `measured`, times are measured on this computer instead, on one thread; the power is still assumed.
     """
@@ -34,7 +34,7 @@ class Processor:
 
     @property
     def rung(self) -> Literal["measured on this machine", "assumed: stated processor"]:
-        """The source of the processor's times: measured on this computer, or computed from assumed peak rates."""
+        """The source of the processor's times: measured on this computer, or computed from assumed rates."""
         return "measured on this machine" if self.measured else "assumed: stated processor"
 
     def seconds(self, operations: float, moved: float) -> float:
@@ -89,7 +89,8 @@ def parse_processor(text: str) -> Processor:
 def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> float:
     """Seconds that a float node takes on the modelled processor.
 
-    It is the larger of the time for its operations and the time to move its operands and results once.
+    It is the larger of the time for its operations and the time to move its operands and results once; for
+    QuantizeLinear and DequantizeLinear it is the time of the conversion (`border_seconds`).
     """
     results = [prod(shape(name)) for name in node.output if name]
     read = [prod(shape(name)) for name in node.input if name]
@@ -106,8 +107,9 @@ def border_seconds(processor: Processor, elements: int) -> float:
 
 
 def operations(node: onnx.NodeProto, shape: Shapes) -> float:
-    """Float operations of a node: two for each multiply-add of a product, one for each element of a window of a pool,
-    and one for each element of any other operator."""
+    """Float operations of a node: two for each multiply-add of a product, one for each element of each window of a
+    pool. For any other operator, one for each element of its first operand or first result, whichever is larger.
+    """
     written, read = prod(shape(node.output[0])), prod(shape(node.input[0]))
     match node.op_type:
         case "Conv":

@@ -28,7 +28,7 @@ from .study import Found, Member, SearchSettings, Study, search, study_key
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """Limits by which `Found.choose` selects a set of decisions from the Pareto front of error and cost: least SQNR in
-    dB, largest latency in milliseconds.
+    dB, largest latency in milliseconds; None is no limit.
     """
 
     sqnr: float | None = None
@@ -54,8 +54,8 @@ class Outcome:
 
 
 def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arrays]]:
-    """Splits `samples` into samples for calibration (the first three quarters) and held-out samples. Raises UserError
-    for a single sample; its message calls the samples `where`.
+    """Splits `samples` into samples for calibration and held-out samples: the last quarter, rounded down, but at least
+    one sample. Raises UserError for a single sample; its message calls the samples `where`.
     """
     if len(samples) < 2:
         raise UserError(
@@ -85,9 +85,9 @@ def open_study(
 ) -> Iterator[Study]:
     """A context with a search for the quantization of `model` on `target`, calibrated on `samples`. Decisions can be
     evaluated only inside the block. The error is measured on the `held_out` samples; `choices` are decisions made by
-    the user, by layer.
+    the user, by layer. `remark` is called with a line of text about each slow step.
 
-    Raises UserError.
+    Raises UserError, also if calibration has used every held-out sample.
     """
     plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)

@@ -52,7 +52,7 @@ class Move:
     (activation type of the tensor group `name`) or "weights" (one scale or one for each channel, for the weights of
     layer `name`).
 
-    `cost` is an estimate of the change of cost, made before any evaluation.
+    `cost` is an estimate of the change of cost, in the search's unit of costs, made before any evaluation.
     """
 
     kind: Kind
@@ -116,8 +116,9 @@ class Search:
         return self.budget - len(self.known)
 
     def _run(self, decisions: Decisions) -> Generator[Decisions, Figures, Figures | None]:
-        """Returns the figures of `decisions`, and evaluates them first if they are not known yet. Returns None if the
-        quantized network cannot run, or if the figures are unknown and no evaluation is left in the budget.
+        """Returns the figures of `decisions`, and evaluates them first if they are not known yet. Returns None if no
+        layer stays quantized, if the quantized network cannot run, or if the figures are unknown and no evaluation is
+        left in the budget.
         """
         made = self.canonical(decisions)
         if made is None:
@@ -137,8 +138,9 @@ class Search:
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
-        """Evaluates each move (change of one decision) alone, applied to `base`, in the order of estimated cost. Moves
-        of types and of scales are evaluated only if changing all of them together lowered cost or error.
+        """Evaluates each move (change of one decision) alone, applied to `base`: first moves of layers to the processor
+        in the order of estimated cost, then moves of types and of scales, each kind only if changing all of its
+        decisions together lowered cost or error. Ends when the share `SINGLES` of the evaluations left is spent.
         """
         paying = {kind for kind in ("type", "weights") if self._pays(kind)}
         order = sorted(
@@ -179,7 +181,7 @@ class Search:
     def _chain(self, base: Decisions) -> Asking:
         """Adds moves (changes of one decision) to `base`, one after the other, and evaluates each result. The next move
         is always the cheapest one: the move with the least expected cost for the noise that it is expected to remove. A
-        move that does not reduce the noise is dropped.
+        move that does not reduce the noise is dropped. Ends when the share `CHAIN` of the evaluations left is spent.
         """
         until, before = self.left - int(CHAIN * self.left), self.known[base]
         current, waiting = base, [move for move in self.moves if self.expected(move, base).noise < 0]
@@ -224,7 +226,8 @@ class Search:
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
         """Expected changes of noise and cost if a move (change of one decision) is applied to `decisions`: the changes
         measured for the move alone. If the move was not evaluated: the median change of noise of the evaluated moves of
-        the same kind, and the move's estimated change of cost.
+        the same kind (0 without any), and the move's estimated change of cost. A move that takes a layer back from the
+        processor has the opposite changes.
         """
         known = self.effects.get(move)
         if known is None:
@@ -237,7 +240,8 @@ class Search:
         return _Effect(noise=-known.noise, cost=-known.cost) if made else known
 
     def _promise(self, noise: float, cost: float, front: Sequence[Decisions]) -> float:
-        """Number of dB by which a set of decisions with this noise and cost would be better than the Pareto front.
+        """Number of dB by which a set of decisions with this noise and cost would have less noise than the best set of
+        the Pareto front that costs no more; at most 10, and 0 if that set has no noise.
 
         A set that is cheaper than the whole front is compared with the front's set that has the most noise.
         """

@@ -116,8 +116,9 @@ class Study:
         return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """All moves of the search: changes of one decision of one layer or tensor group. A move of a layer to the
-        processor is estimated to cost as much as the layer takes on the target's processor.
+        """All moves of the search: changes of one decision of one layer or tensor group that the user has not made. A
+        move of a layer to the processor is estimated to cost as much as the layer takes on the target's processor; all
+        other moves are estimated to cost nothing.
         """
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:
@@ -209,11 +210,11 @@ class Found:
 def search(
     study: Study, *, folder: Path | None = None, told: Callable[[Found], object] | None = None
 ) -> Found:
-    """Evaluates sets of decisions until the search has made its number of evaluations (`budget`).
+    """Evaluates sets of decisions until the search has made its number of evaluations (`budget`), or finds no new set.
 
     Records are written to `folder`, which is created if necessary; decisions with a record there are not evaluated
-    again. `told` is called with the results after every evaluation. KeyboardInterrupt ends the search and returns the
-    results so far, marked `interrupted`.
+    again, but count. `told` is called with the results after every evaluation. KeyboardInterrupt ends the search and
+    returns the results so far, marked `interrupted`. Raises UserError if the user has chosen that every layer is float.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:

@@ -64,8 +64,8 @@ def rows(result: Found) -> list[dict[str, Any]]:
 
 
 def figures(member: Member) -> dict[str, Any]:
-    """The figures of an evaluated set of decisions, by names with units; None in place of each figure if the evaluation
-    failed.
+    """The figures of an evaluated set of decisions, by names with units (None for each of them if the evaluation
+    failed), and the numbers of float layers, symmetric tensor groups and layers with one scale for all weights.
     """
     found, decisions = member.figures, member.decisions
     sizes = {
@@ -156,8 +156,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
 
 
 def front_figure(result: Found, chosen: Member | None = None) -> Figure:
-    """A picture: SQNR against the cost of every evaluated set of decisions. The Pareto front is a line; decisions that
-    are equal for all layers have their names.
+    """A picture: SQNR against the cost of every evaluated set of decisions whose network ran with a finite SQNR. The
+    Pareto front is a line; decisions that are equal for all layers have their names; a circle marks `chosen`.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

@@ -65,8 +65,8 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def words(text: str, most: int) -> str:
-    """A user's text for a picture: its last `most` characters, without mathematical markup ("$"); characters that the
-    font lacks become "?".
+    """A user's text for a picture: its last `most` characters, with each "$" escaped, so that it does not begin
+    mathematical markup; characters that the font lacks become "?".
     """
     shown = "".join(letter if _drawable(letter) else "?" for letter in printable(text)[-most:])
     return shown.replace("$", r"\$")

@@ -15,7 +15,8 @@ from ..verdict import NOTHING, Compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerAccount:
-    """Cycles and bytes of one layer (a group of fused nodes). Times are in cycles, traffic in bytes.
+    """Cycles and bytes of one layer (a group of fused nodes, whose names are `members`). Times are in cycles, traffic
+    is in bytes; `macs` counts multiply-adds.
 
     `started`: cycle in which the layer's first instruction begins. The layer's own time lasts from `begin`, the end of
     the previous layer, to `end`, the cycle in which the layer's last output byte is acknowledged. This time is exactly
@@ -30,7 +31,7 @@ class LayerAccount:
     them.
 
     `roofline_cycles`: lower bound on the cycles of the layer's convolution or matrix product, without its fused
-    operators. `bound`: the limit that determines this number, "compute" or "memory".
+    operators; 0 for a layer of other operators. `bound`: the limit that determines this number, "compute" or "memory".
     """
 
     name: str
@@ -152,8 +153,9 @@ class TotalAccount:
 class CheckAccount:
     """Comparison of the outputs for `images` inputs with the outputs of the reference `against`.
 
-    `mode` is "end to end" if only the outputs are compared. It is "layer by layer", for symmetric int8 models, if the
-    quantization of inputs, each layer, and the outputs are compared, each computed from the reference's own integers.
+    `mode` is "end to end" if only the outputs are compared. It is "layer by layer" if the quantization of inputs, each
+    layer, and the outputs are compared, each computed from the reference's own integers: for symmetric int8 models, and
+    for other models whose outputs differ by more than the tolerance of "end to end".
 
     `compared` counts the compared tensors. `max_lsb` is their largest difference in quantization steps, and `tolerance`
     is the allowed difference. `tolerance_because` is the reason if more than usual is allowed, else empty.
@@ -193,7 +195,9 @@ class CheckAccount:
 
 
 def run_account(document: Mapping[str, Any]) -> RunAccount:
-    """The results in a JSON object of `RunAccount.to_dict`. Raises KeyError or TypeError for any other object."""
+    """The results in a JSON object of `RunAccount.to_dict`, rounded as they are there, and without its warnings. Raises
+    KeyError or TypeError for any other object.
+    """
     check = document["check"]
     return RunAccount(
         model=document["model"],
@@ -229,7 +233,7 @@ class RunAccount:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object of `vdla run` and of report.json."""
+        """The JSON object of `vdla run` and of report.json; each of them may have further members."""
         return {
             "model": self.model,
             "config": self.config,

@@ -119,7 +119,8 @@ def machine_figure(config: Config) -> Figure:
     """A block diagram of the machine: memory, units with their instructions, scratchpads, command queues and token
     queues.
 
-    All text in the diagram comes from `config` and from the tables of the instruction set.
+    All numbers, and the names of instructions and token queues, come from `config` and from the tables of the
+    instruction set.
     """
     figure, axes = _sheet(13.2, 8.2)
     memory, queue = config.memory, config.command_queue_depth

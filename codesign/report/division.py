@@ -56,8 +56,8 @@ class RegionAccount:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAccount:
     """The costs that decided whether a region (part of the network) runs on accelerator or CPU: simulated seconds on
-    the accelerator and measured seconds of conversions at its border, against the CPU's seconds (None if the CPU cannot
-    run the region).
+    the accelerator and measured seconds of conversions at its border, against the CPU's seconds. If the CPU cannot run
+    the region, `cpu_seconds` is None and `remark` is the reason.
     """
 
     nodes: tuple[str, ...]
@@ -106,7 +106,7 @@ class RegionCheck:
         return self.compared.anything and within(self.difference, self.tolerance)
 
     def __str__(self) -> str:
-        """A sentence such as "region0 differs by 3 LSB in 1 input and 1 output, 2 LSB are allowed"."""
+        """Text such as "region0 differs by 3 LSB in 1 input and 1 output, 2 LSB allowed"."""
         found, allowed = amount(self.difference, self.unit), amount(self.tolerance, self.unit)
         because = f" ({self.because})" if self.because else ""
         return f"{self.name} differs by {found} in {self.compared}, {allowed} allowed{because}"
@@ -122,10 +122,11 @@ class DivisionCheck:
     """Comparison of a partitioned network with ONNX Runtime; a field is None if there is nothing to compare. If nothing
     at all was compared, the check has not passed.
 
-    Each region is computed from ONNX Runtime's own tensors as its inputs. `regions` are the compared regions. `failed`
-    describes each region that differs by more than is allowed. `accelerator_lsb` is the largest difference of an
-    accelerator region, in quantization steps. (If activations are symmetric int8, it is the largest difference of a
-    layer.) `cpu_relative` is the largest difference of a CPU region, as max |a - b| / max |b|.
+    `images` is the number of launches. Each region is computed from ONNX Runtime's own tensors as its inputs. `regions`
+    are the compared regions. `failed` describes each difference, of a region or of the outputs, that is larger than
+    allowed. `accelerator_lsb` is the largest difference of an accelerator region, in quantization steps. (If the region
+    was compared layer by layer, it is the largest difference of a layer.) `cpu_relative` is the largest difference of a
+    CPU region, as max |a - b| / max |b|.
 
     The outputs of the whole network are also compared, in number `outputs`. `output_relative` is their largest
     difference from ONNX Runtime without its optimization; `output_relative_optimized`, only for uint8 activations, is
@@ -176,7 +177,8 @@ class DivisionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
-    """Times of one run of a partitioned network. `partition` is the rule that assigned regions to targets.
+    """Times of one run of a partitioned network; measured times are medians of `repeat` runs on `threads` threads of
+    the processor `cpu`. `partition` is the rule that assigned regions to targets ("support" or "cost").
 
     `all_cpu_seconds` is the time that the CPU takes for the whole network, compiled as one. If the CPU cannot run it,
     the time is None and `all_cpu_remark` is the reason. `refusals`: for each kind of operator that the accelerator does
@@ -247,7 +249,7 @@ class DivisionAccount:
     @property
     def limit_over_cpu(self) -> float | None:
         """Amdahl's limit over the CPU alone: the speedup if the offloaded share took no time and there were no
-        conversions.
+        conversions. None if the share is not known, or if it is 1, so that there is no limit.
         """
         return None if self.offloaded_share is None else _quotient(1.0, 1.0 - self.offloaded_share)
 

@@ -23,7 +23,9 @@ SAME_SPOT = 2.5
 TITLE = 40
 """Largest number of characters of a network's or configuration's name in a picture's title."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
-"""Largest number of causes of stalls that have their own colour in the plot; the other causes are drawn as one."""
+"""Number of causes of stalls that have their own colour in the plot, if there are more causes than `CAUSE_COLORS`; the
+other causes are then drawn as one.
+"""
 
 
 def _short(value: float, _position: int = 0) -> str:

@@ -1,5 +1,5 @@
-"""The profile of a network as a table: one line for each kernel, with its share of the device's peak; the
-total last.
+"""The profile of a network as a table: one line for each kernel, or, if the device's peak is known, one for each node
+with its share of the peak; the total last.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from vdla.util.printable import printable
 
 
 def profile_table(title: str, rows: Sequence[KernelTime], peaks: Peaks | None = None) -> Table:
-    """A table of milliseconds, share and rates of each kernel, in the order of execution.
+    """A table of milliseconds, share and rates of each kernel in `rows`, in the order of execution.
 
-    With `peaks`, "of peak" is the fraction of the device's peak operations or of its memory bandwidth. The bytes of
-    each array are counted once; if an array is in a cache, the real memory traffic is smaller than this fraction says.
+    With `peaks`, `rows` are nodes, and the table has the number of kernels of each. The two columns "of peak" are then
+    the fractions of the device's peak operations and of its memory bandwidth. The bytes of each array are counted once;
+    if an array is in a cache, the real memory traffic is smaller than this fraction says.
     """
     total = sum(row.milliseconds for row in rows)
     digits = 3 if peaks is None else 4

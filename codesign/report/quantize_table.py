@@ -1,4 +1,4 @@
-"""The quantization errors of a network as a table: one line for each layer, then one for each output."""
+"""The quantization errors of a network: a table with one row for each layer, and a line of text for each output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from vdla.util.printable import printable
 
 
 def error_table(model: str, quantized: Quantized) -> Table:
-    """A table of scale, zero point and signal to quantization noise ratio of each layer of `model`, in order."""
+    """A table of scale, zero point, signal to quantization noise ratio and relative error of each layer, in order, with
+    the title `model`.
+    """
     table = Table(title=model, title_justify="left", box=SIMPLE, padding=(0, 1), collapse_padding=True)
     for heading in ("layer", "operator"):
         table.add_column(heading, no_wrap=True)

@@ -66,7 +66,8 @@ class Study:
     """A comparison of searches for schedules: the runs of several searches on several layers. All costs of a layer have
     the same unit.
 
-    `config` names the accelerator's configuration, if any.
+    `config` names the accelerator's configuration, if any. `near`: see `NEAR`. If costs are seconds, `peer_seconds` has
+    the time of another library and `flops` the number of operations, both by layer.
     """
 
     runs: tuple[Run, ...]

@@ -21,16 +21,18 @@ from .split import layer_boundaries
 from .traffic import KINDS, find_runs
 
 COUNTER_SAMPLES = 2000
-"""Number of intervals into which a run is divided; the timeline has the mean memory traffic of each interval."""
+"""Largest number of intervals into which a run is divided; the timeline has the mean memory traffic of each interval.
+"""
 
 
 def timeline(program: Program, simulation: SimulationResult) -> bytes:
     """The bytes of a Perfetto trace of `program`'s `simulation`; one cycle is shown as one nanosecond.
 
     The trace has a track for the layers and a track for each unit. The track of the fetch unit has a slice for every
-    dispatch. The tracks of load, compute and store units have a slice for the busy time of every instruction, and a
-    slice for every stall, named by its cause. Two counters show the data bytes read and written in each cycle. On a
-    machine with a DRAM, a track for each bank has the words that are read from its rows or written to them.
+    dispatch, and for every wait before one. The tracks of load, compute and store units have a slice for the busy time
+    of every instruction, and a slice for every stall, named by its cause. Two counters show the data bytes (without
+    instructions) read and written per cycle, averaged over at most `COUNTER_SAMPLES` intervals. On a machine with a
+    DRAM, a track for each bank has the words that are read from its rows or written to them.
     """
     names = format_names(np.asarray(program.instructions)[: _executed(simulation)])
     tracks = [Track(name="layers", slices=list(_layers(program, simulation)))]

@@ -76,8 +76,9 @@ def _rows(
 
 
 def register_fields(words: NDArray[np.uint64], name: str, which: Integers) -> dict[str, Integers]:
-    """The fields of a configuration register as they are at each instruction in `which`: int64 [len(which)] by the
-    field's name. Queues keep program order, so that the last CONFIG before an instruction determines them.
+    """The fields of the configuration register `name` as they are at each instruction in `which` (indices): int64
+    [len(which)] by the field's name. `words` are all instructions, uint64 [n, words]. Queues keep program order, so
+    that the last CONFIG before an instruction determines the fields; before the first CONFIG they are 0.
     """
     item = register(name)
     opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
@@ -262,7 +263,10 @@ def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str,
     """Divides the bytes that were moved in excess of the compulsory ones by reason. Reasons without bytes are left out.
     The numbers add up exactly to the total excess.
 
-    - `inp read again`: inputs that were read more than once, such as halo rows, or for several output blocks.
+    Some reasons are named in `EXPLANATIONS`. The others begin with the kind of data, as in "wgt read again":
+
+    - `read again`: bytes that were read more than once, such as halo rows, or inputs for several output blocks; for
+      outputs `written again`.
     - `skipped by windows`: input elements that no window reads. They are moved because they lie between elements that
       are read (skipped by a stride, or in the gaps of a dilated kernel).
     - `padding`: lanes of a block beyond the end of the tensor.

@@ -1,5 +1,6 @@
 """Area and clock of a machine (accelerator configuration). Usually, a model fitted to synthesis results predicts both.
-With a table of components, the area is computed from the table, and the clock is the configuration's own.
+With a table of components, the area is computed from the table, and the clock is the configuration's own. The clock is
+also the configuration's own on a machine with a DRAM.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from vdla.isa.config import Config
 from vdla.isa.data_path import blocks
 
 from .cell_model import LEFT_OUT, shipped_cell_model
-from .clock import Clock, clock_of, predicted
+from .clock import Clock, clock_of, has_modelled_clock, predicted
 from .components import Components
 from .dram import phy_area
 from .modelled_energy import described as energy_described
@@ -26,7 +27,7 @@ cell library, in square micrometres.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
     """Area and clock of a machine: `area` in square millimetres by unit, and the clock. `intervals` of "area" and
-    "cycle" (the clock's period) are 90% intervals, as factors of the value; empty without a model.
+    "cycle" (the clock's period) are 90% intervals, as factors of the value; a value that no model predicts has none.
     """
 
     area: Mapping[str, float]
@@ -35,9 +36,9 @@ class Structure:
 
 
 def structure_of(config: Config, components: Components) -> Structure:
-    """Area and clock of a machine. Either the shipped models predict both, or the area follows from the table
-    `components` and the clock is the configuration's own. To the area, the published area of the DRAM's PHY (circuits
-    at the pins) is added if there is one; it is taken as exact when the interval of the area is computed.
+    """Area and clock of a machine (`clock_of`). The area is predicted by the shipped models, or follows from the table
+    `components`. To the area, the published area of the DRAM's PHY (circuits at the pins) is added if there is one; it
+    is taken as exact when the interval of the area is computed.
     """
     clock, phy = clock_of(config, components), phy_area(config)
     if not components.modelled:
@@ -48,7 +49,9 @@ def structure_of(config: Config, components: Components) -> Structure:
         logic = sum(found.area.values())
         share = logic / (logic + sum(phy.values()))
         low, high = 1 - share * (1 - low), 1 + share * (high - 1)
-    intervals = {"area": (low, high), "cycle": found.path_ends}
+    intervals = {"area": (low, high)}
+    if has_modelled_clock(config, components):
+        intervals["cycle"] = found.path_ends
     return Structure(area={**found.area, **phy}, clock=clock, intervals=intervals)
 
 

@@ -458,8 +458,8 @@ _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 def access_features(access: Mapping[str, float]) -> dict[str, float]:
     """Features of timing paths that begin in a memory, by name. The value of a feature is the access time (from address
-    to data, in ns) of a module's slowest memory macro, or 0 if the module has no macro on this machine. `access`: the
-    access times by module (`cell_model.access_by_module`).
+    to data, in ns) of a module's slowest memory macro, or 0 if the module has no macro on this machine; only "chain
+    before operand" is 1 or 0. `access`: the access times by module (`cell_model.access_by_module`).
     """
 
     def slowest(*modules: str) -> float:
@@ -482,7 +482,7 @@ def access_features(access: Mapping[str, float]) -> dict[str, float]:
 
 def own_features(config: Config, module: str, memories: list[Memory]) -> dict[str, float]:
     """Values of the features in OWN for one `module`: bits of its memories that are flip-flops, bits of their read
-    multiplexers, and log2 of the depth of its FIFO or queue.
+    multiplexers, and log2 of the depth of its FIFO or queue, if it has one. `memories`: all memories of the machine.
     """
     small = [memory for memory in memories if memory.module == module and not memory.is_macro]
     found = {

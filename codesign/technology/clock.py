@@ -2,8 +2,8 @@
 it.
 
 A configuration states an assumed clock. The model of syntheses predicts a clock from the configuration; the predicted
-clock is used wherever area and energy come from models. A synthesis of the machine measures its clock
-(`explore.syntheses`).
+clock is used wherever area and energy come from models, except on machines with a DRAM. A synthesis of the machine
+measures its clock (`explore.syntheses`).
 """
 
 from __future__ import annotations
@@ -42,12 +42,19 @@ class Clock:
 
 
 def clock_of(config: Config, components: Components) -> Clock:
-    """The clock of a machine: predicted by the model of syntheses, or the configuration's own clock if `components` is
-    a table or the memory is a DRAM, whose cycles are counted at that clock.
+    """The clock of a machine: the one that the model of syntheses predicts if there is such a clock
+    (`has_modelled_clock`), otherwise the configuration's own.
     """
-    if not components.modelled or config.memory.kind == DRAM:
+    if not has_modelled_clock(config, components):
         return Clock(hertz=config.clock_hertz, source=CLOCK_IS)
     return Clock(hertz=predicted(config).clock_mhz * 1e6, source=MODELLED)
+
+
+def has_modelled_clock(config: Config, components: Components) -> bool:
+    """Whether the clock of a machine is predicted by the model of syntheses. It is the configuration's own clock if
+    `components` is a table, or if the memory is a DRAM, whose timing in cycles holds for that clock only.
+    """
+    return components.modelled and config.memory.kind != DRAM
 
 
 @lru_cache(maxsize=512)

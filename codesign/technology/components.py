@@ -28,6 +28,9 @@ OPERATIONS = (
 (picojoules).
 """
 SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
+"""Numbers in a table's entry for memories: square micrometres of a bit, picojoules of one access through a port of a
+memory of 32 KiB, and bytes of a port.
+"""
 MACROS = "cacti-45nm"
 """Value of the table's entry `area_um2_per_bit` that selects the SRAM macros which syntheses use."""
 
@@ -38,7 +41,9 @@ class ComponentsError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Components:
-    """A table of components: areas in square micrometres, energies in picojoules; `digest` is the hash of the file's
+    """A table of components for the technology node `node`. `area`, in square micrometres, and `energy`, in picojoules,
+    are by operation (`OPERATIONS`; `energy` also has "dram_byte"); `sram` has the numbers of `SRAM`. `left_out` names
+    the parts of a machine without an entry, `sources` the origin of each entry. `digest` is the hash of the file's
     text.
     """
 

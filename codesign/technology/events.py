@@ -106,7 +106,7 @@ def count_events(
     program: Program, simulation: SimulationResult, only: NDArray[np.bool_] | None = None
 ) -> Events:
     """The events of a simulated program. `only` (bool, one for each instruction) selects the instructions whose
-    operations are counted; cycles and bytes are always those of the whole program.
+    operations are counted; cycles, busy cycles, bytes and DRAM commands are always those of the whole program.
     """
     words = np.asarray(program.instructions)
     config = program.config

@@ -16,7 +16,7 @@ from .memory_energy import accesses, memory_picojoules
 
 LOOKED_AT = 20_000
 """Number of array operations whose internal bits are examined; in a program with more operations, a random sample of
-this size.
+about this size.
 """
 
 
@@ -46,8 +46,9 @@ class Prediction:
 def predict_energy(
     program: Program, *, model: EventEnergy | None = None, looked_at: int = LOOKED_AT
 ) -> Prediction:
-    """Predicts the energy of a program with its data. Internal bits of the array are counted in `looked_at` operations,
-    drawn at random from the whole program; all other counts are exact.
+    """Predicts the energy of a program with its data. Internal bits of the array are counted in about `looked_at`
+    operations, drawn at random from the whole program (in all, if there are fewer); all other counts are exact. Leakage
+    lasts as long as the program at the configuration's own clock.
 
     Raises ProgramError and SimulationError as `simulate` does.
     """

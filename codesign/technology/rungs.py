@@ -5,6 +5,7 @@ from __future__ import annotations
 from vdla.isa.config import CLOCK_IS, Config
 
 from .cell_model import shipped_cell_model
+from .clock import has_modelled_clock
 from .components import Components
 from .modelled_energy import rung as rung_of_energy
 
@@ -13,21 +14,15 @@ TABLE = "assumed: table of components"
 
 
 def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
-    """Maps each figure (clock, latency, area, energy, edp) to its source: the models, or the table of components and
-    the configuration's own clock.
+    """Maps each figure (clock, latency, area, energy, edp) to its source: the models or the table of components; for
+    clock and latency the models or the configuration's own clock (`clock.has_modelled_clock`).
     """
-    if not components.modelled:
-        return {
-            "clock": CLOCK_IS,
-            "latency": f"{EXACT}, {CLOCK_IS} clock",
-            "area": TABLE,
-            "energy": TABLE,
-            "edp": TABLE,
-        }
-    of_cells, of_energy = f"model of syntheses ({shipped_cell_model().node})", rung_of_energy(config)
+    of_cells = f"model of syntheses ({shipped_cell_model().node})" if components.modelled else TABLE
+    of_energy = rung_of_energy(config) if components.modelled else TABLE
+    modelled = has_modelled_clock(config, components)
     return {
-        "clock": of_cells,
-        "latency": f"{EXACT}, clock by model",
+        "clock": of_cells if modelled else CLOCK_IS,
+        "latency": f"{EXACT}, clock by model" if modelled else f"{EXACT}, {CLOCK_IS} clock",
         "area": of_cells,
         "energy": of_energy,
         "edp": of_energy,

@@ -79,7 +79,7 @@ def simulate_program(
 
 
 def counters(simulated: SimulationResult) -> dict[str, int]:
-    """The simulator's nonzero counters, named as the RTL names its counters."""
+    """The simulator's counters, named as the RTL names its counters. A missing counter is 0."""
     found = {
         f"{unit}.{name}": count
         for unit, items in simulated.units.items()

@@ -48,7 +48,9 @@ def first_difference(outcome: Outcome) -> int | None:
 
 
 def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
-    """A table of the instructions around the first difference: begin and end in the simulator and in the RTL."""
+    """A table of the instructions around the first difference: begin and end in the simulator and in the RTL. If no
+    begin or end differs, or the RTL gave none, it shows all instructions of a short program, else those in the middle.
+    """
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None:
         return "the simulator gives no timeline\n"
@@ -101,7 +103,7 @@ def write_failure(folder: Path, title: str, config: Config, launch: Launch, outc
     """Writes the program (as text, and as hex with its memory image), the configuration, the initial scratchpads if
     any, and the report into `folder`; returns the paths.
 
-    Raises FileError or ProgramError if writing fails.
+    Raises FileError, ProgramError or WriteError if writing fails.
     """
     make_directory(folder)
     program = launch.program

@@ -52,10 +52,12 @@ def repair(
     image: NDArray[np.uint8],
     uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
-    """A valid program made of `instructions`: drops instructions that access a memory out of bounds, repairs tokens,
-    and ends with the first FINISH of `instructions` (a new one if they have none).
+    """A valid program made of `instructions`: drops instructions with an error (mostly accesses out of bounds), with
+    more than MOST_STEPS steps, or whose effect depends on DRAM that the program wrote (LOAD.PARs, unknown micro-ops);
+    repairs tokens; and ends with the first FINISH of `instructions` (a new one if they have none).
 
-    Raises RuntimeError if the checker still finds errors, which is a defect of this function.
+    `image`: memory at launch; `uop`: the micro-op scratchpad at launch, None for zeros. Raises RuntimeError if the
+    checker still finds errors, which is a defect of this function.
     """
     wanted = [item for item in instructions if item[0] != "FINISH"]
     ends = [item for item in instructions if item[0] == "FINISH"][:1] or [("FINISH", {})]

@@ -139,7 +139,7 @@ def compiled(config: Config, source: str, virtual_threads: int) -> Program | Non
 
 def carried_over(program: Program, config: Config, *words: int) -> Instruction:
     """The instruction `words` of `program`, translated for the machine `config`; an instruction that the machine lacks
-    is replaced by a similar one.
+    is replaced by a STORE.OUT with its token flags and its shape (for a LOAD.PAR, only the token flags).
     """
     name, values = decode_one(program.config, *words)
     if program.config is config:

@@ -84,7 +84,9 @@ def encoding(config: Config) -> str:
 
 
 def alignment(start: int, end: int, bus: int) -> str:
-    """The coverage bin for the alignment of bytes `start` .. `end` to bus words of `bus` bytes."""
+    """The coverage bin for the alignment of the bytes from `start` up to, not including, `end` to bus words of `bus`
+    bytes.
+    """
     match (start % bus != 0, end % bus != 0):
         case (False, False):
             return "aligned"
@@ -276,8 +278,8 @@ def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
     """Yields each run of consecutive DRAM bytes that an instruction (format `name`, fields `values`) reads or writes,
-    as (kind of element, first byte, length in bytes, number of adjacent rows that form the run). `registers`:
-    configuration registers at the instruction.
+    as (kind of element, first byte, length in bytes, number of runs of this kind in the instruction: 1 if its rows
+    touch). `registers`: configuration registers at the instruction.
     """
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:
         return

@@ -64,8 +64,8 @@ WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
 A bulk copy needs rows with a multiple of 16 bytes, that is, of 8 float16 elements.
 """
 TOLERANCE = 1e-5
-"""Largest error of a result, relative to the largest product, that counts as correct: it allows float32 sums over
-`DEPTH` in any order.
+"""Largest error of an element that counts as correct, relative to the largest element of the result: it allows float32
+sums over `DEPTH` in any order.
 """
 
 

@@ -30,7 +30,8 @@ class FaultError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultVerdict:
     """Result of co-simulation with a fault. `program`: number of the first program on which simulator and RTL differ;
-    `difference`: description of the difference. Both are None if no program shows a difference.
+    `difference`: description of the difference. Both are None if no program shows a difference; 0 and "hangs" if the
+    run took more than TIMEOUT seconds.
     """
 
     program: int | None
@@ -56,7 +57,8 @@ def faulty_text(fault: Fault) -> str:
 
 
 def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> FaultVerdict:
-    """Co-simulates `programs` programs in a process with a copy of the sources that has `fault`.
+    """Co-simulates `programs` programs of the seed `campaign` in a process with a copy of the sources that has `fault`;
+    None: with unchanged sources, on the machine tiny.
 
     The source tree stays unchanged. Unless the fault is in the RTL, the simulator runs as plain Python, since compiling
     it would take minutes. A faulty RTL is built into a separate cache. Raises FaultError.

@@ -48,8 +48,9 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Result of co-simulation with mutation `number`. `program`: number of the first program on which simulator and RTL
-    differ; `difference`: description of the difference. Both are None if no program detects the mutation.
+    """Result of co-simulation with mutation `number`. `program`: index of the first program, in the order in which they
+    were run, on which simulator and RTL differ; `difference`: description of the difference. Both are None if no
+    program detects the mutation. `program` is 0 if the process crashed or hung, whichever program it ran.
     """
 
     number: int

@@ -57,9 +57,10 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Result of co-simulating a design. `networks`: the networks that ran on its RTL; `cycles`: their cycles.
-    `mismatches`: number of differences from the simulator (in cycles, counters, bytes and layers); `first`: text of the
-    first one. `seconds` include building the RTL.
+    """Result of co-simulating a design on all `networks`. `cycles`: the sum of their cycles, without networks whose run
+    on the RTL did not end. `mismatches`: number of differences from the simulator (in cycles, counters, bytes and
+    layers), where a run that did not end counts as one; `first`: text of the first one. `seconds` include building the
+    RTL.
     """
 
     networks: tuple[str, ...]
@@ -71,7 +72,9 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
-    """A design as the page shows it. `label`: its number, or the name of the base; its files have this name, too."""
+    """A design as the page shows it. `label`: its number, or the name of the base; its files have this name, too.
+    `state` is one of `STATES`.
+    """
 
     label: str
     fields: Mapping[str, Value]

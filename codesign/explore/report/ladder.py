@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A kind of source of figures, such as synthesis or a fitted model. A figure has this kind if the text
-    `Metric.rung` of its metric contains `word`; `meaning` explains the kind in the report.
+    """A kind of source of figures, such as synthesis or a fitted model. A figure has this kind if the text that names
+    its source contains `word` (if it contains several words, the last one in `LADDER` counts). `meaning` explains the
+    kind in the report.
     """
 
     name: str

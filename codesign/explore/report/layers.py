@@ -79,7 +79,9 @@ def split_by_layer(
 
 
 def columns(layers: Sequence[LayerFigures]) -> dict[str, Any]:
-    """The layers as columns of JSON values, columns of zeros left out. Cycles and bytes are exact integers."""
+    """The layers as columns of JSON values; in the tables of stalls, bytes and energy, columns of zeros are left out.
+    Cycles and bytes are exact integers; roofline cycles are rounded to integers.
+    """
     causes = dict.fromkeys(cause for layer in layers for cause in layer.account.stalls)
     kinds = dict.fromkeys(kind for layer in layers for kind in layer.account.dram)
     units = dict.fromkeys(unit for layer in layers for unit in layer.energy)
@@ -102,5 +104,5 @@ def columns(layers: Sequence[LayerFigures]) -> dict[str, Any]:
 
 
 def rounded(value: float) -> float:
-    """`value` rounded to five digits, the most that a page shows."""
+    """`value` rounded to five significant digits, the most that a page shows."""
     return float(f"{value:.5g}")

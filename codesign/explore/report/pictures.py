@@ -81,8 +81,8 @@ def _label(data: Data, place: int) -> str:
 
 
 def front_figure(data: Data) -> Figure:
-    """A scatter plot of all designs. Its axes are the first two objectives; if there is only one objective, they are
-    the number of the design and the objective. The designs of the Pareto front are drawn on top of the others.
+    """A scatter plot of all designs that ran. Its axes are the first two objectives; if there is only one objective,
+    they are the number of the design and the objective. The designs of the Pareto front are drawn on top of the others.
     """
     names = data["objectives"]
     figure = new_figure(8.6, 4.5)
@@ -161,7 +161,9 @@ def _standing(data: Data, names: Sequence[str]) -> str:
 
 
 def parallel_figure(data: Data) -> Figure | None:
-    """A parallel-coordinates plot: every design is a line through its fields and figures. None if no design ran."""
+    """A parallel-coordinates plot: every design that ran is a line through its fields and objectives. None if fewer
+    than two fields and objectives differ between designs.
+    """
     states = _states(data)
     ran = [place for place, state in enumerate(states) if state not in ("failed", "reference")]
     columns: list[tuple[str, NDArray[np.float64], list[tuple[float, str]]]] = []
@@ -208,7 +210,7 @@ def parallel_figure(data: Data) -> Figure | None:
 
 def sensitivity_figure(data: Data) -> Figure | None:
     """Bars with the variance of each objective: explained by each field alone, by several fields together, and by no
-    field. None without objectives to show.
+    field. None if no objective has a fitted sensitivity.
     """
     found = data["sensitivity"]["figures"]
     names = [name for name in data["objectives"] if name in found]
@@ -270,8 +272,8 @@ def _parts(table: Mapping[str, Sequence[float]]) -> list[tuple[str, NDArray[np.f
 
 
 def layers_figure(data: Data) -> Figure | None:
-    """Bars for the layers of the design that the page shows first: cycles by cause, with the roofline, and energy by
-    unit. None without layers.
+    """Bars for the layers of the first network on the design that the page shows first: cycles by cause, with the
+    roofline, and energy by unit. None without layers.
     """
     layers = _layers(data, "a")
     if layers is None:
@@ -309,8 +311,8 @@ def _layers(data: Data, which: str) -> Mapping[str, Any] | None:
 
 
 def compare_figure(data: Data) -> Figure | None:
-    """Bars that compare the two designs that the page shows first: area and energy by unit, cycles by cause. None if no
-    design ran.
+    """Bars that compare the two designs that the page shows first: area by unit and, for the first network, energy by
+    unit and cycles by cause (only if the layers of both were computed). None if no design ran.
     """
     if data["chosen"] is None:
         return None

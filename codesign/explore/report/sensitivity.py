@@ -27,8 +27,8 @@ HOW = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
     """The effect of a field on a figure. `levels` are pairs (value of the field, factor): with this value of the field,
-    the figure is the mean times the factor. `share` is the part of the figure's variance that only this field explains,
-    0 to 1.
+    the figure is its geometric mean times the factor (and the factors of the other fields). `share` is the part, 0 to
+    1, of the variance of the figure's logarithm that only this field explains.
 
     Fields that always change together count as one field with a name such as "block_in, block_out". Its values are
     texts such as "8, 16", or a single value if the fields always have equal values.
@@ -67,7 +67,8 @@ def sensitivity(
     Fields that always change together are one term. `following` are derived fields: a derived field that always changes
     together with one of `fields` belongs to the same term, other derived fields have no term.
 
-    Returns None if there are too few designs to fit all terms, or if the figure is constant.
+    Returns None if there are too few designs to fit all terms, if the figure or all fields are constant, or if a value
+    of the figure is not positive.
     """
     values = np.asarray(figure, float)
     if len(values) < 2 or values.min() <= 0:

@@ -51,8 +51,8 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
 
 
 def _key(study: Study, design: Design) -> str:
-    """The key under which the study records a design's figures: `Study.front_key` for a design of the front with tuned
-    schedules, else `Study.key`.
+    """The key under which the study records a design's figures: `Study.front_key` for a design with other schedules
+    than its templates' own, else `Study.key`.
     """
     tuned = any(run.schedules for run in design.figures.networks.values())
     return study.front_key if tuned else study.key

@@ -25,7 +25,8 @@ STRATEGY = "explore"
 
 def compile_with(config: Config, network: Network, settings: Settings, *, data: bool = True) -> Compiled:
     """The network compiled for a machine. `settings` are knobs by node; a node without an entry has its template's own
-    schedule. Raises UserError.
+    schedule. With `data` False, the memory image has zeros in place of constants, which suffices to simulate the
+    timing. Raises UserError.
     """
     records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
     graph, cache = network.graph_for(config), network.schedule_cache

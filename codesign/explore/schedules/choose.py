@@ -34,7 +34,9 @@ from ...report.split import layer_boundaries
 from ..networks import Network
 
 WORTH = 2e-4
-"""Other schedules of a layer are tried only if they could save at least this share of the network's cycles."""
+"""Other schedules of a layer are tried only if they could save more than this share of the network's cycles, in all
+layers of the same workload together.
+"""
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
 """Largest number of rounds, each of which tries the next best schedule of every layer in the network. After that,
@@ -63,8 +65,9 @@ class Effort:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds. In each round, the network is run once with a new schedule for every layer: the layer's
-        next best candidate. Each layer then keeps either its previous schedule or the new one, whichever was faster.
+        """Number of rounds. In each round, the network is run with a new schedule for every layer, the layer's next
+        best candidate, and then with the faster one of the previous and the new schedule for every layer. The fastest
+        of all runs is kept.
         """
         return min(MOST_ROUNDS, max(1, self.trials // 16))
 
@@ -150,8 +153,8 @@ def _ranked(
     config: Config, trials: NetworkTrials, node: str, workload: Workload, count: int, enough: float
 ) -> Sequence[Values]:
     """The candidate schedules of a layer, fastest first, with at most CLOSE times the cycles of the fastest (the layer
-    is simulated alone). The template's own schedule is one of the candidates. Empty if no schedule could save more than
-    `enough` cycles.
+    is simulated alone). The candidates are the template's own schedule and `count` others. Empty if no schedule could
+    save more than `enough` cycles.
     """
     try:
         space = space_of(config, workload)

@@ -23,8 +23,8 @@ def squeeze_and_excite(
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:
-    """Rounds `value` to a multiple of `divisor`, but never to less than 0.9 * `value`, as mobile networks round numbers
-    of channels.
+    """Rounds `value` to a multiple of `divisor`, but never to less than 0.9 * `value` or `divisor`, as mobile networks
+    round numbers of channels.
     """
     rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * value else rounded

@@ -88,8 +88,8 @@ class Graph:
         return value
 
     def output(self, value: Value, name: str) -> None:
-        """Makes `value` an output of the model, called `name`; a node of this graph must write it, and no node may read
-        it yet.
+        """Makes `value` an output of the model, called `name`; a node of this graph must write it. Earlier nodes then
+        read it under the new name; later nodes cannot read `value`.
         """
         for node in self.nodes:
             for names in (node.input, node.output):

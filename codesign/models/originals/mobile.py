@@ -121,7 +121,8 @@ def mnasnet(g: Graph, x: Value) -> Value:
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
     """A block of MobileNet-v3: size of the kernel, numbers of channels inside (`expanded`) and at the output, stride
-    and dilation. `gated`: it has squeeze-and-excitation. `swish`: its activation is hard swish instead of ReLU.
+    and dilation (a block with a dilation above 1 has no stride). `gated`: it has squeeze-and-excitation. `swish`: its
+    activation is hard swish instead of ReLU.
     """
 
     kernel: int

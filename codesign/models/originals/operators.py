@@ -1,6 +1,7 @@
 """Operators as PyTorch's exporter writes them at opset 17: each function adds the nodes of one call or module.
 
-The mean square (`Value.power`) of an activation function's output is the one that a standard normal input gives.
+The mean square (`Value.power`) of an activation function's output is the one that a standard normal input gives, times
+the input's mean square (sigmoids and softmax: without this factor).
 """
 
 from __future__ import annotations

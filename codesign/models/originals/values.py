@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of the graph. `power` is an estimate of the mean square of its elements.
+    """A tensor of the graph, float32, or int64 if `integer`. `power` is an estimate of the mean square of its elements.
 
     The standard deviation of a weight is 1 / sqrt(number of products in a sum x `power` of the input), which is He's
     rule after a ReLU. So the outputs of each layer stay approximately normal. This replaces the effect of batch

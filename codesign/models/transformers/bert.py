@@ -24,7 +24,9 @@ LAST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertSizes:
-    """The sizes of a BERT; default: BERT-base with fewer layers."""
+    """The sizes of a BERT; default: BERT-base with fewer layers. `inner`: numbers for each token between the two
+    products of a feed-forward network.
+    """
 
     layers: int = 2
     width: int = 768
@@ -36,7 +38,7 @@ class BertSizes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MobileBertSizes:
     """The sizes of a MobileBERT; attention and feed-forward networks use vectors of `bottleneck` numbers for each
-    token.
+    token. `embedding`: numbers for each word of the vocabulary. `stack`: number of feed-forward networks in a layer.
     """
 
     layers: int = 2
@@ -51,7 +53,7 @@ class MobileBertSizes:
 def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
     """BERT. Inputs: ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64 [batch, sequence]. Outputs:
     ``last_hidden_state``, float32 [batch, sequence, width], and ``pooler_output`` [batch, width]. With `sequence` None
-    the number of tokens is a symbol, so that any number is possible.
+    the number of tokens is a symbol, so that any number up to `POSITIONS` is possible.
     """
     w = Writer(rng=np.random.default_rng(seed))
     rows, width = (batch, sequence), sizes.width

@@ -31,15 +31,15 @@ class Gpt2Sizes:
 def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
     """GPT-2 for a prompt. Input: ``input_ids``, int64 [batch, sequence]. Outputs: ``logits`` [batch, sequence,
     vocabulary] and, for each layer i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width /
-    heads]. With `sequence` None the number of tokens is a symbol.
+    heads]. With `sequence` None the number of tokens is a symbol, for numbers up to `POSITIONS`.
     """
     return _gpt2(seed, batch, sequence, 0, sizes)
 
 
 def gpt2_decode(seed: int, batch: int, past: int, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
-    """GPT-2 for one token after `past` earlier tokens. Inputs: ``input_ids`` and ``position_ids``, int64 [batch, 1],
-    and ``past.i.key`` and ``past.i.value`` [batch, heads, past, width / heads]. Outputs: ``logits`` [batch, 1,
-    vocabulary], and the keys and values of all past + 1 tokens, under the names of `gpt2`.
+    """GPT-2 for one token after `past` earlier tokens, at least 1. Inputs: ``input_ids`` and ``position_ids``, int64
+    [batch, 1], and ``past.i.key`` and ``past.i.value`` [batch, heads, past, width / heads]. Outputs: ``logits`` [batch,
+    1, vocabulary], and the keys and values of all past + 1 tokens, under the names of `gpt2`.
     """
     return _gpt2(seed, batch, 1, past, sizes)
 

@@ -27,7 +27,9 @@ tokens.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaSizes:
-    """The sizes of a Llama; default: SmolLM2-135M with fewer layers. `groups`: number of heads of keys and values."""
+    """The sizes of a Llama; default: SmolLM2-135M with fewer layers. `groups`: number of heads of keys and values.
+    `inner`: numbers for each token inside a feed-forward network.
+    """
 
     layers: int = 2
     width: int = 576
@@ -40,14 +42,16 @@ class LlamaSizes:
 def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
     """Llama for a prompt. Inputs: ``input_ids`` and ``position_ids``, int64 [batch, sequence]. Outputs: ``logits``
     [batch, sequence, vocabulary] and, for each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups,
-    sequence, width / heads]. With `sequence` None the number of tokens is a symbol.
+    sequence, width / heads]. With `sequence` None the number of tokens is a symbol, for numbers up to `SYMBOLIC_MASK`.
     """
     return _llama(seed, batch, sequence, 0, sizes)
 
 
 def llama_decode(seed: int, batch: int, past: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
-    """Llama for one token after `past` earlier tokens, with their keys and values as inputs ``past.i.key`` and
-    ``past.i.value``; outputs as in `llama`.
+    """Llama for one token after `past` earlier tokens, at least 1. The inputs are those of `llama` for one token, and
+    the earlier tokens' keys and values ``past.i.key`` and ``past.i.value`` [batch, groups, past, width / heads].
+    Outputs: ``logits`` [batch, 1, vocabulary], and the keys and values of all past + 1 tokens, under the names of
+    `llama`.
     """
     return _llama(seed, batch, 1, past, sizes)
 

@@ -27,8 +27,8 @@ LAYERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A transformer: `build` makes it from seed, batch, number of tokens and number of layers; `most` is its largest
-    number of tokens.
+    """A transformer: `build` makes it from seed, batch, number of tokens (None: symbolic) and number of layers; `most`
+    is its largest number of tokens.
     """
 
     build: Callable[[int, int, Size, int], onnx.ModelProto]
@@ -75,9 +75,11 @@ def build_transformer(
     """The model for `tokens` tokens at once or, if `name` ends in ``_decode``, for one token after `tokens` earlier
     tokens.
 
-    `symbolic`: the model takes any number of tokens at once; this number is the symbol ``sequence``.
+    `symbolic`: the model takes any number of tokens at once that its tables of positions allow; this number is the
+    symbol ``sequence``.
 
-    Raises UserError for an unknown name, and for more tokens or layers than the original has.
+    Raises UserError for an unknown name, for numbers of tokens or layers below 1 or above those of the original, and
+    for a symbolic number of earlier tokens (``_decode``).
     """
     if name not in TABLE:
         raise UserError(f"no transformer is called {name!r}; choose one of {', '.join(NAMES)}")

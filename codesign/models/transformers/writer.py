@@ -82,7 +82,9 @@ class Writer:
         )
 
     def tokens(self, like: str) -> str:
-        """Name of a tensor, int64 [1], with the number of tokens of the tensor `like`, [batch, sequence]."""
+        """Name of a tensor, int64 [1], with the number of tokens of the tensor `like`, [batch, sequence]. Every call
+        returns the same tensor, which the first call adds.
+        """
         if not any(node.name == "tokens" for node in self.graph.nodes):
             shape = self.node("Shape", "tokens.shape", [like])
             self.node("Slice", "tokens", [shape, *map(self.numbers, ([1], [2], [0]))])

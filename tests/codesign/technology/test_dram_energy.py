@@ -9,9 +9,13 @@ import dataclasses
 import pytest
 
 from vdla.codesign import models
+from vdla.codesign.explore.evaluate import figures_of_machine
 from vdla.codesign.explore.networks import load_network
 from vdla.codesign.explore.report.layers import figures_by_layer
+from vdla.codesign.explore.report.synthesized import beside_predicted
+from vdla.codesign.explore.syntheses import Synthesis, measured_figures
 from vdla.codesign.technology.area import structure_of
+from vdla.codesign.technology.clock import predicted
 from vdla.codesign.technology.components import default_components, shipped_components
 from vdla.codesign.technology.dram import (
     DramCommands,
@@ -125,3 +129,26 @@ def test_a_wider_dram_needs_a_larger_phy(components) -> None:
         sums = [sum(areas[0].values()), sum(areas[2].values())]
         widths = [total * (high - low) for total, (low, high) in zip(sums, ends, strict=True)]
         assert widths[0] == pytest.approx(widths[1])
+
+
+def test_the_clock_of_a_machine_with_a_dram_is_the_configurations_own() -> None:
+    """No model predicts the clock of a machine with a DRAM: its latency has no interval and is not called predicted,
+    and a synthesis replaces its area but not its clock.
+    """
+    machine = machine_with("MT41K128M16", 100, 16)
+    figures = figures_of_machine(machine, default_components())
+    assert figures.clock_mhz == 100
+    assert (
+        figures.rungs["clock"] == "assumed" and figures.rungs["latency"] == "exact simulation, assumed clock"
+    )
+    assert "model of syntheses" in figures.rungs["area"] and set(figures.intervals) == {"area"}
+    synthesis = Synthesis(
+        library="cells", sha256="", node_nm=207, area={"array": 2.0}, clock_mhz=50.0, seconds=1.0
+    )
+    measured = measured_figures(machine, figures, synthesis)
+    assert measured.clock_mhz == 100 and measured.rungs["latency"] == figures.rungs["latency"]
+    assert measured.square_millimetres == 2.0 and not measured.intervals
+    # The page compares the synthesis with the prediction, which the machine itself does not use.
+    compared = beside_predicted(machine, synthesis, default_components())
+    assert compared["clock"][0] == pytest.approx(predicted(machine).clock_mhz, rel=1e-4)
+    assert compared["clock"][1] == 50.0
