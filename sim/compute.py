@@ -1,5 +1,5 @@
 """Executes GEMM, DEPTHWISE, TAPS and ALU on the scratchpads. The functions named `run_...` return DONE, or OUTSIDE if
-an index leaves its scratchpad.
+an index leaves its scratchpad or if the machine lacks the operation.
 """
 
 from __future__ import annotations

@@ -66,9 +66,9 @@ _LINE = 64  # bytes
 def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch
 ):
-    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds. `here`:
-    values of its unit's configuration registers. `widths`: bits of a micro-op's fields. `scratch`: memory for a
-    temporary vector of STORE.POST, int32 (batch, block_out).
+    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds or has another
+    of the errors that `_refuse` names. `here`: values of its unit's configuration registers. `widths`: bits of a
+    micro-op's fields. `scratch`: memory for a temporary vector of STORE.POST, int32 (batch, block_out).
     """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
