@@ -137,7 +137,7 @@ def unit_members(config: Config) -> dict[str, Member]:
 
 
 class Kind(enum.Enum, shape=3):
-    """Kinds of data in bursts, for the byte counters, in the order of `vdla.sim.TRAFFIC`. LOAD.ACC8 has kind ACC,
+    """Kinds of data in bursts, for the byte counters, in the order of `vdla.sim.state.TRAFFIC`. LOAD.ACC8 has kind ACC,
     LOAD.PATCH kind INP."""
 
     INSTRUCTION = 0

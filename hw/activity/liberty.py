@@ -91,8 +91,10 @@ class Register:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell: area in the library's unit, leakage in nanowatts, capacitances of input pins (rise, fall) in pF.
-    `refused`: the reason why a netlist with this cell cannot be simulated, or None."""
+    """A cell: area in the library's unit, leakage in nanowatts, capacitances of its pins (rise, fall) in pF.
+    `functions`: expression of each output pin that has one. `refused`: the reason why a netlist with this cell cannot
+    be simulated, or None.
+    """
 
     name: str
     area: float

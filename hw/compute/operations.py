@@ -27,7 +27,7 @@ def alu_extra(config: Config, opcode: Value) -> Value:
 
 
 def loop_layout(config: Config) -> data.StructLayout:
-    """Layout of the loop fields of GEMM and ALU, named as in `isa.layout`; for ALU, the wgt factors are 0."""
+    """Layout of the loop fields of GEMM and ALU, named as in `isa.layout`; for ALU, the wgt factors mean nothing."""
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
     return data.StructLayout(
         {

@@ -57,7 +57,7 @@ class Head:
 
     @property
     def is_par(self) -> Value:
-        """Whether the head instruction is a LOAD.PAR (load of parameters)."""
+        """Whether the head instruction, if it is a load, is a LOAD.PAR (load of parameters)."""
         return self.plain_view["memory_type"] != TABLE if self.parts.table else Const(1)
 
     @property

@@ -1,4 +1,4 @@
-"""The store unit: executes STORE.OUT, STORE.POST, loads of its tables, and writes of its configuration registers.
+"""The store unit: executes STORE.OUT, STORE.POST, ROWS, loads of its tables, and writes of its configuration registers.
 
 Reader, pipeline and writer may work on different stores. The reader works on the youngest store. Its settings equal
 those of all older stores in flight, so that one set of settings is valid for the whole pipeline (hw/README.md section

@@ -100,7 +100,8 @@ class Synthesis:
 def synthesize(
     config: Config, family: Family, *, seeds: Sequence[int] = (1, 2, 3), jobs: int = 1, report: Report
 ) -> Synthesis:
-    """Maps the RTL of `config` to `family` and places it once with each of `seeds`, `jobs` at a time.
+    """Maps the RTL of `config` to `family`. If the family has a device and the device has enough resources, places the
+    design once with each of `seeds`, `jobs` at a time.
 
     The Verilog is that of the harness without trace ports. Earlier results come from the cache. Raises ToolError if a
     tool is missing or fails, but not for a design that does not fit.
