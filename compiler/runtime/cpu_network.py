@@ -128,7 +128,7 @@ class CpuNetwork(GraphNetwork):
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[LaunchTime, ...]:
-        """Wall-clock time of each kernel, in the order of execution; arguments and errors as in `run`."""
+        """Median wall-clock time of each kernel over `repeat` runs, in the order of execution; errors as in `run`."""
         from .kernel_times import launch_times
 
         return launch_times(self, inputs, threads=threads, repeat=repeat)

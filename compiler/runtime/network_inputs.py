@@ -61,7 +61,7 @@ class GraphNetwork(CompiledKernels):
 
     @property
     def input_types(self) -> dict[str, np.dtype]:
-        """The type of each input, by name: float32; in quantized networks also int8 or uint8."""
+        """The numpy type of each input, by name."""
         return {port.name: port.dtype for port in self.inputs}
 
 
@@ -97,7 +97,7 @@ def check_inputs(
 
 
 def check_ids(name: str, rows: int, array: np.ndarray) -> None:
-    """Raises KernelArgumentError if `array`, for the input `name`, has an id outside of -`rows` .. `rows` - 1."""
+    """Raises KernelArgumentError if `array` (not empty) of input `name` has an id outside of -`rows` .. `rows` - 1."""
     least, most = int(array.min()), int(array.max())
     if -rows <= least and most < rows:
         return
