@@ -254,7 +254,7 @@ class EmulatedCudaDevice(CudaCompiler):
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> Saved:
-        """Compiles the emulated kernels into an archive for this processor."""
+        """Compiles the emulated kernels into an archive for this processor. `dump_passes` has no effect."""
         from ..gpu_stages import gpu_emulated_ahead
         from ..pipeline import compile_kernels
 
