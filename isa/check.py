@@ -378,15 +378,15 @@ def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
     if values["x_size"] == 0:
         return
     _, address = loaded_elements(config, "par", values)
-    known = address[~trace.written[address // config.out_bytes]]
-    raw = trace.image[known[:, None] + np.arange(4 * config.block_out, config.par_bytes)]
-    scales = np.ascontiguousarray(raw).view("<f4")
-    bad = np.argwhere(~np.isfinite(scales))
+    places = address[:, None] + np.arange(4 * config.block_out, config.par_bytes)
+    scales = np.ascontiguousarray(trace.image[places]).view("<f4")
+    written = trace.written[places // config.out_bytes].reshape(*scales.shape, 4).any(axis=-1)
+    bad = np.argwhere(~np.isfinite(scales) & ~written)
     if bad.size:
         entry, lane = bad[0].tolist()
         yield _error(
             "value",
             (index,),
-            f"{program.text(index)}: the scale of lane {lane} in the entry at DRAM byte {known[entry]} is "
+            f"{program.text(index)}: the scale of lane {lane} in the entry at DRAM byte {address[entry]} is "
             f"{scales[entry, lane]}; scales must be finite",
         )
