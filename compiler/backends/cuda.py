@@ -390,7 +390,9 @@ class CudaBackend:
             return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:
-        """Loads a network that `vdla compile --target cuda` wrote; closing the network also closes its GPU."""
+        """Loads a network that `vdla compile --target cuda` wrote; closing the network also closes its GPU. Raises
+        UserError if the device is emulated.
+        """
         device = self.open(options)
         if isinstance(device, EmulatedCudaDevice):
             raise UserError(
