@@ -112,11 +112,11 @@ def _ignore(_: str) -> None:
 class DaskWorkers(Backend):
     """Measures candidates on the workers connected to the scheduler at `address`, whose number may change.
 
-    `timeout`: seconds for one candidate. `stall`: seconds without any result after which trials are abandoned.
-    `module`: name of the Python module that measuring processes run. `files`: contents, by name, of the files that
-    tasks read from the "folder" of their description. `notify` receives a line on the pending work when no trial has
-    finished for a while. Raises MissingExtraError without dask.distributed. Raises BackendError if nothing answers at
-    the address within `connect` seconds.
+    `timeout`: seconds for one candidate (None: `backends.TIMEOUT`). `stall`: seconds without any result after which
+    trials are abandoned. `module`: name of the Python module that measuring processes run. `files`: contents, by name,
+    of the files that tasks read from the "folder" of their description. `notify` receives a line on the pending work
+    when no trial has finished for a while. Raises MissingExtraError without dask.distributed. Raises BackendError if
+    nothing answers at the address within `connect` seconds.
     """
 
     def __init__(
