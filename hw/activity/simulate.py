@@ -22,7 +22,9 @@ from .netlist import MemoryBlock, Netlist
 
 
 class MismatchError(UserError):
-    """Raised if an output of the netlist differs from the recorded output of the RTL."""
+    """Raised if an output of the netlist differs from the recorded output of the RTL, or if the netlist has an input
+    that was not recorded.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -92,7 +92,9 @@ class Synthesis:
 
     @property
     def mhz(self) -> float | None:
-        """The median clock over the seeds, in MHz; None if the placement with any seed failed."""
+        """The median clock over the seeds, in MHz; None if the placement with any seed failed, or if there are no
+        placements.
+        """
         clocks = [placement.mhz for placement in self.placements if placement.mhz is not None]
         return statistics.median(clocks) if clocks and len(clocks) == len(self.placements) else None
 
