@@ -196,8 +196,8 @@ class CpuNetwork(GraphNetwork):
 
     def enter(self, threads: int, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Prepares a run on `threads` threads: tells the kernels the addresses of inputs and outputs. Returns the new
-        output arrays, by tensor. Kernels read contiguous inputs in the caller's arrays; other inputs are copied into
-        the arena.
+        arrays of outputs that kernels write directly, by tensor. Kernels read contiguous inputs in the caller's arrays;
+        other inputs are copied into the arena.
         """
         places = self._places[threads]
         for name, array in inputs.items():

@@ -68,8 +68,9 @@ class GraphNetwork(CompiledKernels):
 def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
-    """Raises KernelArgumentError if an input has no array, or one of another shape or type. Also raises it for NaN in
-    an input in `quantized`, and for row numbers outside of the table in which the model looks them up (`Port.rows`).
+    """Raises KernelArgumentError if an input has no array, or one of another shape or type, and for an array of no
+    input. Also raises it for NaN in an input in `quantized`, and for row numbers outside of the table in which the
+    model looks them up (`Port.rows`).
 
     `name` is the network or kernel in messages. Raises InputError if `arrays` is not a mapping of arrays.
     """
