@@ -312,8 +312,9 @@ def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _read(memories, state, counts):  # type: ignore[no-untyped-def]
-    """Computes the next outputs of enabled read ports. A read counts if the port's address changed or its memory was
-    written since: a port that stays enabled at one address counts once."""
+    """Computes the next outputs of enabled read ports. A read counts if the port's address changed or, for a clocked
+    port, its memory was written since: a port that stays enabled at one address counts once.
+    """
     for p in range(len(memories.at_once)):
         row = memories.at_once[p]
         address = _address(state.values, memories.nets, row)

@@ -143,7 +143,8 @@ class StoreUnit(wiring.Component):
         registers: dict[str, Signal],
     ) -> stream.Interface:
         """Passes a store to the reader in the cycle in which it begins, and to the writer after all older stores.
-        Returns the stream of stores for the writer.
+        Returns the stream of stores for the writer. `begin`: a store begins in this cycle, with the decoded properties
+        `starting`. `registers`: the unit's configuration registers by name.
         """
         head = view(instruction_layout(self._config, "STORE.OUT"), self.commands.payload)
         address = view(register_layout("ADDRESS"), registers["ADDRESS"])
