@@ -137,7 +137,7 @@ def unit_members(config: Config) -> dict[str, Member]:
 
 
 class Kind(enum.Enum, shape=3):
-    """Kinds of data in bursts, for the byte counters, in the order of `vdla.sim.TRAFFIC`. LOAD.ACC8 has kind ACC,
+    """Kinds of data in bursts, for the byte counters, in the order of `vdla.sim.state.TRAFFIC`. LOAD.ACC8 has kind ACC,
     LOAD.PATCH kind INP."""
 
     INSTRUCTION = 0
@@ -307,7 +307,8 @@ def chain_write(config: Config) -> Signature:
 
 def wgt_read(config: Config) -> Signature:
     """Signature of the port by which the compute unit reads the weight scratchpad: a read returns a tile,
-    [columns][block_in] int8. DEPTHWISE uses one row of the tile, TAPS uses four rows.
+    [columns][block_in] int8. An operation of DEPTHWISE uses one row of weights in the tile, an operation of TAPS
+    several.
     """
     return scratchpad_read(depth=config.wgt_depth, width=8 * config.wgt_bytes)
 

@@ -18,7 +18,7 @@ _COUNT_BITS = 16
 """Width in bits of a row's length in elements."""
 
 _ELEMENT_BITS = 12
-"""Binary logarithm of the largest size of an element in bytes."""
+"""Binary logarithm of an element's size in bytes for which lengths have room at least."""
 
 
 def length_bits(config: Config) -> int:

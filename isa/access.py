@@ -59,8 +59,9 @@ class Access:
 
 
 class AccessError(ProgramError):
-    """Raised for an access out of bounds. The message names the field that causes it; the caller adds the name of the
-    instruction.
+    """Raised for an access out of bounds, and for other field values with which an instruction cannot access memory
+    (pads that must be 0, a row that is too long, an operand that the instruction itself writes). The message names the
+    field or register; the caller adds the name of the instruction.
     """
 
 
@@ -107,7 +108,8 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
     """The accesses of an instruction (format `name`, field values `values`) to the shared memories when it executes in
     the state `trace`, which is not changed.
 
-    Raises AccessError for an access out of bounds, UnknownMicroOps for micro-ops loaded from DRAM that a store wrote.
+    Raises AccessError for an access out of bounds and for other field values that cannot be executed, UnknownMicroOps
+    for micro-ops loaded from DRAM that a store wrote.
     """
     match name:
         case _ if name in MATRIX:
@@ -156,9 +158,10 @@ def _within(what: str, of: str, value: int, limit: int) -> None:
 def _dram(
     trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
 ) -> Iterator[Elements]:
-    """Indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that contain `rows` runs of `length`
-    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError for bytes outside of DRAM; the message
-    contains `verb` ("reads" or "writes") and the field name `what`.
+    """Yields the indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that contain `rows` runs of
+    `length` bytes, `pitch` bytes apart, the first at byte `start`; yields nothing if `rows` or `length` is not
+    positive. Raises AccessError for bytes outside of DRAM; the message contains `verb` ("reads" or "writes") and the
+    field name `what`.
     """
     if rows <= 0 or length <= 0:
         return
@@ -219,7 +222,7 @@ def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
 
 def loaded_elements(config: Config, kind: str, values: Values) -> tuple[Indices, Indices]:
     """Returns two arrays, int64 (n,), for the data elements of a load (not pads): scratchpad indices and DRAM byte
-    addresses.
+    addresses. `kind`: kind of the elements, for example "inp" or "par" (`Config.element_bytes`).
     """
     size = config.element_bytes(kind)
     _, columns = _shape(values)
@@ -291,7 +294,7 @@ def _steps(count: int, stride: int) -> Indices:
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
     """Returns the distinct indices of the elements that all operations of an instruction use as operand `name` (dst,
-    src or wgt). `column`: position of this operand in a decoded micro-op (0, 1 or 2). `base`: value of the operand's
+    src or wgt). `column`: position of this operand in a decoded micro-op (0, 1 or 2). `base`: number from the operand's
     base register, which is added to every index. `limit`: number of elements in the memory; raises AccessError if an
     index is not below it. `of`: the noun for such an element in the error message, for example "accumulator".
     """
@@ -349,7 +352,8 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
 
 def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:
     """The reads of the input vectors with indices `vectors` (ascending) and of the `more` vectors after each. Indices
-    below `chain_base` are in the input scratchpad, all others in the chain memory (on-chip buffer between layers).
+    below `chain_base` are in the input scratchpad, all others in the chain memory (on-chip buffer between layers);
+    raises AccessError for an index in neither.
     """
     own, chained = vectors, vectors[:0]
     if config.chain_buffer_bytes and vectors[-1] + more >= config.inp_depth:
@@ -393,7 +397,8 @@ def _vectors(
     trace: Trace, verb: str, what: str, rows: int, first: int, pitch: int, width: int
 ) -> Iterator[Elements]:
     """Indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) of `rows` rows of `width` output
-    vectors. The first row begins at vector `first`, and rows begin `pitch` vectors apart.
+    vectors. The first row begins at vector `first`, and rows begin `pitch` vectors apart. `verb` and `what` are for the
+    message of an AccessError, as in `_dram`.
     """
     size = trace.config.out_bytes
     return _dram(trace, verb, what, rows, first * size, pitch * size, width * size)

@@ -62,7 +62,9 @@ class AluOperation:
 
 
 def _shift_right(left: Lanes, right: Lanes) -> Lanes:
-    """left >> right for right >= 0 (at most 31), left << -right for right < 0 (at most 32, which still fits int64)."""
+    """left >> min(right, 31) for right >= 0, left << min(-right, 32) for right < 0; a left shift by 32 still fits
+    int64.
+    """
     return np.where(right >= 0, left >> np.clip(right, 0, 31), left << np.clip(-right, 0, 32))
 
 

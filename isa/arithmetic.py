@@ -85,9 +85,9 @@ def requantize(
     """Stage A (requantization): ``clamp(rne(float32(accumulator) * scale) + zero_point, low, high)``; rne rounds half
     to even.
 
-    `accumulator`: int32 of any shape, with the bias. `scale`: float32, broadcast against it; a scale for each channel
-    must have the shape of the channel axis. `zero_point`, `low` and `high` are in the stored domain (int8; uint8 values
-    less 128). With ``low = zero_point`` the function includes a ReLU whose output has this quantization.
+    `accumulator`: int32 of any shape, with the bias. `scale`: float32, broadcast against it; scales of channels must
+    have a shape that broadcasts along the channel axis. `zero_point`, `low` and `high` are in the stored domain (int8;
+    uint8 values less 128). With ``low = zero_point`` the function includes a ReLU whose output has this quantization.
     """
     with np.errstate(over="ignore"):
         scaled = accumulator.astype(np.float32) * np.asarray(scale, np.float32)
@@ -145,10 +145,11 @@ def combine_multiply(
     """Stage B (the operation after requantization), MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio
     + zero_c), low, high)``; rne rounds half to even.
 
-    Operands and their `zero_points` (of a, of b) are in the stored domain (int8; uint8 values less 128). The product of
-    the differences is an exact integer. The multiplication by `ratio` rounds to float32; then the addition of the
-    output's zero point (in the model's own dtype) rounds to float32, before the rounding to an integer, as in ONNX
-    Runtime.
+    Operands, their `zero_points` (of a, of b), the output's `zero_point`, `low` and `high` are in the stored domain
+    (int8; uint8 values less 128); `unsigned`: the model's dtype is uint8. The product of the differences is an exact
+    integer. The multiplication by `ratio` rounds to float32; then the addition of zero_c, the output's zero point in
+    the model's own dtype, rounds to float32, before the rounding to an integer, as in ONNX Runtime. For uint8, 128 is
+    then subtracted.
     """
     shift = UNSIGNED_OFFSET if unsigned else 0
     product = (first.astype(np.int32) - zero_points[0]) * (second.astype(np.int32) - zero_points[1])

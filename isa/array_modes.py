@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TAPS = 4
 """Number of neighbouring input positions (pixels), and of rows of weights, that an operation of instruction TAPS
-multiplies. It is also the number of banks of the memories of input vectors.
+multiplies. On machines with the extension `taps`, it is also the number of banks of the memories of input vectors.
 """
 
 SWEPT = 4
@@ -197,4 +197,4 @@ ARRAY_REGISTERS = (
         refusal=lambda config, shape: f"means {1 << shape} groups, but at most {config.folds} are possible",
     ),
 )
-"""Registers of the compute unit that affect the array: zero points, and registers that select modes."""
+"""Registers of the compute unit that affect the array: zero points, sweeps on, number of groups in a folded array."""

@@ -212,7 +212,9 @@ def assemble(text: str, config: Config, where: str = "assembly") -> NDArray[np.u
 
 
 def disassemble_uops(words: NDArray[np.unsignedinteger], config: Config) -> str:
-    """The text of micro-ops (`layout.uop_dtype`), a line each, with all fields: `UOP dst=3 src=1 wgt=0`."""
+    """The text of micro-ops (`layout.uop_dtype`), a line each, with all fields: `UOP dst=3 src=1 wgt=0`; a micro-op
+    with unused bits set is `.word` and its hexadecimal digits.
+    """
     fields = uop_fields(config)
     lines = []
     for word in words.tolist():

@@ -1,7 +1,8 @@
 """The static checker: finds errors in a program without running it.
 
-`check` lists findings; `require_clean` raises all errors as one ProgramError. A program without errors accesses its
-memories within their bounds, runs to FINISH with any timing, and has the results of `run_reference`.
+`check` lists findings; `require_clean` raises all errors as one ProgramError. A program without errors and without
+findings of kind unchecked accesses its memories within their bounds, runs to FINISH with any timing, and has the
+results of `run_reference`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ from .ordering import Blocked, Clock, Ordering, Stage, order
 from .registers import register_at
 
 MOST_FINDINGS = 50
-"""Largest number of findings in a list, after which there is a note: a broken program often repeats a mistake."""
+"""Largest number of findings that each group of checks (encodings, values, accesses) lists; a note takes the place of
+the rest, because a broken program often repeats a mistake.
+"""
 
 _OURS = (*EXTENSION_OF, "CONFIG")
 
@@ -52,7 +55,7 @@ _OURS = (*EXTENSION_OF, "CONFIG")
 class Finding:
     """One mistake in a program. `kind`: encoding, extension, value, finish, bounds, token, deadlock, race or unchecked.
     `severity`: error or warning. `instructions`: indices of the instructions that the finding concerns, the one at
-    fault first.
+    fault first; empty if the program lacks FINISH.
     """
 
     kind: str
@@ -75,9 +78,11 @@ class _Decoded:
 def require_clean(
     config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8], *, allow_races: bool = False
 ) -> tuple[Finding, ...]:
-    """Raises ProgramError with all errors that `check` finds, one a line; returns the warnings if there are no errors.
+    """Raises ProgramError with all errors that `check` finds, one a line. If there are none, returns the other
+    findings: the warnings and, with `allow_races`, the races.
 
-    `allow_races`: findings of kind race are no errors.
+    `instructions`: uint64 (n, words). `image`: the whole DRAM at launch, uint8. `allow_races`: findings of kind race
+    are no errors.
     """
     findings = check(config, instructions, image)
     errors = [
@@ -98,7 +103,8 @@ def check(
     """All findings for `instructions`, uint64 (n, words). `image`: the whole DRAM at launch, uint8. `uop` (uop_depth,):
     the micro-op scratchpad at launch, by default zeros.
 
-    If there are encoding errors, tokens and accesses are not checked.
+    If there are errors of kind encoding, extension or value, tokens and accesses are not checked; if there are encoding
+    errors, values are not checked either.
     """
     findings: list[Finding] = []
     finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
@@ -281,7 +287,10 @@ def _blocked_text(program: _Decoded, item: Blocked) -> str:
 def _touches(
     program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None, ordering: Ordering
 ) -> Iterator[Finding]:
-    """Findings of kind bounds for all instructions and, if no unit is deadlocked, of kind race between units."""
+    """Checks the memory accesses of all instructions. Yields findings of kind bounds, unchecked (unknown micro-ops),
+    value (scales that are not finite) and race: of a load of parameters with an earlier store and, if no unit is
+    deadlocked, between units.
+    """
     trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))
     reported: set[tuple[int, int]] = set()
@@ -369,15 +378,15 @@ def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
     if values["x_size"] == 0:
         return
     _, address = loaded_elements(config, "par", values)
-    known = address[~trace.written[address // config.out_bytes]]
-    raw = trace.image[known[:, None] + np.arange(4 * config.block_out, config.par_bytes)]
-    scales = np.ascontiguousarray(raw).view("<f4")
-    bad = np.argwhere(~np.isfinite(scales))
+    places = address[:, None] + np.arange(4 * config.block_out, config.par_bytes)
+    scales = np.ascontiguousarray(trace.image[places]).view("<f4")
+    written = trace.written[places // config.out_bytes].reshape(*scales.shape, 4).any(axis=-1)
+    bad = np.argwhere(~np.isfinite(scales) & ~written)
     if bad.size:
         entry, lane = bad[0].tolist()
         yield _error(
             "value",
             (index,),
-            f"{program.text(index)}: the scale of lane {lane} in the entry at DRAM byte {known[entry]} is "
+            f"{program.text(index)}: the scale of lane {lane} in the entry at DRAM byte {address[entry]} is "
             f"{scales[entry, lane]}; scales must be finite",
         )

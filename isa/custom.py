@@ -176,7 +176,9 @@ def find_instruction(reference: str, imports: bool = False) -> AluInstruction:
 
 
 def check_instructions(config: Config) -> None:
-    """Raises ConfigError if the machine has too many custom instructions, or two of one name."""
+    """Raises ConfigError if the machine's custom instructions are not a tuple of AluInstruction, are too many, or
+    include two of one name.
+    """
     instructions = config.instructions
     if not isinstance(instructions, tuple) or not all(
         isinstance(item, AluInstruction) for item in instructions

@@ -8,8 +8,12 @@ class ConfigError(UserError):
 
 
 class EncodingError(UserError):
-    """Raised if a value does not fit its field, or if bits are no instruction."""
+    """Raised if a value does not fit its field, if bits are no instruction, or if no instruction, field or register has
+    a given name.
+    """
 
 
 class ProgramError(UserError):
-    """Raised if the static checker found errors in a program, or if a program file is damaged or incomplete."""
+    """Raised if a program has errors that the static checker or the reference finds, if its parts contradict each
+    other, or if a program file is damaged or incomplete.
+    """

@@ -67,8 +67,8 @@ def holds_positions(config: Config) -> bool:
 
 
 def _check_taps(config: Config) -> None:
-    """Raises ConfigError unless each bank of the memories of input vectors holds a whole number of positions, at least
-    two. A position is the input vectors that instruction TAPS reads for one pixel.
+    """Raises ConfigError unless each memory of input vectors holds a whole number of positions, at least two in each
+    bank. A position is the input vectors that instruction TAPS reads for one pixel.
     """
     size = config.inp_bytes * config.position_inputs
     for name, value in _position_memories(config).items():
@@ -196,7 +196,7 @@ def suited(config: Config) -> ByShape:
     allows.
 
     If block_in differs from block_out, the default extension `depthwise` needs the extension `taps`: `taps` is added if
-    the input memories hold whole positions (all vectors of a pixel), otherwise `depthwise` is left out.
+    the memories of input vectors are large enough for it (`holds_positions`), otherwise `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)

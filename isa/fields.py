@@ -72,7 +72,7 @@ def _too_large(config: Config, value: int) -> str:
 class Register:
     """A configuration register of a unit, zero at launch. `extension`: the optional hardware that has the register;
     None if every machine accepts it. `most(config)`: the largest legal value, by name, of each field whose width would
-    allow larger values. `refusal(config, value)`: the error message for a larger value.
+    allow larger values. `refusal(config, value)`: end of the error message for a larger value.
     """
 
     name: str
@@ -117,7 +117,7 @@ def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
 def pack_columns(
     where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
 ) -> list[np.ndarray]:
-    """Encodes n instructions: `fields` get `columns` (n,). Returns `words` arrays uint64 (n,). Raises EncodingError."""
+    """Encodes `columns`, values (n,) by field name, as `words` uint64 arrays (n,), by word. Raises EncodingError."""
     items: list[Field] = []
     for key in columns:
         if key not in fields:

@@ -1,4 +1,4 @@
-"""Tables of the fields of instructions and micro-ops, derived from a configuration; encoder and decoder.
+"""Tables of the fields of instructions and micro-ops, derived from a configuration; encoder.
 
 The base instructions are bit-compatible with VTA's (its public `hw_spec.h`); extensions use opcodes, memory types and
 bits that are free in VTA. isa/README.md has the semantics. An instruction has 128 or 256 bits (`widths.py`), stored as
@@ -181,7 +181,7 @@ def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
 
 @lru_cache(maxsize=64)
 def formats(config: Config) -> dict[str, Format]:
-    """The instruction formats of `config` by assembler name: LOAD.INP, STORE.OUT, STORE.POST, GEMM, ..."""
+    """All instruction formats, with the field widths of `config`, by assembler name: LOAD.INP, STORE.OUT, GEMM, ..."""
     return {
         item.name: Format(item.name, item.opcode, item.memory_type, item.fields(config))
         for item in INSTRUCTIONS

@@ -98,7 +98,8 @@ def append(
     queues have a token for each pop and room for each push. Without `insist`, a flag that is not possible now is
     cleared.
 
-    `placed`: function called with the unit of each appended instruction, carriers included; it may call `push`.
+    `placed`: function called with the builder and the unit of each appended instruction, carriers included; it may call
+    `push`.
     """
     wishes = {flag for flag in FLAGS if values.get(flag)}
     complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
@@ -196,7 +197,7 @@ def _carrier(
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
     """Appends a token carrier of `unit` (an instruction that only pops and pushes tokens). It pops the oldest token of
-    `queue` unless `queue` is None.
+    `queue` unless `queue` is None. `placed` is called as in `append`.
     """
     name = CARRIERS[unit]
     values = {item.name: 0 for item in formats(build.config)[name].fields}
@@ -214,7 +215,8 @@ def _prepare(
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
     """Makes room for the pushes in `wishes` (flags of the next instruction of `unit`): pops a token from each queue
-    that is full, by appending token carriers (instructions that only pop and push tokens).
+    that is full, by appending token carriers (instructions that only pop and push tokens). `placed` is called as in
+    `append`.
     """
     for queue, item in enumerate(TOKEN_QUEUES):
         if item.producer is unit and item.push_flag in wishes:
@@ -224,7 +226,7 @@ def _prepare(
 
 def _refill(build: ProgramBuilder, queue: int, placed: Callable[[ProgramBuilder, Unit], None]) -> None:
     """Pushes a token to the empty `queue`: by the producer's last instruction if possible, else by a new token carrier
-    (an instruction that only pops and pushes tokens).
+    (an instruction that only pops and pushes tokens). `placed` is called as in `append`.
     """
     if not push(build, queue):
         _carrier(build, TOKEN_QUEUES[queue].producer, None, placed)
@@ -244,7 +246,8 @@ def _wait(
 
     Returns the vector clock of the token that the next instruction pops, or None if it needs no token. The caller
     merges this clock into the unit's clock later, because this function may first append token carriers (instructions
-    that only pop and push tokens). `placed` is called with the unit of each carrier after it is appended.
+    that only pop and push tokens). `placed` is called after each carrier is appended, with the builder and the
+    carrier's unit.
     """
     queue = next(
         number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)

@@ -51,7 +51,9 @@ def to_text(program: Program) -> str:
 
 
 def instructions_text(program: Program) -> str:
-    """The instructions of `program`, one a line, with a `.group` line before each layer's instructions."""
+    """The instructions of `program`, one a line: first a `.groups` line if the program has layers, then a `.group` line
+    wherever the instructions of another layer begin.
+    """
     lines: list[str] = []
     if program.groups:
         lines.append(f".groups {json.dumps(list(program.groups))}")

@@ -109,7 +109,8 @@ def run_reference(
 
     `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. Raises ProgramError,
     which names the index and the field of an instruction, for an access to a memory or scratchpad out of bounds, a
-    missing extension, an unknown encoding, and for a program without FINISH.
+    missing extension, an unknown register or ALU operation; also for a program without FINISH. Raises EncodingError for
+    bits that encode no instruction.
     """
     finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
     if not finish.size:
@@ -345,7 +346,9 @@ def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
 def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDArray[np.int64]:
     """Computes the products of an operation of `mode` that multiplies lane by lane. Returns int64 (batch, block_out):
     for each lane, the sum of input times weight over all positions (pixels). `s`: number of an input vector in the
-    first position. `row`: number of a weight row; the operation uses the group of rows that contains it.
+    first position. `row`: number of a weight row; the operation uses the group of rows that contains it. In a mode that
+    holds positions, the sum includes those of earlier operations, and `machine.held` gets the positions of this
+    operation.
 
     If an output vector is longer than an input vector, a position consists of several input vectors, and each has a row
     of weights. If it is shorter, the lanes multiply only one part of an input vector; the low bits of `row` number the
@@ -460,8 +463,8 @@ def _store_post(machine: _Machine, values: Values) -> None:
 
 
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], operand_at: int) -> NDArray[np.int8]:
-    """Result of stage B (the operation after requantization) for the int8 vector `q`; `operand_at`: index of its
-    operand vector in DRAM.
+    """Result of stage B (the operation after requantization) for the int8 vector `q`, which is `q` itself if the
+    instruction does not combine. `operand_at`: place of the operand vector in DRAM, in output vectors.
     """
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]

@@ -112,8 +112,8 @@ def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) 
 
 
 def apply(w: Int64Array, factor: int) -> NDArray[np.int32]:
-    """Multiplies `w` (25 bits, signed) by `factor`, a mantissa and a shift packed in one number. The product is rounded
-    half up, and its low 32 bits are returned.
+    """Multiplies `w` (25 bits, signed) by `factor`, a mantissa and a shift packed in one number. The product with the
+    mantissa is shifted right by the shift and rounded half up, and its low 32 bits are returned.
     """
     product = np.asarray(w, np.int64) * (factor & ((1 << FACTOR_BITS) - 1)) * 2
     shifted = product >> np.int64(factor >> FACTOR_BITS)

@@ -23,8 +23,8 @@ def scratchpads_bytes(contents: Contents) -> bytes:
 
 
 def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]:
-    """Reads scratchpad contents for `config` from the file at `path`: a uint8 array of bytes for each memory; memories
-    that are not in the file are zero.
+    """Reads scratchpad contents for `config` from the file at `path`: a uint8 array of bytes for each memory in the
+    file. All other memories are zero at launch.
 
     Raises FileError, which names the file, if the file cannot be read or is no .npz archive of uint8 arrays, if a
     memory is not one of `config` or has another size, and if a scale is not finite.

@@ -1,5 +1,5 @@
 """Executes GEMM, DEPTHWISE, TAPS and ALU on the scratchpads. The functions named `run_...` return DONE, or OUTSIDE if
-an index leaves its scratchpad.
+an index leaves its scratchpad or if the machine lacks the operation.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
     """Whether all source vectors of the decoded instruction `row` exist. The index of a source vector is `base` plus
-    the loops' offset plus an entry of `indices`. The vector and the `more` vectors after it must be in one memory: the
-    input scratchpad (indices below `own`) or the chain memory (on-chip buffer between layers, indices chain_base to
-    depth - 1).
+    the loops' offset plus the field src of a micro-op, column 1 of `indices`. The vector and the `more` vectors after
+    it must be in one memory: the input scratchpad (indices below `own`) or the chain memory (on-chip buffer between
+    layers, indices chain_base to depth - 1).
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True

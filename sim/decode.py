@@ -102,9 +102,9 @@ _DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A decoded program. `rows` int64 (n, ROW_COLUMNS): one row for each instruction. `registers` int64 (m, 8): values
-    of one unit's configuration registers, one row for each state between two CONFIGs. Column REGISTERS_AT of an
-    instruction is the index of the row in `registers` that the instruction sees.
+    """A decoded program. `rows` int64 (n, ROW_COLUMNS): one row for each instruction up to the first FINISH.
+    `registers` int64 (m, 8): values of one unit's configuration registers, one row for each state between two CONFIGs.
+    Column REGISTERS_AT of an instruction is the index of the row in `registers` that the instruction sees.
 
     `last`: index of the first FINISH, n if there is none. `rewrites_uops`: whether a STORE may write bytes that a
     LOAD.UOP reads.
@@ -199,9 +199,9 @@ def operand_shape(row, operand):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
-    """Tracks the register values in program order: fills `registers` and column REGISTERS_AT of the first `count`
-    `rows`, and checks that DRAM accesses are inside the image. `sizes`: element bytes by kind. `register_counts`: by
-    unit. `size`, `chain_size`: bytes of the image and of the chain memory (on-chip buffer between layers).
+    """Tracks the register values in program order: fills `registers` and columns REGISTERS_AT and LOAD_BEFORE of the
+    first `count` `rows`, and checks that DRAM accesses are inside the image. `sizes`: element bytes by kind.
+    `register_counts`: by unit. `size`, `chain_size`: bytes of the image and of the chain memory (on-chip).
 
     Returns (outcome, instruction at fault, first byte and end of its access, whether stores may write bytes that a
     LOAD.UOP reads). If no instruction is at fault, the second item is the number of used rows of `registers`.
@@ -316,8 +316,8 @@ def _lacking(
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
     """Decodes `instructions`, uint64 (n, words), for a memory image of `memory_size` bytes.
 
-    Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the memory,
-    and EncodingError for bits that encode no instruction; each names the instruction.
+    Raises ProgramError for an unknown register, a missing extension or an access outside DRAM or chain memory, and
+    EncodingError for bits that encode no instruction; each names the instruction.
     """
     words = read_only(instructions, np.uint64)
     if words.ndim != 2 or words.shape[1] != config.instruction_words:

@@ -66,9 +66,9 @@ _LINE = 64  # bytes
 def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch
 ):
-    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds. `here`:
-    values of its unit's configuration registers. `widths`: bits of a micro-op's fields. `scratch`: memory for a
-    temporary vector of STORE.POST, int32 (batch, block_out).
+    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds or has another
+    of the errors that `_refuse` names. `here`: values of its unit's configuration registers. `widths`: bits of a
+    micro-op's fields. `scratch`: memory for a temporary vector of STORE.POST, int32 (batch, block_out).
     """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
@@ -104,7 +104,7 @@ def run_row(  # type: ignore[no-untyped-def]
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
     """Executes all instructions, and fills `trace` with the micro-ops that the LOAD.UOPs write, in order. Returns the
-    index of an instruction that accesses a scratchpad out of bounds, or -1 if there is none.
+    index of the first instruction that `run_row` refuses, or -1 if there is none.
     """
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)
@@ -209,8 +209,8 @@ def execute(
 ) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
     """Executes a program; returns final memory, final scratchpads and the words that the LOAD.UOPs wrote, uint64.
 
-    `contents`: the scratchpads at launch. Raises ProgramError, which names the instruction, for an access to a
-    scratchpad out of bounds.
+    `contents`: the scratchpads at launch. Raises ProgramError, which names the instruction, for an index outside a
+    scratchpad, a field that must be 0 and is not, or an illegal value of a register.
     """
     image = np.array(memory, np.uint8)
     pads = start_pads(config, contents)

@@ -93,7 +93,8 @@ def requantize(total, scale, zero_point, low, high):  # type: ignore[no-untyped-
 def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: ignore[no-untyped-def]
     """Addition of two int8 values in stage B (the operation after requantization) of the store pipeline. Computes
     clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low, high), where rne rounds half to even; returns the same as
-    `isa.arithmetic.combine_add`. `unsigned`: the model's type is uint8.
+    `isa.arithmetic.combine_add`. `unsigned`: the model's type is uint8, so `a` and `b` are raised by 128 before, and
+    the rounded sum is lowered by 128 before it is clamped.
     """
     shift = 128 if unsigned else 0
     # numba passes the typing context of an intrinsic, which pyright cannot know.
@@ -107,7 +108,7 @@ def combine_multiply(a, b, zeros, ratio, zero_point, unsigned, low, high):  # ty
     """Multiplication of two int8 values in stage B (the operation after requantization) of the store pipeline. Computes
     clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_point), low, high), where rne rounds half to even;
     returns the same as `isa.arithmetic.combine_multiply`. `zeros`: zero points of `a` and `b`. `unsigned`: the model's
-    type is uint8.
+    type is uint8, so 128 is added before rounding and subtracted after it.
     """
     shift = 128 if unsigned else 0
     product = np.int32((a - zeros[0]) * (b - zeros[1]))

@@ -1,7 +1,8 @@
 """Executes LOAD instructions, from DRAM to a scratchpad.
 
-Each function returns DONE, or OUTSIDE if the load writes the scratchpad out of bounds. `row`: the decoded instruction.
-`here`: the values of its unit's configuration registers. `memory`: the DRAM image, uint8.
+Each function returns DONE, or OUTSIDE if the load writes the scratchpad out of bounds or has pads that must be 0.
+`row`: the decoded instruction. `here`: the values of its unit's configuration registers. `memory`: the DRAM image,
+uint8.
 """
 
 from __future__ import annotations

@@ -275,8 +275,8 @@ _ALL = 15
 
 @timing_code
 def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-def]
-    """Runs the timing of a program. Returns a pair: the outcome (OK, DEADLOCK or LIMIT), and the cycle in which it
-    occurred. The arguments are the state arrays of `sim/arrays.py`, which `run_timing` makes.
+    """Runs the timing of a program. Returns (OK, last cycle), (DEADLOCK, last end of a load or store) or (LIMIT, first
+    event past the limit). The arguments are the state arrays of `sim/arrays.py` from `run_timing`.
     """
     M, C, R, Q, W = bus
     work = _ALL

@@ -1,6 +1,6 @@
 """Executes STORE.OUT and STORE.POST, from accumulators to DRAM or the chain memory (on-chip buffer between layers).
 
-Each function returns DONE, or OUTSIDE if the store accesses a scratchpad out of bounds.
+Each function returns DONE, or OUTSIDE if the store accesses a scratchpad out of bounds or has pads.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def
 @compiled()
 def _combine(row, here, zero_point, values, operands, out):  # type: ignore[no-untyped-def]
     """Stage B of the store pipeline, after requantization: combines the vectors `values` and `operands` into `out`,
-    which may be `operands`. `zero_point`: zero point of `values`. `row`: the decoded instruction; `here`: values of its
-    unit's configuration registers.
+    which may be `operands`. If the instruction has no operand, rescales `values` alone. `zero_point`: zero point of
+    `values`. `row`: the decoded instruction; `here`: values of its unit's configuration registers.
     """
     ratio_self, ratio_operand = _float(here[3]), _float(here[3] >> 32)
     offset, low, high = _float(here[4]), _signed(here[4], 32, 8), _signed(here[4], 40, 8)

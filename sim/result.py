@@ -81,9 +81,9 @@ class SimulationResult:
     it never began (instructions after FINISH); a STORE ends with its last write response. `dispatch` int64 (n,): cycle
     in which the fetch unit moved the instruction to its command queue, -1 if it never did.
 
-    `traffic`: data bytes and bus beats by kind of data (the names in `sim.TRAFFIC`). `memory` (uint8) and `scratchpads`
-    are None in a run of timing alone. `segments`: for each unit an array int64 (m, 4), from which `timeline` makes its
-    Timeline. `dram`: counts of the DRAM, None on a machine with a fixed memory.
+    `traffic`: data bytes and bus beats by kind of data (the names in `sim.state.TRAFFIC`). `memory` (uint8) and
+    `scratchpads` are None in a run of timing alone. `segments`: for each unit an array int64 (m, 4), from which
+    `timeline` makes its Timeline. `dram`: counts of the DRAM, None on a machine with a fixed memory.
     """
 
     config: Config
@@ -143,7 +143,9 @@ def compute_timeline(result: SimulationResult) -> Timeline:
 
 
 def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, int]:
-    """Cycles in [start, stop) by category; their sum is stop - start. Categories without cycles are left out."""
+    """Cycles in [start, stop) by category; their sum is stop - start if the run has these cycles. Categories without
+    cycles are left out.
+    """
     first = int(np.searchsorted(timeline.stop, start, side="right"))
     last = int(np.searchsorted(timeline.start, stop, side="left"))
     inside = np.minimum(timeline.stop[first:last], stop) - np.maximum(timeline.start[first:last], start)

@@ -94,8 +94,9 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
     row, its factor, and its maximum (softmax) or sum (normalizations).
 
     In a softmax, a lane becomes the `table` entry for its difference from the maximum, times the factor. In a
-    normalization, it becomes its difference from the mean, times the row's length and the factor. Lanes that do not
-    belong to the row become 0. `here`: values of the unit's configuration registers.
+    normalization, it becomes its difference from the mean (without field `centre`: from the zero point), times the
+    row's length and the factor. Lanes that do not belong to the row become 0. `here`: values of the unit's
+    configuration registers.
     """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])
@@ -120,8 +121,9 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
 @compiled()
 def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
     """Executes ROWS: updates in `entries` uint32 (row_depth, 2) each row's packed factor and its value (softmax: the
-    maximum; normalizations: the sum of differences). `scratch`: a temporary vector, int32 (batch, block_out). `row`:
-    the decoded instruction; `here`: values of its unit's configuration registers.
+    maximum; normalizations: the sum of differences). Returns DONE, or OUTSIDE if accumulators or entries do not exist
+    or a row is too long. `scratch`: a temporary vector, int32 (batch, block_out). `row`: the decoded instruction;
+    `here`: values of its unit's configuration registers.
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE

@@ -76,9 +76,9 @@ def operand_statistics(
 ) -> OperandStatistics:
     """Counts the bits that toggle while the program `instructions` runs from the DRAM image `memory`, uint8.
 
-    Counting inside the array takes by far the most time. So this is done only for a random `share` (0 to 1) of the
-    array's operations in the whole program; each of these is compared with the operation just before it. All other bits
-    are counted in full. Raises ProgramError as `simulate` does.
+    Counting inside the array takes by far the most time. So this is done only for a random `share` (0 to 1), drawn with
+    `seed`, of the array's operations in the whole program; each of these is compared with the operation just before it.
+    All other bits are counted in full. Raises ProgramError as `simulate` does.
     """
     decoded = decode(config, instructions, len(memory))
     image = np.array(memory, np.uint8)
@@ -150,8 +150,8 @@ class _Machine(NamedTuple):
 
 @compiled()
 def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
-    """For each instruction, int64 (n,), the accumulator bank that the next store after it reads. The store unit's read
-    port shows the output of this bank in the meantime.
+    """For each instruction, int64 (n,), the accumulator bank that the next store or ROWS after it reads first; 0 if
+    none follows. The store unit's read port shows the output of this bank in the meantime.
     """
     found = np.zeros(len(rows), np.int64)
     bank = np.int64(0)

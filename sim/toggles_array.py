@@ -105,8 +105,8 @@ def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyp
 
 @compiled()
 def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-def]
-    """Adds to `totals` the bits that differ between the 8-bit products x * y and last_x * last_y: bits of partial
-    products and of their carry-save sums.
+    """Adds to `totals` the bits that differ between the products x * y and last_x * last_y of 8-bit numbers: bits of
+    partial products and of their carry-save sums.
     """
     if x == last_x and y == last_y:
         return

@@ -83,7 +83,8 @@ def _compile_alone(program: Program, config: Config, *, virtual_threads: int = V
 
 def build_kernel(schedule: Schedule | Program, config: Config, virtual_threads: int) -> KernelExecutable:
     """Compiles a scheduled expression to an accelerator program that contains nothing else. Each innermost statement of
-    the expression must be a copy into a scratchpad or an intrinsic.
+    the expression must be a copy into a scratchpad or an intrinsic. `virtual_threads`: number of copies of each
+    scratchpad buffer that are in use at the same time.
 
     Raises UserError for any other statement.
     """

@@ -254,7 +254,7 @@ class EmulatedCudaDevice(CudaCompiler):
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> Saved:
-        """Compiles the emulated kernels into an archive for this processor."""
+        """Compiles the emulated kernels into an archive for this processor. `dump_passes` has no effect."""
         from ..gpu_stages import gpu_emulated_ahead
         from ..pipeline import compile_kernels
 
@@ -390,7 +390,9 @@ class CudaBackend:
             return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:
-        """Loads a network that `vdla compile --target cuda` wrote; closing the network also closes its GPU."""
+        """Loads a network that `vdla compile --target cuda` wrote; closing the network also closes its GPU. Raises
+        UserError if the device is emulated.
+        """
         device = self.open(options)
         if isinstance(device, EmulatedCudaDevice):
             raise UserError(

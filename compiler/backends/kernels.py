@@ -80,7 +80,7 @@ class KernelNetwork(Executable, Protocol):
         ...
 
     def profile(self, inputs: Arrays, *, threads: int = 1, repeat: int = 20) -> Sequence[KernelTime]:
-        """The time of each kernel, in the order of their runs."""
+        """The median time of each kernel over `repeat` runs, in the order of execution."""
         ...
 
 
@@ -123,7 +123,11 @@ class KernelCompiler(Protocol):
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> Saved:
-        """Compiles a model into the files of `files(path)`. Raises UserError."""
+        """Compiles a model into the files of `files(path)`.
+
+        `batch`: size of a dynamic first dimension of the inputs. `knobs`: chosen knobs (None: defaults). `dump_passes`:
+        folder that receives the program after each pass. `told` reports progress. Raises UserError.
+        """
         ...
 
     def files(self, output: Path) -> tuple[Path, ...]:
@@ -172,7 +176,7 @@ class KernelDevice(KernelCompiler, Protocol):
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> KernelNetwork:
-        """Compiles a model and loads the network on the device. Raises UserError."""
+        """Compiles a model and loads the network on the device. The arguments are those of `save`. Raises UserError."""
         ...
 
     def load(self, path: Path, *, trusted: bool = False) -> KernelNetwork:

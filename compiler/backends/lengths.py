@@ -68,7 +68,9 @@ class LengthsBackend(Backend, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """Cache of rungs (executables) by input length: each length is compiled once."""
+    """Cache of rungs (executables) by input length: each length is compiled once. `sized`: makes the model with the
+    given sizes of symbols. `symbol`: the symbol of the input length. `told`: called with each length that is compiled.
+    """
 
     sized: Callable[[Mapping[str, int]], Source]
     backend: LengthsBackend

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 def compile_rung(
     device: LlvmDevice, model: Source, options: CompileOptions, shared: SharedArrays, length: int
 ) -> Rung:
-    """Compiles a network of kernels for inputs of one length; the network can be saved. Raises UserError."""
+    """Compiles a network of kernels for inputs of one length; the network can be saved. Its constants are stored in
+    `shared`. Raises UserError.
+    """
     knobs = device.knobs(options.records)
     if knobs is None:
         knobs = ChosenKnobs(choose=PanelWidths(device.target, shared.panels).choose)
@@ -44,7 +46,9 @@ def compile_rung(
 
 
 def read_rungs(path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]) -> list[CpuNetwork]:
-    """The networks of an archive, after a trial run of their code. Raises ArchiveError."""
+    """The networks of an archive, after a trial run of their code. `entries`, `arrays`: as in
+    `LengthsBackend.read_rungs`. Raises ArchiveError.
+    """
 
     def library(entry: Field) -> bytes:
         return named_array(entry.at("library"), arrays).tobytes()

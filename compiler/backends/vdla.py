@@ -76,7 +76,7 @@ class VdlaBackend:
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[AcceleratorExecutable]:
-        """The programs of an archive, as executables."""
+        """The programs of an archive, as executables. The arguments are those of `LengthsBackend.read_rungs`."""
         from ..runtime.program_description import read_program
 
         return [AcceleratorExecutable(read_program(entry, arrays)) for entry in entries]

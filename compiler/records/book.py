@@ -136,8 +136,8 @@ def book_of(records: Iterable[Record]) -> RecordBook:
 
 
 def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
-    """A book of the records of several files, and the skipped lines of each file. Raises RecordError for a file that is
-    not text.
+    """A book of the records of several files, and the skipped lines of each file. Raises RecordError as `read_records`
+    does.
     """
     files = [read_records(path) for path in paths]
     return book_of(record for records, _ in files for record in records), [skipped for _, skipped in files]

@@ -54,8 +54,8 @@ class Skipped:
 
 
 def read_records(path: Path) -> tuple[list[Record], Skipped]:
-    """The tuning records of a file, in its order, and its skipped lines. Raises RecordError for a file that is not
-    text.
+    """The tuning records of a file, in its order, and its skipped lines. Raises RecordError for a file that cannot be
+    read or is not text, for a directory and for a device.
     """
     try:
         mode = path.stat().st_mode

@@ -28,7 +28,7 @@ several hundred nodes.
 MOST_CHARACTERS = 500
 """Length in characters of the longest error text of a tuning record."""
 MOST_TRIALS = 1 << 40
-"""Upper bound of the number of a trial in its search, counted from 0."""
+"""Upper bound, exclusive, of the number of a trial in its search, counted from 0."""
 
 _HEAD = ("version", "workload", "target")
 _TAIL = ("knobs", "cost", "unit", "error", "trial", "seed", "strategy", "elapsed")

@@ -81,7 +81,8 @@ def legal_settings(
 def best_settings(
     book: RecordBook, config: Config, network: str, workloads: Mapping[str, Workload]
 ) -> Settings | None:
-    """The best known settings of a network that are legal for all its nodes; None if there are none.
+    """The best known settings of the network with key `network` that are legal for all its nodes; None if there are
+    none. `workloads`: the workload of each node that has knobs.
 
     All settings come from one tuning record: settings mixed from several records may be worse than none.
     """

@@ -37,8 +37,9 @@ def compiler_identity(kind: str) -> str:
     """Identity of the compiler for costs on a `kind` of target ("vdla", "llvm", "cuda"): costs are comparable if their
     identities are equal.
 
-    The identity consists of the package's version and a hash of the sources of compiler and simulator; for processors
-    and GPUs it also has the version of llvmlite or NVRTC. Any change of these sources, even of a comment, changes it.
+    The identity consists of the package's version and a hash of the sources of compiler and simulator, without the
+    folders `_WITHOUT_COSTS`; any change of these sources, even of a comment, changes the identity. It also has the
+    version of llvmlite for "llvm" and, if installed, of NVRTC for "cuda".
     """
     identity = f"{version('vdla')}+{_digest(leave_out=_WITHOUT_COSTS)}"
     if kind == "llvm":

@@ -73,9 +73,9 @@ class Record:
     """One trial of a search: the `knobs` and their cost in `task.unit`, cycles or seconds, or a failure.
 
     `cost` is None for a failed trial, whose `error` is the reason in one line. `trial` counts from 0 within one search,
-    which is identified by `strategy`, `seed` and `compiler`; `elapsed`: seconds spent on the trial. Costs of different
-    compilers (`package_identity.compiler_identity`) are not comparable; `compiler` is None in records older
-    than this field.
+    which is identified by `strategy`, `seed` and `compiler`; `elapsed`: seconds since the result before it, or, in
+    trials of a node within its network, CPU seconds of the trial. Costs of different compilers
+    (`package_identity.compiler_identity`) are not comparable; `compiler` is None in records older than this field.
     """
 
     task: Task

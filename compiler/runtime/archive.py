@@ -65,9 +65,7 @@ def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) ->
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:
-    """Writes an archive, completely or not at all; equal contents give equal files. Raises ProgramError if
-    that fails.
-    """
+    """Writes an archive, completely or not at all; equal contents give equal files. Raises WriteError if that fails."""
     members: dict[str, Content] = {
         DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(),
         **files,

@@ -77,7 +77,7 @@ class Field:
         return value
 
     def number(self, least: float = 0) -> float:
-        """This field's value, a finite number that is at least `least`."""
+        """This field's value, a finite number from `least` to MOST_INTEGER."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fail(f"is {self._shown()}, not a number")

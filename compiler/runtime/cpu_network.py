@@ -128,7 +128,7 @@ class CpuNetwork(GraphNetwork):
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[LaunchTime, ...]:
-        """Wall-clock time of each kernel, in the order of execution; arguments and errors as in `run`."""
+        """Median wall-clock time of each kernel over `repeat` runs, in the order of execution; errors as in `run`."""
         from .kernel_times import launch_times
 
         return launch_times(self, inputs, threads=threads, repeat=repeat)
@@ -196,8 +196,8 @@ class CpuNetwork(GraphNetwork):
 
     def enter(self, threads: int, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Prepares a run on `threads` threads: tells the kernels the addresses of inputs and outputs. Returns the new
-        output arrays, by tensor. Kernels read contiguous inputs in the caller's arrays; other inputs are copied into
-        the arena.
+        arrays of outputs that kernels write directly, by tensor. Kernels read contiguous inputs in the caller's arrays;
+        other inputs are copied into the arena.
         """
         places = self._places[threads]
         for name, array in inputs.items():

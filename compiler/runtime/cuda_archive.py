@@ -66,7 +66,7 @@ class ArchiveKind:
 
 
 def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | None = None) -> None:
-    """Writes an archive, completely or not at all; equal networks give equal files. Raises ProgramError if that fails.
+    """Writes an archive, completely or not at all; equal networks give equal files. Raises WriteError if that fails.
 
     `kind`: the format of the archive (None: `CUBINS`).
     """

@@ -13,7 +13,9 @@ from .launch import Launch
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledModule:
-    """The kernels of one program: their text, their launches and a cubin."""
+    """The kernels of one program: their text, their launches and the code that a device loads (for NVIDIA's GPUs a
+    cubin).
+    """
 
     name: str
     module: CudaModule

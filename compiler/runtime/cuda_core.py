@@ -198,7 +198,10 @@ class CudaDevice(Closing):
 
     @contextlib.contextmanager
     def _calling(self, doing: str, size: int = 0) -> Iterator[None]:
-        """Makes the device current for this thread, and turns errors of cuda-core and the driver into DeviceError."""
+        """Makes the device current for this thread, and turns errors of cuda-core and the driver into DeviceError. For
+        its message: `doing` names the failed action, and `size` is the number of bytes that it allocates, 0 for other
+        actions.
+        """
         try:
             if self._device is not None:
                 self._make_current()

@@ -98,8 +98,8 @@ class CudaNetwork(GraphNetwork):
     def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
         """One inference: fresh arrays of the outputs by name.
 
-        Inputs are arrays in the model's shapes and types, with any strides. Raises KernelArgumentError for other
-        inputs, DeviceError if the device fails.
+        Inputs are arrays in the model's shapes and types, with any strides. `threads` has no effect. Raises
+        KernelArgumentError for other inputs, DeviceError if the device fails.
         """
         self._check(inputs)
         with self._lock:
@@ -149,7 +149,8 @@ class CudaNetwork(GraphNetwork):
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[DeviceTime, ...]:
-        """The time of each node, in the order of their runs; arguments and errors as in `run`.
+        """The median time of each node over `repeat` measurements, in the order of their runs; errors as in `run`.
+        `threads` has no effect.
 
         A node's kernels run `REPETITIONS` times in a row between two events, so arrays that fit into the level 2 cache
         are read from it.

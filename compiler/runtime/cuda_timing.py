@@ -22,7 +22,7 @@ TRIED = 5
 
 def repetitions_for(milliseconds: float) -> int:
     """Number of times that work of `milliseconds` must be repeated in one timed graph, so that the graph takes
-    LEAST_MILLISECONDS.
+    LEAST_MILLISECONDS; at most MOST_REPETITIONS.
     """
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
@@ -35,7 +35,8 @@ def repeating_timer(network: CudaNetwork, inputs: Mapping[str, np.ndarray]) -> N
 
 
 def median_milliseconds(network: CudaNetwork, inputs: Mapping[str, np.ndarray], *, samples: int) -> float:
-    """Median time of one run by the device's clock over `samples` graphs, with the level 2 cache warm.
+    """Median time of one run of the network by the device's clock, with the level 2 cache warm: a graph of repeated
+    runs is timed `samples` times.
 
     Raises as `CudaNetwork.run` does.
     """

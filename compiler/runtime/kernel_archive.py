@@ -30,9 +30,7 @@ FORMAT = 2
 
 
 def save_kernels(path: Path, code: ObjectCode) -> None:
-    """Writes an archive, completely or not at all; equal objects give equal files. Raises ProgramError if
-    that fails.
-    """
+    """Writes an archive, completely or not at all; equal objects give equal files. Raises WriteError if that fails."""
     description = {
         "format": FORMAT,
         "name": code.name,

@@ -34,7 +34,9 @@ class LaunchTime:
 def launch_times(
     network: CpuNetwork, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
 ) -> tuple[LaunchTime, ...]:
-    """Wall-clock time of each kernel, in the order of execution; arguments and errors as in `CpuNetwork.run`."""
+    """Median wall-clock time of each kernel over `repeat` runs, in the order of execution; other arguments and errors
+    as in `CpuNetwork.run`.
+    """
     check_inputs(network.name, network.inputs, inputs, network.quantized)
     if repeat < 1:
         raise KernelArgumentError(f"cannot profile {repeat} runs; ask for at least 1")

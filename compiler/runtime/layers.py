@@ -15,7 +15,8 @@ from .artifact import Compiled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One fused group of operators of the network.
+    """One fused group of operators of the network, number `group` in the program. `macs`: number of its
+    multiplications.
 
     `roofline_cycles` is max(multiplies / peak, compulsory bytes / bus bytes) of the ONNX convolution or matrix product
     in the group (0 for other operators), before fusion; `bound` says which of the two is greater.

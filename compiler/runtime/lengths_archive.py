@@ -39,7 +39,7 @@ def is_lengths_archive(path: Path) -> bool:
 def save_lengths(path: Path, executable: LengthsExecutable) -> None:
     """Writes an archive, completely or not at all; equal executables give equal files.
 
-    Raises UserError for a target without files, ProgramError if the file cannot be written.
+    Raises UserError for a target without files, WriteError if the file cannot be written.
     """
     pool = ConstantPool()
     rungs: list[dict[str, object]] = []

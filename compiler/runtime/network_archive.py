@@ -80,7 +80,7 @@ class NetworkCode:
 def save_network(path: Path, network: NetworkCode) -> None:
     """Writes an archive, completely or not at all; equal networks give equal files.
 
-    Raises ProgramError if the file cannot be written, TargetError if the processor lacks instructions for a kernel.
+    Raises WriteError if the file cannot be written, TargetError if the processor lacks instructions for a kernel.
     """
     constants, code = ConstantPool(), _library(network)
     description = {

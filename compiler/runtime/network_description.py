@@ -25,7 +25,7 @@ _MOST_BLOCK = 2**16
 
 class ConstantPool:
     """Constants to be written into a file, each on a cache line. A constant whose bytes equal an earlier constant, or
-    the beginning of one, is not stored again."""
+    (from HEAD bytes on) the beginning of one, is not stored again."""
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
@@ -98,8 +98,8 @@ def read_launches(
     graph: Graph,
     plan: StoragePlan,
 ) -> tuple[Launch[str], ...]:
-    """The launches that `describe_launches` described in `document`, checked against the parameters and outputs of
-    their kernels, which `known` has by name. Raises ArchiveError.
+    """The launches in an archive's description `document`, made by `describe_launches` with the same `key`. Checks them
+    against the parameters and outputs of their kernels, which `known` has by name. Raises ArchiveError.
     """
     launches: list[Launch[str]] = []
     for entry in document.at("launches").items():
@@ -207,11 +207,11 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
 
 
 def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
-    """Reads an archive's constants from `data`, the bytes of its member `member`. Returns them by name, in adjacent
-    aligned memory (`codegen.cpu.memory`). Raises ArchiveError.
+    """Reads the constants that an archive's description `document` lists, from `data`, the bytes of the member
+    `member`. Returns them by name, in adjacent aligned memory (`codegen.cpu.memory`). Raises ArchiveError.
 
-    Equal constants share an array. A constant at the same offset as a longer one is a view of the longer one's
-    beginning.
+    Equal constants share an array. A constant at the same offset as a longer one of the same element type is a view of
+    the longer one's beginning.
     """
     places: dict[str, tuple[DType, tuple[int, ...], int]] = {}
     for name, entry in document.at("constants").entries().items():
@@ -345,12 +345,12 @@ class Beginnings(Generic[ValueT]):
         self._known: dict[bytes, list[tuple[np.ndarray, ValueT]]] = {}
 
     def add(self, raw: np.ndarray, value: ValueT) -> None:
-        """Adds an array with its value, so that `find` can find prefixes of the array."""
+        """Adds an array with its value, so that `find` finds prefixes of it; arrays below HEAD bytes are left out."""
         if raw.size >= HEAD:
             self._known.setdefault(_head(raw), []).append((raw, value))
 
     def find(self, raw: np.ndarray) -> ValueT | None:
-        """The value of the first added array that begins with `raw`; None if there is none."""
+        """Value of the first added array that begins with `raw`; None without one, or if `raw` is below HEAD bytes."""
         if raw.size < HEAD:
             return None
         for longer, value in self._known.get(_head(raw), ()):

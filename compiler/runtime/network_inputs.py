@@ -61,15 +61,16 @@ class GraphNetwork(CompiledKernels):
 
     @property
     def input_types(self) -> dict[str, np.dtype]:
-        """The type of each input, by name: float32; in quantized networks also int8 or uint8."""
+        """The numpy type of each input, by name."""
         return {port.name: port.dtype for port in self.inputs}
 
 
 def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
-    """Raises KernelArgumentError if an input has no array, or one of another shape or type. Also raises it for NaN in
-    an input in `quantized`, and for row numbers outside of the table in which the model looks them up (`Port.rows`).
+    """Raises KernelArgumentError if an input has no array, or one of another shape or type, and for an array of no
+    input. Also raises it for NaN in an input in `quantized`, and for row numbers outside of the table in which the
+    model looks them up (`Port.rows`).
 
     `name` is the network or kernel in messages. Raises InputError if `arrays` is not a mapping of arrays.
     """
@@ -97,7 +98,7 @@ def check_inputs(
 
 
 def check_ids(name: str, rows: int, array: np.ndarray) -> None:
-    """Raises KernelArgumentError if `array`, for the input `name`, has an id outside of -`rows` .. `rows` - 1."""
+    """Raises KernelArgumentError if `array` (not empty) of input `name` has an id outside of -`rows` .. `rows` - 1."""
     least, most = int(array.min()), int(array.max())
     if -rows <= least and most < rows:
         return

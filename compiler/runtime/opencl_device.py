@@ -121,7 +121,9 @@ class OpenClDevice(Closing):
 
     @property
     def properties(self) -> DeviceProperties:
-        """The device's properties, as reported by the driver; "capability" is the version of OpenCL."""
+        """The device's properties, as reported by the driver; "capability" is the version of OpenCL, and numbers that
+        OpenCL does not report are 0.
+        """
         return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:

@@ -36,8 +36,8 @@ class SharedArrays:
     def held(self, array: np.ndarray) -> np.ndarray:
         """The shared array with the type, shape and bytes of `array`.
 
-        If an earlier, longer array begins with the same bytes, the result is a view of its beginning, else a copy of
-        `array`.
+        If an earlier array begins with the same bytes, and they are at least `network_description.HEAD` bytes, the
+        result is a view of its beginning, else a copy of `array`.
         """
         flat = np.ascontiguousarray(array)
         raw = flat.reshape(-1).view(np.uint8)

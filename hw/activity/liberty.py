@@ -52,8 +52,8 @@ def _place(axis: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[NDArray[n
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalPower:
-    """Energy tables in picojoules of a rise and a fall of `pin`, caused by a transition of pin `related` (None if `pin`
-    is an input), under the condition `when`.
+    """Energy tables in picojoules of a rise and a fall of `pin`, caused by a transition of pin `related` (None if the
+    library names no such pin, as for inputs), under the condition `when` (None: always).
     """
 
     pin: str
@@ -91,8 +91,10 @@ class Register:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell: area in the library's unit, leakage in nanowatts, capacitances of input pins (rise, fall) in pF.
-    `refused`: the reason why a netlist with this cell cannot be simulated, or None."""
+    """A cell: area in the library's unit, leakage in nanowatts, capacitances of its pins (rise, fall) in pF.
+    `functions`: expression of each output pin that has one. `refused`: the reason why a netlist with this cell cannot
+    be simulated, or None.
+    """
 
     name: str
     area: float

@@ -64,7 +64,8 @@ class Netlist:
     """A flat netlist of `nets` nets; nets 0 and 1 are the constants, every other net has one driver.
 
     - Cells: `kinds` has the names of library cells; `kind` (n,) indexes `kinds` and `unit` (n,) indexes `units`. `pins`
-      (n, most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin.
+      (n, most pins) has the net of each pin in the order of `pin_names[kind]`, inputs first, -1 for no pin; `names` has
+      the path of each cell.
     - Gates, in order of evaluation: `tables` (m,) has truth tables, `inputs` (m, 6) and `outputs` (m,) have nets.
     - Memories: `memories`. Those of their read ports that have no clock are numbered from 0. Port k is evaluated among
       the gates, at the row whose first input is -1 - k.
@@ -116,8 +117,8 @@ class _Flattener:
 
     def bits(self, nets: dict[int, int], wanted: Sequence[Net]) -> list[int]:
         """Translates a connection `wanted`, bit by bit, to nets of this object. A bit in `wanted` is an integer (a net
-        of the module) or a text (a constant). `nets` maps the module's nets to nets of this object; missing nets are
-        added to it.
+        of the module) or a text (the constant 1 if it is "1", else 0). `nets` maps the module's nets to nets of this
+        object; missing nets are added to it.
         """
         found: list[int] = []
         for bit in wanted:

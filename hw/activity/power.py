@@ -222,7 +222,9 @@ def _of_output(
 
 
 def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, UnitEnergy]:
-    """Sums energy and leakage over the cells and memories of each unit (`synthesis.units.unit_of_path`)."""
+    """Sums energy over the cells and memories of each unit (`synthesis.units.unit_of_path`), and leakage over its cells
+    alone.
+    """
     count = len(netlist.units)
 
     def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,7 +22,9 @@ from .netlist import MemoryBlock, Netlist
 
 
 class MismatchError(UserError):
-    """Raised if an output of the netlist differs from the recorded output of the RTL."""
+    """Raised if an output of the netlist differs from the recorded output of the RTL, or if the netlist has an input
+    that was not recorded.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -310,8 +312,9 @@ def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _read(memories, state, counts):  # type: ignore[no-untyped-def]
-    """Computes the next outputs of enabled read ports. A read counts if the port's address changed or its memory was
-    written since: a port that stays enabled at one address counts once."""
+    """Computes the next outputs of enabled read ports. A read counts if the port's address changed or, for a clocked
+    port, its memory was written since: a port that stays enabled at one address counts once.
+    """
     for p in range(len(memories.at_once)):
         row = memories.at_once[p]
         address = _address(state.values, memories.nets, row)

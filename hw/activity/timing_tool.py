@@ -40,8 +40,8 @@ class ToolPower:
 
 def part_of(netlist: Netlist, cells: NDArray[np.intp], library: Library) -> tuple[Netlist, NDArray[np.bool_]]:
     """Cuts `cells` out of `netlist`. Memories and ports are left out, and nets keep their numbers. Flip-flops are added
-    to drive all nets that the cells read but do not drive. Returns the new netlist, and a mask, bool (n,), that is
-    false for the added flip-flops among the cells of the new netlist.
+    to drive all nets except clocks that the cells read but do not drive. Returns the new netlist, and a mask, bool
+    (n,), that is false for the added flip-flops among the cells of the new netlist.
     """
     kind = netlist.kind[cells]
     pins = netlist.pins[cells]

@@ -89,7 +89,7 @@ class ControlRegisters:
     async def wait(self, *, cycles: int) -> dict[str, bool]:
         """Reads STATUS until the run has ended and memory has answered all bursts; returns the bits of STATUS.
 
-        Raises TimeoutError after `cycles` clock cycles; `stop` ends a run that is deadlocked.
+        Raises TimeoutError after at least `cycles` clock cycles; `stop` ends a run that is deadlocked.
         """
         status: dict[str, bool] = {}
         for _ in range(-(-cycles // _POLL)):

@@ -42,7 +42,8 @@ def load_program(
     the segments of these names.
 
     Instructions start at the first multiple of 4096 at or above the image's end. A MemoryModel also restarts its random
-    sequence. Raises ProgramError if a segment does not exist or has another size than its bytes.
+    sequence. Raises ProgramError for another `base`, and if a segment does not exist or has another size than its
+    bytes.
     """
     if base % INSTRUCTION_ALIGNMENT:
         raise ProgramError(f"base {base:#x} is not a multiple of {INSTRUCTION_ALIGNMENT}")

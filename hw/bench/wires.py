@@ -35,7 +35,9 @@ class AxiWires:
         )
 
     def write_beat(self) -> WriteBeat | None:
-        """The beat on channel w; None without VALID. Bytes whose strobe is 0 may be X, which is read as zero."""
+        """The beat on channel w; None without VALID. Bytes whose strobe is 0 may be X, which is read as zero; raises
+        RuleError for X in other bytes.
+        """
         if not self.get("wvalid"):
             return None
         strobe, value = self.get("wstrb"), self._ports["wdata"].value

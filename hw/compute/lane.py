@@ -79,7 +79,7 @@ class AccumulatorLane(wiring.Component):
     start, since : In
         The members of `alu.Alu` of these names.
     result : Out
-        The result, from x + 1 on.
+        The result, from x + 1 on; for SHR, MUL and custom instructions from x plus their number of cycles on.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -27,7 +27,7 @@ def alu_extra(config: Config, opcode: Value) -> Value:
 
 
 def loop_layout(config: Config) -> data.StructLayout:
-    """Layout of the loop fields of GEMM and ALU, named as in `isa.layout`; for ALU, the wgt factors are 0."""
+    """Layout of the loop fields of GEMM and ALU, named as in `isa.layout`; for ALU, the wgt factors mean nothing."""
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
     return data.StructLayout(
         {
@@ -57,7 +57,7 @@ def src_bits(config: Config) -> int:
 
 def offset_layout(config: Config) -> data.StructLayout:
     """Layout of the three offsets that an operation adds to indices dst, src and wgt of its micro-op. An offset is the
-    base register plus factors times loop indices. In mode DEPTHWISE, wgt counts rows of weights instead of tiles.
+    base register plus factors times loop indices. For DEPTHWISE and TAPS, wgt counts rows of weights instead of tiles.
     """
     return data.StructLayout(
         {"dst": config.acc_index_bits, "src": src_bits(config), "wgt": wgt_row_bits(config)}

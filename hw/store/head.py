@@ -18,8 +18,8 @@ from .rows import row_flags
 
 def running_layout(config: Config) -> data.StructLayout:
     """Properties of the store whose accumulators are being read, or were read last. They also hold for all older stores
-    in flight, because only stores with equal properties overlap. `chain`, only on machines with a chain memory (on-chip
-    buffer between layers): the store writes this memory.
+    in flight, because only stores with equal properties overlap. `post`: the store is a STORE.POST or ROWS. `chain`,
+    only on machines with a chain memory (on-chip buffer between layers): the store writes this memory.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(
@@ -57,7 +57,7 @@ class Head:
 
     @property
     def is_par(self) -> Value:
-        """Whether the head instruction is a LOAD.PAR (load of parameters)."""
+        """Whether the head instruction, if it is a load, is a LOAD.PAR (load of parameters)."""
         return self.plain_view["memory_type"] != TABLE if self.parts.table else Const(1)
 
     @property

@@ -379,8 +379,8 @@ class PostPipeline(wiring.Component):
         """Builds a ring buffer for operands: an operand enters in the cycle after the first read of its window, and
         leaves when stage B (the operation after requantization) uses it. Returns the oldest operand in the buffer.
 
-        `first_read`: the first read of a window happens in this cycle. `used`: stage B uses the oldest operand in this
-        cycle.
+        `first_read`: the first read of a window happened in the previous cycle. `used`: stage B uses the oldest operand
+        in this cycle.
         """
         # At most one operand is between the first and the last read of its window; after its last read, operands are
         # as far apart as vectors.

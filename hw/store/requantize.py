@@ -25,9 +25,9 @@ class Requantize(wiring.Component):
     """Stage A (requantization): computes clamp(rne(float32(total) * scale) + zero_point, low, high), where rne rounds
     half to even. Accepts a new `total` every cycle.
 
-    Members: `total`: int32. `scale`: bits of a finite float32. `zero_point`, `low`, `high`: as in the formula. All
-    inputs except `total` must not change while a total is in the pipeline. `result`: leaves REQUANTIZE_STAGES cycles
-    after its total entered.
+    Members: `total`: int32. `scale`: bits of a finite float32, taken SCALE_STAGE cycles after its total. `zero_point`,
+    `low`, `high`: as in the formula; these three must not change while a total is in the pipeline. `result`: leaves
+    REQUANTIZE_STAGES cycles after its total entered.
     """
 
     total: In(signed(32))

@@ -40,7 +40,8 @@ class RowFactors(wiring.Component):
       differences. Both enter in the same cycle.
     - `look_up`, `centre`, `length`, `epsilon`, `epsilon_shift`: fields of register ROWS, which must not change.
     - `factor`, `shift`: the packed factor, ROW_FACTOR_CYCLES later. It is `isa.rows.reciprocal` of `sum` if `look_up`
-      is 1. Otherwise it is `isa.rows.reciprocal_root` of length * sum - total^2 + epsilon.
+      is 1. Otherwise it is `isa.rows.reciprocal_root` of length * sum - total^2 + (epsilon << epsilon_shift), without
+      total^2 if `centre` is 0.
     """
 
     sum: In(SUM_BITS)
@@ -77,7 +78,7 @@ class RowFactors(wiring.Component):
 
     def _radicand(self, m: Module) -> Signal:
         """The number from which the row's factor is computed: the sum if `look_up` (softmax), else length * sum -
-        total^2 + epsilon. It comes four cycles after its inputs.
+        total^2 + epsilon (`RowFactors`), at least 0. It comes four cycles after its inputs.
         """
         half = LENGTH_BITS // 2
         squares = self.sum[:_SQUARES]

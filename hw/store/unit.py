@@ -1,4 +1,4 @@
-"""The store unit: executes STORE.OUT, STORE.POST, loads of its tables, and writes of its configuration registers.
+"""The store unit: executes STORE.OUT, STORE.POST, ROWS, loads of its tables, and writes of its configuration registers.
 
 Reader, pipeline and writer may work on different stores. The reader works on the youngest store. Its settings equal
 those of all older stores in flight, so that one set of settings is valid for the whole pipeline (hw/README.md section
@@ -143,7 +143,8 @@ class StoreUnit(wiring.Component):
         registers: dict[str, Signal],
     ) -> stream.Interface:
         """Passes a store to the reader in the cycle in which it begins, and to the writer after all older stores.
-        Returns the stream of stores for the writer.
+        Returns the stream of stores for the writer. `begin`: a store begins in this cycle, with the decoded properties
+        `starting`. `registers`: the unit's configuration registers by name.
         """
         head = view(instruction_layout(self._config, "STORE.OUT"), self.commands.payload)
         address = view(register_layout("ADDRESS"), registers["ADDRESS"])

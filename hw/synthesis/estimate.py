@@ -28,11 +28,11 @@ Net = int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedPath:
-    """The longest path between the registers of two instances.
+    """The longest path from one register to the cells of one instance, at pins of one kind: CE, LSR or data.
 
     `ns`: estimated delay. `start`, `end`: names of registers, without their bit. `pin`: pin of the last cell (DI, CE,
-    LSR, or a pin of a memory); `path`: instance of this cell. `endpoints`: number of ends of paths between the two
-    instances. `loads`: number of pins that each wire of the path drives.
+    LSR, or a pin of a memory); `path`: instance of this cell. `endpoints`: number of pins of this kind in the instance
+    whose longest path begins at `start`. `loads`: number of pins that each wire of the path drives.
     """
 
     ns: float
@@ -45,7 +45,8 @@ class EstimatedPath:
 
 
 def longest_paths(module: Mapping[str, Any], paths: Mapping[str, str], *, count: int) -> list[EstimatedPath]:
-    """The `count` longest paths of `module`, Yosys' JSON mapped to ECP5: one for each pair of start and end instance.
+    """The `count` longest paths of `module`, Yosys' JSON mapped to ECP5: one for each combination of start register,
+    instance at the end, and kind of end pin (CE, LSR or data).
 
     `paths`: the instance of each cell (`netlist.instance_paths`).
     """

@@ -92,7 +92,9 @@ class Synthesis:
 
     @property
     def mhz(self) -> float | None:
-        """The median clock over the seeds, in MHz; None if the placement with any seed failed."""
+        """The median clock over the seeds, in MHz; None if the placement with any seed failed, or if there are no
+        placements.
+        """
         clocks = [placement.mhz for placement in self.placements if placement.mhz is not None]
         return statistics.median(clocks) if clocks and len(clocks) == len(self.placements) else None
 
@@ -100,7 +102,8 @@ class Synthesis:
 def synthesize(
     config: Config, family: Family, *, seeds: Sequence[int] = (1, 2, 3), jobs: int = 1, report: Report
 ) -> Synthesis:
-    """Maps the RTL of `config` to `family` and places it once with each of `seeds`, `jobs` at a time.
+    """Maps the RTL of `config` to `family`. If the family has a device and the device has enough resources, places the
+    design once with each of `seeds`, `jobs` at a time.
 
     The Verilog is that of the harness without trace ports. Earlier results come from the cache. Raises ToolError if a
     tool is missing or fails, but not for a design that does not fit.

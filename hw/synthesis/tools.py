@@ -22,7 +22,7 @@ Report = Callable[[str], None]
 """A function that is called with each progress line for the user: the tool and its step."""
 
 HEARTBEAT: Final = 8.0
-"""Seconds without a new step after which the current step is reported again."""
+"""Seconds after which the current step of a tool is reported again."""
 
 _SHOWN_LINES = 12
 _CACHE = "yowasp"
@@ -85,9 +85,9 @@ def run_tool(
     """Runs `command` in `directory`, also for its temporary files, and returns its output.
 
     `step` is called with each line of output: it returns the name of the step of work that begins with this line, or
-    None. `report` is called with a step's name when it begins and, with its duration, every HEARTBEAT seconds. If the
-    tool cannot cache its compiled code, it runs again with a cache for this process. If this function raises, the tool
-    is killed. Raises ToolFailure if the tool ends with an error.
+    None. `report` is called with a line that names the tool, the step and the seconds since the tool's start, when a
+    step begins and every HEARTBEAT seconds. If the tool cannot cache its compiled code, it runs again with a cache for
+    this process. If this function raises, the tool is killed. Raises ToolFailure if the tool ends with an error.
     """
     place = other_tools_cache(_CACHE)
     try:

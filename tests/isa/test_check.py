@@ -135,6 +135,14 @@ def test_scales_that_are_not_finite():
     assert findings(text.replace("x_size=2", "x_size=1"), image=image) == []
 
 
+@pytest.mark.parametrize(("at", "kinds"), [(1024, ["value"]), (1040, ["value"]), (1044, [])])
+def test_only_scales_that_no_store_has_written_must_be_finite(at, kinds):
+    image = image_with_uops(TINY)
+    image[1040:1056].view("<f4")[1] = np.inf
+    text = f"STORE.OUT dram_base={at // 4} y_size=1 x_size=1\nCONFIG COMBINE\nLOAD.PAR dram_base=32 y_size=1 x_size=1"
+    assert [item.kind for item in findings(text, image=image)] == kinds
+
+
 # --- bounds ---------------------------------------------------------------------------------------------
 
 UOPS = "LOAD.UOP y_size=1 x_size=1 x_stride=1\n"

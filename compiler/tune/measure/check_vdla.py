@@ -11,7 +11,8 @@ from .measure_vdla import AcceleratorTask, program_alone
 
 
 def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
-    """Whether the outputs with the knobs `values` equal the outputs with the template's default in every bit.
+    """Whether the outputs with the knobs `values` equal the outputs with the template's default in every bit, for
+    random inputs drawn with `seed`.
 
     The compiler's own tests check the template's default against the integer interpreter and ONNX Runtime. Raises
     EmptySpaceError if the template's space has no legal candidate.

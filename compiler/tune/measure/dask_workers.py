@@ -112,11 +112,11 @@ def _ignore(_: str) -> None:
 class DaskWorkers(Backend):
     """Measures candidates on the workers connected to the scheduler at `address`, whose number may change.
 
-    `timeout`: seconds for one candidate. `stall`: seconds without any result after which trials are abandoned.
-    `module`: name of the Python module that measuring processes run. `files`: contents, by name, of the files that
-    tasks read from the "folder" of their description. `notify` receives a line on the pending work when no trial has
-    finished for a while. Raises MissingExtraError without dask.distributed. Raises BackendError if nothing answers at
-    the address within `connect` seconds.
+    `timeout`: seconds for one candidate (None: `backends.TIMEOUT`). `stall`: seconds without any result after which
+    trials are abandoned. `module`: name of the Python module that measuring processes run. `files`: contents, by name,
+    of the files that tasks read from the "folder" of their description. `notify` receives a line on the pending work
+    when no trial has finished for a while. Raises MissingExtraError without dask.distributed. Raises BackendError if
+    nothing answers at the address within `connect` seconds.
     """
 
     def __init__(
@@ -289,7 +289,8 @@ class _Batch:
     """The trials of one call of `DaskWorkers.finished`. They are sent to workers in chunks of several trials.
 
     `running`: the future of each chunk that is being measured, with the indices of the chunk's trials. `done`: futures
-    that have finished. `losses`: by chunk, how often its result was lost. `progress`: time of the last result.
+    that have finished. `losses`: by index of a trial, how often its result was lost. `progress`: time of the last
+    result.
     """
 
     description: Description

@@ -43,6 +43,7 @@ class _Other(Enum):
 class _Seat:
     """A worker process. `owes`: the requests that it has not answered yet, oldest first: trials (by index), the start
     of the process, and loads of tasks. `since`: the time at which the wait for the oldest of these answers began.
+    `tasks`: canonical texts of the tasks that the process was asked to load.
     """
 
     process: WorkerProcess

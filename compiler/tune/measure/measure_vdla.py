@@ -74,7 +74,7 @@ class AcceleratorTask:
 def measure(task: AcceleratorTask, values: Values | None) -> Result:
     """The cycles of a single kernel with the knobs `values` (None: the template's default).
 
-    A candidate that cannot be lowered is a failed trial.
+    A candidate that cannot be lowered or simulated is a failed trial.
     """
     started = time.thread_time()
     try:

@@ -92,8 +92,8 @@ class NetworkTrials:
             return math.inf
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
-        """The network's cycles with `settings`, except that `node` has the knobs `values`; a failed trial if the
-        network cannot be compiled or run with them.
+        """The network's cycles with `settings`, except that `node` has the knobs `values` (None: the template's
+        default); a failed trial if the network cannot be compiled or run with them.
         """
         started = time.thread_time()
         changed = {name: item for name, item in settings.items() if name != node}

@@ -16,8 +16,9 @@ def open_backend(
     """The backend on the workers of `scheduler` if it is given, else on `workers` processes of this machine (0: in this
     process).
 
-    `timeout`: seconds for one candidate; has no effect if trials run in this process. `notify` receives a line when no
-    trial has finished for a while. Raises UserError for a scheduler that cannot be reached.
+    `timeout`: seconds for one candidate (None: `backends.TIMEOUT`); has no effect if trials run in this process.
+    `notify` receives a line when no trial has finished for a while. Raises UserError for a scheduler that cannot be
+    reached.
     """
     if scheduler is not None:
         return DaskWorkers(scheduler, timeout=timeout, notify=notify)

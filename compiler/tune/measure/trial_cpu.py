@@ -27,7 +27,7 @@ from .reference import expected, inputs
 from .trial import Result, results_obstacle
 
 SECONDS = 0.03
-"""Thread CPU seconds spent on timing a candidate."""
+"""Thread CPU seconds to be spent on timing a candidate; kernels that take long run at least SAMPLES[0] times."""
 MEMORY = 8 << 30
 """Limit of a measuring process's address space in bytes, LLVM and numpy included."""
 TOLERANCE = 1e-5
@@ -78,8 +78,8 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
 
 
 def target_from_dict(values: dict[str, Any]) -> CpuTarget:
-    """The CpuTarget with the fields `values`, a JSON object made by `dataclasses.asdict`. Raises ValueError for any
-    other object.
+    """The CpuTarget with the fields `values`, a JSON object made by `dataclasses.asdict`. Raises ValueError for an
+    object with other fields.
     """
     if values.keys() != {field.name for field in fields(CpuTarget)}:
         raise ValueError("this is not a description of a processor")
@@ -96,8 +96,8 @@ def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def _time(bound: BoundKernel, budget: float) -> float:
-    """The median of the thread CPU seconds of one run; `budget`: seconds for all runs together. The run that checked
-    the results is not counted.
+    """The median of the thread CPU seconds of one run; `budget`: seconds for all runs together, which long runs exceed
+    (`SAMPLES`). The run that checked the results is not counted.
     """
     begin = time.thread_time()
     bound()

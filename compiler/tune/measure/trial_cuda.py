@@ -109,7 +109,7 @@ class DeviceTrials:
 
     def task(self, target: GpuTarget, workload: CudaWorkload, folder: Path) -> Measure:
         """The function that checks and times the workload's candidates in `folder`; the reference results are computed
-        first.
+        first. If they cannot be computed, every trial fails.
 
         Raises DeviceError for a device that cannot run code for `target`.
         """
@@ -187,7 +187,7 @@ def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
 
 def target_from_dict(kind: str, values: dict[str, Any]) -> GpuTarget:
     """The target of this kind of GPU with the fields `values`, a JSON object made by `dataclasses.asdict`. Raises
-    ValueError for any other object.
+    ValueError for an object with other fields.
     """
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:

@@ -92,7 +92,9 @@ class Iterations:
         return Iterations(self.factor, (*rest, _Group(values, weights)))
 
     def longest(self, extent: Expr) -> int:
-        """The largest number of iterations that a loop of this `extent` has inside the loops counted here."""
+        """The largest number of iterations that a loop of this `extent` has inside the loops counted here; an upper
+        bound if `extent` depends on several groups.
+        """
         if isinstance(extent, Const):
             return max(0, int(extent.value))
         used = free_vars(extent)

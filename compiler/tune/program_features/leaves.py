@@ -75,7 +75,7 @@ class AccessFeatures:
     counts with its largest extent.
 
     `stride`: distance, in elements, between neighbouring iterations of the vectorized loop or, without one, of the
-    innermost loop.
+    innermost loop with several iterations; 0 if there is no such loop.
     """
 
     buffer: Buffer
@@ -90,7 +90,8 @@ class Leaf:
 
     `executions`: how often the statement is executed in the whole program. `copied`: number of elements that a Copy
     moves in all executions, pads included. `run`: number of contiguous elements that one execution of a Copy accesses
-    in DRAM. For statements other than Copy, `copied` and `run` are 0.
+    in DRAM (of copies between other memories: in the destination). For statements other than Copy, `copied` and `run`
+    are 0.
     """
 
     statement: NamedStmt
@@ -162,8 +163,8 @@ def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
 
 
 def volumes(leaf: Leaf) -> list[tuple[Buffer, int, int]]:
-    """For each access of the leaf: (buffer, elements touched by the whole program, elements touched by one execution),
-    in the order of `accesses`.
+    """For each access of the leaf: (buffer, number of different elements that all executions together touch, number
+    that one execution touches), in the order of `accesses`.
     """
     extents = {level.loop.name: level.extent for level in leaf.levels}
     found: list[tuple[Buffer, int, int]] = []

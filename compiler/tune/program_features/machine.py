@@ -23,7 +23,9 @@ KINDS = (
     "CONFIG",
     "FINISH",
 )
-"""Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR."""
+"""Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR. TAPS and ROWS are not
+counted.
+"""
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of memory transfers, as the simulator counts them; instruction fetches are not included."""
 _KIND_OF = {
@@ -44,9 +46,10 @@ Columns = Mapping[str, np.ndarray]
 class MachineCounts:
     """Counts of one program.
 
-    `instructions`: number of instructions of each format. For each kind of transfer, `bytes` is the number of bytes,
-    `beats` the number of beats of the bus, and `runs` the number of contiguous runs in DRAM. `operations`: number of
-    steps of the array by the instructions GEMM, DEPTHWISE and ALU. `tokens`: number of tokens sent to each queue.
+    `instructions`: number of instructions of each format in `KINDS`. For each kind of transfer, `bytes` is the number
+    of bytes, `beats` the number of beats of the bus, and `runs` the number of contiguous runs in DRAM. `operations`:
+    number of steps of the array by the instructions GEMM, DEPTHWISE and ALU. `tokens`: number of tokens sent to each
+    queue.
     """
 
     instructions: dict[str, int]

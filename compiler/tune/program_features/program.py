@@ -22,7 +22,9 @@ float64 [names]; all NaN if the point has no program. The result depends on the 
 each time it proposes points, a search reads the features of its whole history.
 """
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
-"""Memories that have features of their own, by the scope of allocations; all other scopes are "other"."""
+"""Memories that have features of their own, by the scope of allocations; the scope "local" counts as "register", all
+other scopes as "other".
+"""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
 """Memory capacities in bytes. Each capacity has a feature: how often the statement is executed for each byte that must
 be loaded into a memory of this size.

@@ -20,7 +20,8 @@ def places(
     statement: NamedStmt, extents: Mapping[str, int]
 ) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
     """Lists the distinct accesses of a statement, each as (buffer, first index in each dimension, extents of the
-    region, whether the access is a write).
+    region, whether the access is a write). `extents`: number of iterations of each loop around the statement, by name;
+    a region of varying size counts with its largest.
     """
     found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []
     match statement:

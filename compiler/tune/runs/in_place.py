@@ -50,8 +50,8 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Progress report of one trial: `node` was tried within the network as trial `count` of the run; `best`: least
-    cycles of the network so far.
+    """Progress report of one trial: `node` was tried within the network; `count`: number of trials so far, the initial
+    settings and this trial included; `best`: least cycles of the network so far.
     """
 
     node: str
@@ -74,7 +74,7 @@ class Callbacks:
 
     `write(number, tried)`: called for every new trial except trial 0 (the initial settings). `improve(number, settings,
     cycles)`: called for the initial settings and for all settings that made the network faster. `watch(move)`: called
-    for every trial.
+    after every new trial except trial 0.
     """
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
@@ -100,7 +100,7 @@ def refine(
 
     Each batch goes to the node with the largest expected gain. The cost of a candidate is its node's cycles alone plus
     the change of the network's cycles: in the network's total, the effect of a single node would be too small for the
-    node's cost model to learn. Trial 0 is `start`.
+    node's cost model to learn. Trial 0 is `start`. `trials`: number of trials, trial 0 and known ones included.
 
     `known`: trials of this run by number, from before an interruption. They are not measured again; the run continues
     as if it had not stopped.

@@ -71,8 +71,8 @@ def trials_of(
 
 
 def points_of(records: Iterable[Record], space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Points (candidates as indices of knob values), int64 [n, axes], and costs, float64 [n], of the records whose
-    knobs are in the space; the cost of a failed trial is inf.
+    """Points (candidates as indices of knob values), int64 [n, axes], and costs, float64 [n], of `records`, all of
+    whose knobs must be in the space; the cost of a failed trial is inf.
     """
     records = list(records)
     points = np.array([space.point(record.knobs) for record in records], np.int64)

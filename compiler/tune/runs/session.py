@@ -52,8 +52,9 @@ class Job:
 class Plan:
     """Settings of a run.
 
-    `trials`: number of trials of all jobs, known ones included, in batches of `batch`. `strategy` and `compiler` are
-    fields of the records. `patience`: trials without improvement after which a task ends (None: never).
+    `trials`: number of trials of all jobs, known ones included, in batches of `batch`. `seed`, `strategy` and
+    `compiler` are fields of the records; `seed` also determines the random proposals. `patience`: trials without
+    improvement after which a task ends (None: never).
     """
 
     trials: int
@@ -67,7 +68,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A finished trial of the job `name`, number `count` of the run; the argument of the callback `watch`."""
+    """A finished trial of the job `name`, number `count` of the run (from 1); the argument of the callback `watch`.
+    `best`: least cost of the job so far.
+    """
 
     name: str
     record: Record
@@ -92,9 +95,9 @@ def tune(
 ) -> list[History]:
     """Spends the plan's trials on the jobs and returns their histories.
 
-    Every trial is passed to `write` as it ends, so that an interrupted run loses none, then to `watch`. The run ends
-    early when every job's space is exhausted or its search has stalled. `refuse` receives a job whose space has no
-    legal candidate, with the error; such a job gets no trial. By default the error is raised.
+    Every measured trial is passed to `write` as it ends, so that an interrupted run loses none, then to `watch`. The
+    run ends early when every job's space is exhausted or its search has stalled. `refuse` receives a job whose space
+    has no legal candidate, with the error; such a job gets no trial. By default the error is raised.
 
     A resumed run repeats the same batches with known trials in place of measurements, and continues, even in the middle
     of a batch, as if it had not stopped. If the plan has changed, all known trials are still used.

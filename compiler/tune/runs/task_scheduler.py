@@ -51,8 +51,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskScheduler:
-    """Chooses the task for the next trials: first gives every task `warm_up` trials, then prefers the task with the
-    largest expected gain.
+    """Chooses the task for the next trials: first gives `warm_up` trials to every task that is not behind its rivals,
+    then prefers the task with the largest expected gain.
 
     The expected gain is a weighted mean of two estimates: the mean gain of the last `window` trials, with the weight
     `experience`, and the gain if the cost fell to its floor (lower bound).

@@ -30,8 +30,9 @@ class Candidates:
     """n points [n, axes] (int64) with legality, program numbers and features, all from one evaluation of the space
     (`Space.cost`).
 
-    `legal`: bool [n]. `programs`: uint64 [n], equal for points with equal programs. `features`: float64 [n, names];
-    column GUESS is the template's estimate of cycles if `estimated`, else its lower bound.
+    `legal`: bool [n]. `programs`: uint64 [n], equal for points with equal programs. `features`: float64 [n, names]
+    (`point_features`); column GUESS is made from the template's estimate of the cost if `estimated`, else from its
+    lower bound.
     """
 
     points: np.ndarray

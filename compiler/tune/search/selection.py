@@ -16,8 +16,8 @@ knobs differ by a factor of two or more.
 def select_diverse(
     places: np.ndarray, scores: np.ndarray, measured: np.ndarray, count: int, diversity: float
 ) -> np.ndarray:
-    """Chooses `count` candidates (or all, if there are fewer) that score well and differ from each other. Returns their
-    indices.
+    """Chooses `count` (or all, if there are fewer) of the `SHORTLIST` best-scored candidates, so that they score well
+    and differ from each other. Returns their indices.
 
     `places`: the candidates as points, float64 [n, axes], in base-2 logarithms of the knob values. `scores`: predicted
     merit of each candidate. `measured`: points that were measured before, [m, axes]. `diversity`: weight of the

@@ -26,7 +26,7 @@ Score = Callable[[np.ndarray], np.ndarray]
 def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
     """`count` starting points [count, axes]: up to half are the best points measured successfully, the rest are random.
 
-    Each random point occurs `WALKS_EACH` times, because legal points may be rare and expensive to draw.
+    Each random point occurs about `WALKS_EACH` times, because legal points may be rare and expensive to draw.
     """
     ranks = np.argsort(history.costs, kind="stable")
     best = history.points[ranks[np.isfinite(history.costs[ranks])][: count // 2]]
@@ -87,7 +87,7 @@ class Evolution:
 
     With probability `crossing`, a child is the crossover of two parents; otherwise it is a copy of one parent with
     another value on one axis. Parents of better rank are drawn more often. The next population consists of the best
-    parents and children, no two of them with equal programs.
+    parents and children, no two of them with equal programs as long as there are enough programs.
     """
 
     generations: int = 12

@@ -123,7 +123,7 @@ class Liberty:
 
     def may_drive(self, resistance: float) -> float:
         """Largest load that an output of `resistance` may drive: its delay then equals the delay of `buffer` with a
-        load of eight buffers.
+        load of eight buffers. An output of `resistance` 0 counts as a buffer.
         """
         most = 8 * _effort(self.buffer)
         return most / resistance if resistance > 0 else most / _output(self.buffer).resistance

@@ -3,12 +3,12 @@
 `sram.json` has macros of 64 to 32,768 words of 32 to 256 bits with a read port and a write port
 (`benchmarks/sram_table.py` writes it). A memory consists of equal macros side by side; their width is the one of the
 table that gives the least total area. Between the table's numbers of words and below the smallest, values are
-interpolated linearly in logarithms; above the largest, a memory has several macros. With more than two ports, area
-grows in proportion to their number.
+interpolated linearly in logarithms; above the largest, a memory has several macros. With more than two ports, area and
+leakage grow in proportion to their number.
 
 Figures are scaled from the Nangate 45 nm open cell library to another library. Area is scaled by the ratio of the
-smallest flip-flops' areas, delay by the ratio of the delays of an inverter that drives an inverter, and energy by the
-ratio of the inverters' capacitances times that of the squared voltages.
+smallest flip-flops' areas, delay by the ratio of the delays of an inverter that drives an inverter, and energy and
+leakage by the ratio of the inverters' capacitances times that of the squared voltages.
 """
 
 from __future__ import annotations
