@@ -102,7 +102,8 @@ class Tensor(NDArrayOperatorsMixin):
 
         if name.startswith("_"):
             raise AttributeError(f"a tensor has no attribute {name!r}")
-        found = f"nn.functional.{name}" if hasattr(functional, name) else _OTHER_NAMES.get(name)
+        home = getattr(vars(functional).get(name), "__module__", None)
+        found = f"nn.functional.{name}" if home == functional.__name__ else _OTHER_NAMES.get(name)
         others = "another method, nn.functional, or nn.record for any operator of ONNX"
         way_out = "leave it out, a recorded network needs none" if found == "" else f"use {found or others}"
         raise MissingNameError(f"a tensor has no {name!r}; {way_out}")

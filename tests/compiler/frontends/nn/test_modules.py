@@ -396,6 +396,10 @@ def test_recording_imports_no_compiler() -> None:
             "a tensor has no 'softmax'; use nn.functional.softmax",
         ),
         (
+            lambda: export(lambda _, x: x.sqrt(), 2, 6),
+            "Plain: a tensor has no 'sqrt'; use another method, nn.functional, or nn.record",
+        ),
+        (
             lambda: export(lambda _, x: x.cumsum(1), 2, 6),
             "Plain: a tensor has no 'cumsum'; use another method",
         ),
