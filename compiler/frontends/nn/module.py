@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
 
-from .spec import NetworkError, is_integer
+from .spec import NetworkError, integers, need
 from .spec import Tensor as Spec
-from .tensor import Tensor
+from .tensor import Recorder, Tensor
 
 if TYPE_CHECKING:
     import onnx
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 """Makes initial values of a shape from a generator of random numbers."""
-
-
-def uniform(bound: float) -> Draw:
-    """Initial values spread evenly between -bound and bound."""
-    return lambda random, shape: random.uniform(-bound, bound, shape)
 
 
 class Parameter:
@@ -33,24 +29,17 @@ class Parameter:
 
     def __init__(self, data: np.ndarray | Sequence[int], draw: Draw | None = None) -> None:
         is_array = isinstance(data, np.ndarray)
-        sizes: Any = data.shape if is_array else data if isinstance(data, tuple | list) else (data,)
-        if not all(is_integer(size, 0) for size in sizes):
-            raise NetworkError(
-                f"nn.Parameter: {data!r} is not a shape; give a tuple of integers, or a numpy array"
-            )
-        self.value = _array("nn.Parameter", "the value", data) if is_array else None
-        self.shape, self.draw = tuple(sizes), draw or (lambda _, shape: np.zeros(shape))
+        self.value = _float32("nn.Parameter: the value", data) if is_array else None
+        self.shape = data.shape if is_array else integers("nn.Parameter: the shape", data, least=0)
+        self.draw = draw or (lambda _, shape: np.zeros(shape))
 
 
 class Module:
     """A part of a network. Subclasses assign parameters and modules to attributes, and define `forward`."""
 
-    unused: tuple[str, ...] = ()
-    """Names of entries in PyTorch's state dicts for this kind of module that the network does not use."""
-
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs of the module, computed from tensors. Each module defines its own."""
-        raise NetworkError(f"{type(self).__name__}: defines no forward(self, x); define it")
+        raise NetworkError("defines no forward(self, x); define it")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of `forward`, recorded as part of this module."""
@@ -85,44 +74,34 @@ class Module:
         A parameter without a value gets one from random numbers that depend on the seed and the parameter's name alone,
         with the distributions that PyTorch documents for its layers.
         """
-        made: dict[int, np.ndarray] = {}
+        values: dict[int, np.ndarray] = {}
         for name, parameter in self.named_parameters():
-            if parameter.value is None and id(parameter) not in made:
+            if parameter.value is not None:
+                values[id(parameter)] = parameter.value
+            elif id(parameter) not in values:
                 random = np.random.default_rng([seed, crc32(name.encode())])
-                made[id(parameter)] = np.asarray(parameter.draw(random, parameter.shape), np.float32)
-        pairs = self.named_parameters()
-        return {name: made[id(p)] if p.value is None else p.value for name, p in pairs}
+                values[id(parameter)] = np.asarray(parameter.draw(random, parameter.shape), np.float32)
+        return {name: values[id(parameter)] for name, parameter in self.named_parameters()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Sets parameters by name, from arrays or from tensors of another package (PyTorch's state dict).
 
         With `strict` the names must be exactly the names in `named_parameters`; otherwise missing and unknown names are
-        ignored. Raises NetworkError for wrong names or shapes and for values that are no numbers, and sets no parameter
-        in this case.
+        ignored. PyTorch's entries num_batches_tracked are always ignored. Raises NetworkError for wrong names or shapes
+        and for values that are no numbers, and sets no parameter in this case.
         """
         kind, own = type(self).__name__, dict(self.named_parameters())
-        if not isinstance(state, Mapping):
-            raise NetworkError(
-                f"{kind}: the state dict is of type {type(state).__name__}; give arrays by name"
-            )
-        unused = {
-            f"{path}.{n}" if path else n for path, module in self.named_modules() for n in module.unused
-        }
+        need(isinstance(state, Mapping), f"{kind}: the state dict", state, "arrays by name")
         missing = [name for name in own if name not in state]
-        unknown = [name for name in state if name not in own and name not in unused]
+        unknown = [name for name in state if name not in own and not name.endswith("num_batches_tracked")]
         if strict and (missing or unknown):
             found = (("lacks", missing), ("has entries without a parameter:", unknown))
             words = "; ".join(f"{verb} {', '.join(names)}" for verb, names in found if names)
             raise NetworkError(f"{kind}: the state dict {words}; rename the entries, or give strict=False")
-        arrays = {
-            name: _array(kind, f"{name} of the state dict", state[name]) for name in own if name in state
-        }
+        arrays = {n: _float32(f"{kind}: {n} of the state dict", state[n]) for n in own if n in state}
         for name, array in arrays.items():
-            if array.shape != own[name].shape:
-                raise NetworkError(
-                    f"{kind}: {name} of the state dict has shape {list(array.shape)}, the parameter "
-                    f"{list(own[name].shape)}; change the sizes of the module"
-                )
+            place, wanted = f"{kind}: the shape of {name} of the state dict", own[name].shape
+            need(array.shape == wanted, place, array.shape, f"{wanted}, or change the module")
         for name, array in arrays.items():
             own[name].value = array
 
@@ -134,34 +113,42 @@ class Module:
         "output", or "output0", "output1" ... for a tuple, or have the keys of a dictionary. Parameters without values
         are drawn with `seed`, as `state_dict` does. Raises NetworkError.
         """
-        from .recorder import export_module
+        kind, state = type(self).__name__, self.state_dict(seed)
+        need(len(spec) == 1, f"{kind}: spec", spec, "one method with its arguments: {'forward': {...}}")
+        ((method, arguments),) = spec.items()
+        try:
+            function = getattr(self, method)
+            signature(function).bind(**arguments)
+        except (AttributeError, TypeError) as error:
+            given = f"{method}({', '.join(arguments)})"
+            raise NetworkError(f"{kind}: {error}; spec gives {given}; change one of them") from None
+        recorder = Recorder(self, state)
+        with recorder.inside(self):
+            inputs = {name: recorder.input(name, given) for name, given in arguments.items()}
+            result = function(**inputs)
+            outputs = result if isinstance(result, Mapping) else {"output": result}
+            if isinstance(result, list | tuple):
+                outputs = {f"output{number}": tensor for number, tensor in enumerate(result)}
+            fits = outputs and all(isinstance(tensor, Tensor) for tensor in outputs.values())
+            need(fits, f"the result of {method}", result, "a tensor, or a tuple or dictionary of tensors")
+            return recorder.model(kind, [*inputs.values()], outputs)
 
-        return export_module(self, spec, seed)
 
-
-class ModuleList(Module):
+class ModuleList(Module, list[Module]):
     """A list of modules, which are called "0", "1" ..."""
 
-    def __init__(self, modules: Sequence[Module] = ()) -> None:
-        self.modules = list(modules)
-        for number, module in enumerate(self.modules):
-            if not isinstance(module, Module):
-                raise NetworkError(
-                    f"{type(self).__name__}: element {number} is {module!r}; give an nn.Module"
-                )
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        list.__init__(self, modules)
+        for number, module in enumerate(self):
+            name = f"{type(self).__name__}: element {number}"
+            need(isinstance(module, Module), name, module, "an nn.Module")
 
     def children(self) -> dict[str, Module]:
         """The modules of the list by their index."""
-        return {str(number): module for number, module in enumerate(self.modules)}
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self.modules)
-
-    def __len__(self) -> int:
-        return len(self.modules)
-
-    def __getitem__(self, number: int) -> Module:
-        return self.modules[number]
+        return {str(number): module for number, module in enumerate(self)}
 
 
 class Sequential(ModuleList):
@@ -172,31 +159,26 @@ class Sequential(ModuleList):
 
     def forward(self, x: Tensor) -> Tensor:
         """The output of the last module."""
-        for module in self.modules:
+        for module in self:
             x = module(x)
         return x
 
 
-def _tensors(arguments: Any) -> Iterator[Tensor]:
-    """The tensors among arguments, also within lists, tuples and dictionaries."""
-    if isinstance(arguments, Tensor):
-        yield arguments
-    elif isinstance(arguments, list | tuple | dict):
-        for item in arguments.values() if isinstance(arguments, dict) else arguments:
-            yield from _tensors(item)
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors of a value that is a tensor, or a list, tuple or dictionary with tensors at any depth."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [value] if isinstance(value, Tensor) else [tensor for item in items for tensor in _tensors(item)]
 
 
-def _array(where: str, name: str, value: Any) -> np.ndarray:
-    """Converts an array of numbers, or a tensor of PyTorch's on any device, to a float32 array.
+def _float32(name: str, value: Any) -> np.ndarray:
+    """An array of numbers, or a tensor of PyTorch's on any device, as a float32 array.
 
-    Raises NetworkError, with `where` and `name`, for values that are no numbers.
+    Raises NetworkError for other values, and calls the value `name`.
     """
     for method in ("detach", "cpu", "float", "numpy"):
         value = getattr(value, method)() if hasattr(value, method) else value
     try:
         return np.array(value, np.float32)
     except (TypeError, ValueError):
-        raise NetworkError(
-            f"{where}: {name} is not an array of numbers, but of type {type(value).__name__}; give a numpy array of "
-            "floats"
-        ) from None
+        kind = type(value).__name__
+        raise NetworkError(f"{name} is not an array of numbers, but of type {kind}; give floats") from None

@@ -1,8 +1,9 @@
-"""Tensors of a network that is recorded: each operation on a tensor adds a node to the ONNX graph."""
+"""Tensors of a network that is recorded: each operation on a tensor adds a node to the ONNX graph of a `Recorder`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from types import EllipsisType
@@ -10,71 +11,50 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import defs, helper, numpy_helper
+from onnx.checker import ValidationError
+from onnx.shape_inference import InferenceError, infer_node_outputs
 
-from .spec import NetworkError, Size, is_integer, need_dtype
+from .spec import DTYPES, NetworkError, Size, is_integer, need
+from .spec import Tensor as Spec
 
 if TYPE_CHECKING:
-    from .module import Parameter
-    from .recorder import Recorder
+    from .module import Module, Parameter
 
     Operand: TypeAlias = "Tensor | Parameter | np.ndarray | float"
     Index: TypeAlias = int | slice | EllipsisType | None
+    NDArrayOperatorsMixin = object
+else:
+    from numpy.lib.mixins import NDArrayOperatorsMixin
 
-_UFUNCS = {
-    "add": "Add",
-    "subtract": "Sub",
-    "multiply": "Mul",
-    "divide": "Div",
-    "matmul": "MatMul",
-    "power": "Pow",
-    "greater": "Greater",
-    "less": "Less",
-    "greater_equal": "GreaterOrEqual",
-    "less_equal": "LessOrEqual",
-    "equal": "Equal",
-}
-"""The ONNX operator for each numpy function that Python operators call: array + tensor calls numpy's "add"."""
-_OTHER_NAMES = {
-    "view": "reshape",
-    "view_as": "reshape",
-    "size": "shape",
-    "T": "transpose(0, 1)",
-    "mT": "transpose(-1, -2)",
-    "swapaxes": "transpose",
-    "chunk": "split",
-    "to": 'cast("float32")',
-    "type": 'cast("float32")',
-    "astype": 'cast("float32")',
-    "float": 'cast("float32")',
-    "half": 'cast("float16")',
-    "long": 'cast("int64")',
-    "int": 'cast("int32")',
-    "bool": 'cast("bool")',
-    "dim": "ndim",
-}
-"""Replacements for attributes that PyTorch's tensors have and these tensors lack."""
-_NEEDLESS = ("contiguous", "detach", "clone", "cpu", "cuda", "requires_grad", "requires_grad_")
-"""Methods of PyTorch's tensors that a network can leave out."""
+OPSET, IR_VERSION = helper.make_opsetid("", 20), 9
+"""The version of ONNX's operators, and the version of the file format that belongs to it."""
+
+
+def _table(text: str) -> dict[str, str]:
+    """The pairs of a text "KEY=VALUE KEY=VALUE ..." as a dictionary."""
+    return dict(pair.split("=") for pair in text.split())
+
+
+_OPERATORS = _table("""add=Add subtract=Sub multiply=Mul divide=Div matmul=MatMul power=Pow negative=Neg absolute=Abs
+greater=Greater less=Less greater_equal=GreaterOrEqual less_equal=LessOrEqual equal=Equal not_equal=Equal
+bitwise_and=And bitwise_or=Or invert=Not""")
+"""The ONNX operator for each numpy function that Python's operators call (`x + y` calls "add")."""
+_OTHER_NAMES = _table("""view=reshape view_as=reshape size=shape T=transpose(0,1) mT=transpose(-1,-2)
+swapaxes=transpose chunk=split dim=ndim to=cast("float32") type=cast("float32") astype=cast("float32")
+float=cast("float32") half=cast("float16") long=cast("int64") int=cast("int32") bool=cast("bool")
+contiguous= detach= clone= cpu= cuda= requires_grad= requires_grad_=""")
+"""Replacements for attributes that only PyTorch's tensors have; empty for those that a network can leave out."""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
-
-
-def _binary(operator: str, *, swapped: bool = False) -> Callable[[Tensor, Operand], Tensor]:
-    """The method of `Tensor` that records `operator` with the tensor as first (`swapped`: second) operand."""
-
-    def method(self: Tensor, other: Operand) -> Tensor:
-        return record(operator, other, self) if swapped else record(operator, self, other)
-
-    return method
 
 
 class MissingNameError(NetworkError, AttributeError):
     """Raised for an attribute that tensors do not have; `hasattr` is False, as for other objects."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
+@dataclass(frozen=True, eq=False)
+class Tensor(NDArrayOperatorsMixin):
     """A tensor of the recorded network: its name, its shape (integers and symbols) and its element type.
 
     Arithmetic takes tensors, parameters, arrays and numbers; a number gets the type of the tensor. Methods have the
@@ -86,65 +66,49 @@ class Tensor:
     shape: tuple[Size, ...]
     dtype: np.dtype[Any]
 
-    __add__, __radd__ = _binary("Add"), _binary("Add", swapped=True)
-    __sub__, __rsub__ = _binary("Sub"), _binary("Sub", swapped=True)
-    __mul__, __rmul__ = _binary("Mul"), _binary("Mul", swapped=True)
-    __truediv__, __rtruediv__ = _binary("Div"), _binary("Div", swapped=True)
-    __matmul__, __rmatmul__ = _binary("MatMul"), _binary("MatMul", swapped=True)
-    __pow__ = _binary("Pow")
-    __gt__, __lt__ = _binary("Greater"), _binary("Less")
-    __ge__, __le__ = _binary("GreaterOrEqual"), _binary("LessOrEqual")
     __hash__ = object.__hash__
-    __eq__ = _binary("Equal")  # type: ignore[assignment]
+    if TYPE_CHECKING:
 
-    def __ne__(self, other: Operand) -> Tensor:  # type: ignore[override]
-        return record("Not", record("Equal", self, other, label="equal"))
+        def _unary(self) -> Tensor: ...
+        def _operator(self, other: Operand) -> Tensor: ...
+
+        __neg__ = __abs__ = __invert__ = _unary
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
+        __matmul__ = __rmatmul__ = __pow__ = __rpow__ = __gt__ = __lt__ = __ge__ = __le__ = __and__ = (
+            __or__
+        ) = _operator
+        __eq__ = __ne__ = _operator  # type: ignore[assignment]
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
-        """Records `array + tensor` and other operators of _UFUNCS. Raises NetworkError for other functions of numpy."""
-        if function.__name__ in _UFUNCS and method == "__call__" and not named:
-            return record(_UFUNCS[function.__name__], *inputs)
-        raise self._not_numpy(function.__name__)
+        """Records the node of a Python operator, also of `x += y`. Raises NetworkError for other functions of numpy."""
+        in_place = named.pop("out", inputs)[0] is inputs[0]
+        if function.__name__ not in _OPERATORS or method != "__call__" or named or not in_place:
+            self.__array_function__(function)
+        differ = function.__name__ == "not_equal"
+        result = record(_OPERATORS[function.__name__], *inputs, label="equal" if differ else "")
+        return record("Not", result) if differ else result
 
     def __array_function__(self, function: Callable[..., Any], *_: Any) -> Any:
-        raise self._not_numpy(function.__name__)
-
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise self._not_numpy("array")
-
-    def _not_numpy(self, function: str) -> NetworkError:
-        return self.recorder.mistake(
-            f"np.{function} takes no tensor, which has no value until the network runs; use methods of the tensor, "
-            "nn.functional, or nn.record for any operator of ONNX"
+        raise NetworkError(
+            f"np.{function.__name__} takes no tensor, which has no value until the network runs; use methods of the "
+            "tensor, nn.functional, or nn.record for any operator of ONNX"
         )
 
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        return self.__array_function__(np.array)
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in self.__slots__:
+        from . import functional
+
+        if name.startswith("_"):
             raise AttributeError(f"a tensor has no attribute {name!r}")
-        if name in _OTHER_NAMES:
-            way_out = f"use {_OTHER_NAMES[name]}"
-        elif name in _NEEDLESS:
-            way_out = "leave it out, a tensor of the recorded network needs none"
-        else:
-            from . import functional
+        home = getattr(vars(functional).get(name), "__module__", None)
+        found = f"nn.functional.{name}" if home == functional.__name__ else _OTHER_NAMES.get(name)
+        others = "another method, nn.functional, or nn.record for any operator of ONNX"
+        way_out = "leave it out, a recorded network needs none" if found == "" else f"use {found or others}"
+        raise MissingNameError(f"a tensor has no {name!r}; {way_out}")
 
-            found = callable(getattr(functional, name, None))
-            others = "another method, nn.functional, or nn.record for any operator of ONNX"
-            way_out = f"use nn.functional.{name}" if found else f"use {others}"
-        raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out}")
-
-    __and__, __or__ = _binary("And"), _binary("Or")
-
-    def __invert__(self) -> Tensor:
-        return record("Not", self)
-
-    def __abs__(self) -> Tensor:
-        return record("Abs", self)
-
-    def __neg__(self) -> Tensor:
-        return record("Neg", self)
-
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.dtype} [{', '.join(map(str, self.shape))}]"
 
     @property
@@ -158,7 +122,7 @@ class Tensor:
         return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(self.dtype), self.shape)
 
     def __bool__(self) -> bool:
-        raise self.recorder.mistake(
+        raise NetworkError(
             "reads the value of a tensor, which has no value until the network runs, so it cannot decide control "
             "flow; use nn.functional.where in place of if, while, and, or"
         )
@@ -166,87 +130,68 @@ class Tensor:
     __int__ = __float__ = __index__ = __bool__
 
     def __len__(self) -> int:
-        if not self.shape or isinstance(self.shape[0], str):
-            raise self.recorder.mistake(f"{self} has no known number of rows to iterate over; use slices")
-        return self.shape[0]
+        known = self.shape and not isinstance(self.shape[0], str)
+        need(known, "the tensor to iterate over", self, "a known number of rows, or use slices")
+        return int(self.shape[0])
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
-        items = list(index) if isinstance(index, tuple) else [index]
-        if wrong := [item for item in items if not isinstance(item, int | slice | EllipsisType | None)]:
-            raise self.recorder.mistake(
-                f"{wrong[0]!r} is not an index; give integers, slices, None or Ellipsis; for indices known only at "
-                "run time use nn.functional.embedding"
-            )
-        rest = self.ndim - sum(isinstance(item, int | slice) for item in items)
-        if rest < 0:
-            raise self.recorder.mistake(f"too many indices for {self}; give at most {self.ndim}")
+        items: list[Any] = list(index) if isinstance(index, tuple) else [index]
+        fits = all(isinstance(item, int | slice | EllipsisType | None) for item in items)
+        need(fits, "an index", index, "integers, slices, None or Ellipsis, or use nn.functional.embedding")
+        used = sum(isinstance(item, int | slice) for item in items)
+        need(used <= self.ndim, "the number of indices", used, f"at most {self.ndim} for {self}")
         place = items.index(...) if ... in items else len(items)
-        items[place : place + 1] = [slice(None)] * rest
-        own = [item for item in items if item is not None]
-        shape: list[Size | None] = list(self.shape)
-        cuts: list[tuple[int, Size, Size, int]] = []
+        items[place : place + 1] = [slice(None)] * (self.ndim - used)
+        own, kept = [i for i in items if i is not None], [i for i in items if not isinstance(i, int)]
+        cuts: list[tuple[Size, ...]] = []
+        shape: list[Size | None] = [*self.shape]
         for axis, item in enumerate(own):
-            if isinstance(item, int):
-                item = slice(item, item + 1 if item != -1 else None)
-            if isinstance(item, slice) and item != slice(None):
-                step = item.step or 1
-                begin = (0 if step > 0 else _END) if item.start is None else item.start
-                end = (_END if step > 0 else -_END) if item.stop is None else item.stop
-                cuts.append((axis, begin, end, step))
+            part = slice(item, item + 1 or None) if isinstance(item, int) else item
+            if part != slice(None):
+                begin, end, step = part.start, part.stop, part.step or 1
+                begin = begin if begin is not None else 0 if step > 0 else _END
+                end = end if end is not None else _END if step > 0 else -_END
+                cuts.append((begin, end, axis, step))
                 shape[axis] = end if (begin, step) == (0, 1) and isinstance(end, str) else None
-        result = self
-        if cuts:
-            axes, begins, ends, steps = zip(*cuts, strict=True)
-            operands = self._sizes(begins), self._sizes(ends), np.array(axes), np.array(steps)
-            result = record("Slice", self, *operands, label="slice", shape=shape)
-        if dropped := [axis for axis, item in enumerate(own) if isinstance(item, int)]:
-            result = result.squeeze(*dropped)
-        kept = [item for item in items if not isinstance(item, int)]
+        operands = [self.recorder.sizes(numbers) for numbers in zip(*cuts, strict=True)]
+        result = record("Slice", self, *operands, label="slice", shape=shape) if cuts else self
+        dropped = [axis for axis, item in enumerate(own) if isinstance(item, int)]
         new = [axis for axis, item in enumerate(kept) if item is None]
+        result = result.squeeze(*dropped) if dropped else result
         return result.unsqueeze(*new) if new else result
 
-    def _sizes(self, sizes: Sequence[Size]) -> Tensor:
-        """An int64 tensor with the sizes: a constant, or, if a size is a symbol, computed when the network runs."""
-        if not any(isinstance(size, str) for size in sizes):
-            return self.recorder.constant(np.array(sizes, np.int64))
-        tensors = [self.recorder.size(size) for size in sizes]
-        return tensors[0] if len(tensors) == 1 else record("Concat", *tensors, label="sizes", axis=0)
-
     def axes(self, *dims: int) -> list[int]:
-        """The dimensions `dims` as indices of 0 or more. Raises NetworkError for a dimension that the tensor lacks."""
+        """The dimensions `dims` (by default all) as indices of 0 or more. Raises NetworkError for other dimensions."""
         for dim in dims:
-            if not (is_integer(dim) and -self.ndim <= dim < self.ndim):
-                raise self.recorder.mistake(f"{self} has no dimension {dim!r}; it has {self.ndim}")
-        return [dim % self.ndim for dim in dims]
+            fits = is_integer(dim) and -self.ndim <= dim < self.ndim
+            need(fits, "a dimension", dim, f"one of the {self.ndim} dimensions of {self}")
+        return [dim % self.ndim for dim in dims or range(self.ndim)]
 
     def reshape(self, *sizes: Size | Sequence[Size]) -> Tensor:
         """The same elements in another shape, given as several sizes or one tuple of sizes; one size may be -1. Sizes
         may be symbols of inputs.
         """
-        given = _spread(sizes)
-        if wrong := [size for size in given if not (is_integer(size) or isinstance(size, str))]:
-            raise self.recorder.mistake(f"{wrong[0]!r} is not a size; give an integer or a symbol")
-        # ONNX reads 0 as the size that the dimension has, and -1 as the size that remains.
-        numbers = [
-            0 if isinstance(size, str) and self.shape[axis : axis + 1] == (size,) else size
-            for axis, size in enumerate(given)
-        ]
+        given, numbers = _spread(sizes), []
+        for axis, size in enumerate(given):
+            self.recorder.check_size(size)
+            # ONNX reads 0 as the size that the dimension has, and -1 as the size that remains.
+            is_kept = isinstance(size, str) and self.shape[axis : axis + 1] == (size,)
+            numbers.append(0 if is_kept else size)
         symbols = [axis for axis, size in enumerate(numbers) if isinstance(size, str)]
-        if len(symbols) == 1 and -1 not in numbers and self.recorder.source(str(numbers[symbols[0]])):
+        if len(symbols) == 1 and -1 not in numbers:
             numbers[symbols[0]] = -1
-        known = [None if size == -1 else size for size in given]
-        return record("Reshape", self, self._sizes(numbers), label="reshape", shape=known)
+        shape = [None if size == -1 else size for size in given]
+        return record("Reshape", self, self.recorder.sizes(numbers), label="reshape", shape=shape)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         """Merges the dimensions from `start_dim` to `end_dim` (inclusive) into one."""
         first, last = self.axes(start_dim, end_dim)
-        behind = last + 1
-        sizes = [size for size in self.shape[first:behind] if not isinstance(size, str)]
-        joined = prod(sizes) if len(sizes) == behind - first else -1
-        return self.reshape(*self.shape[:first], joined, *self.shape[behind:])
+        sizes = [size for size in self.shape[first : last + 1] if not isinstance(size, str)]
+        merged = prod(sizes) if len(sizes) == last + 1 - first else -1
+        return self.reshape(*self.shape[:first], merged, *self.shape[last + 1 :])
 
     def permute(self, *dims: int | Sequence[int]) -> Tensor:
         """The tensor with its dimensions in the order `dims`, given as several numbers or one tuple."""
@@ -254,9 +199,9 @@ class Tensor:
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         """The tensor with the dimensions `dim0` and `dim1` exchanged."""
-        dims, (first, second) = list(range(self.ndim)), self.axes(dim0, dim1)
-        dims[first], dims[second] = second, first
-        return self.permute(*dims)
+        order, (first, second) = self.axes(), self.axes(dim0, dim1)
+        order[first], order[second] = second, first
+        return self.permute(order)
 
     def squeeze(self, *dims: int) -> Tensor:
         """The tensor without the dimensions `dims`, each of size 1."""
@@ -268,29 +213,28 @@ class Tensor:
 
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts with the given sizes along the dimension `dim`."""
-        if not isinstance(sizes, tuple | list) or not all(is_integer(size) for size in sizes):
-            raise self.recorder.mistake(
-                f"split is called with {sizes!r}; give a list with the size of each part"
-            )
-        inputs, axis = [self, self._sizes(sizes)], self.axes(dim)[0]
+        fits = isinstance(sizes, tuple | list) and all(is_integer(size) for size in sizes)
+        need(fits, "the first argument of split", sizes, "a list with the size of each part")
+        inputs, axis = [self, self.recorder.sizes(sizes)], self.axes(dim)[0]
         return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=axis)
 
     def mean(self, *dims: int, keepdim: bool = False) -> Tensor:
         """The mean over the dimensions `dims`, by default over all."""
-        return record("ReduceMean", self, self._reduced(dims), keepdims=int(keepdim))
+        return record("ReduceMean", self, self.recorder.sizes(self.axes(*dims)), keepdims=int(keepdim))
 
     def sum(self, *dims: int, keepdim: bool = False) -> Tensor:
         """The sum over the dimensions `dims`, by default over all."""
-        return record("ReduceSum", self, self._reduced(dims), keepdims=int(keepdim))
-
-    def _reduced(self, dims: Sequence[int]) -> np.ndarray:
-        """The dimensions of a reduction as an array; () means all."""
-        return np.array(self.axes(*(dims or range(self.ndim))), np.int64)
+        return record("ReduceSum", self, self.recorder.sizes(self.axes(*dims)), keepdims=int(keepdim))
 
     def cast(self, dtype: str) -> Tensor:
         """The elements converted to the element type of this name, one of `spec.DTYPES` ("float32")."""
-        need_dtype(self.recorder.where, dtype)
+        need(dtype in DTYPES, "the element type", dtype, f"one of {', '.join(DTYPES)}")
         return record("Cast", self, label="cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
+    """The items as a tuple; if the only item is a tuple or list, its elements."""
+    return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
 
 
 def record(operator: str, *inputs: Operand | None, label: str = "", **attributes: Any) -> Tensor:
@@ -303,21 +247,206 @@ def record(operator: str, *inputs: Operand | None, label: str = "", **attributes
     first = next((item for item in inputs if isinstance(item, Tensor)), None)
     if first is None:
         raise NetworkError(f"{operator}: none of its operands is a tensor; give one, or compute in numpy")
-    tensors = [_tensor(item, first) for item in inputs]
+    tensors = [first.recorder.operand(item, first.dtype) for item in inputs]
     return first.recorder.record(operator, tensors, label=label, **attributes)[0]
 
 
-def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
-    """The items as a tuple; if the only item is a tuple or list, its elements."""
-    return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
+class Recorder:
+    """The ONNX graph of one export of `module`, whose parameters have the values `state`, by name."""
 
+    def __init__(self, module: Module, state: Mapping[str, np.ndarray]) -> None:
+        self.paths = {id(part): path for path, part in reversed([*module.named_modules()])}
+        self.parameters = {id(part): name for name, part in reversed([*module.named_parameters()])}
+        self.path, self.is_leaf = "", False
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants, self.names = dict(state), {*state}
+        self.shared: dict[Any, Tensor] = {}
+        self.symbols: dict[str, tuple[Tensor, int]] = {}
 
-def _tensor(item: Operand | None, like: Tensor) -> Tensor | None:
-    if item is None or isinstance(item, Tensor):
-        return item
-    if isinstance(item, int | float | np.number):
-        return like.recorder.constant(np.array(item, like.dtype))
-    if not isinstance(item, np.ndarray):
-        return like.recorder.parameter(item)
-    narrow = item.dtype == np.float64 and np.issubdtype(like.dtype, np.floating)
-    return like.recorder.constant(item.astype(like.dtype) if narrow else item)
+    @contextmanager
+    def inside(self, module: Module) -> Iterator[None]:
+        """A context in which recorded nodes belong to `module`, and errors begin with the module's path and class.
+
+        Raises NetworkError for a module that is not a part of the exported network.
+        """
+        kind, outer = type(module).__name__, (self.path, self.is_leaf)
+        if id(module) not in self.paths:
+            raise NetworkError(
+                f"calls a {kind} that is not an attribute of a module; assign it to self in __init__, and a list of "
+                "modules as nn.ModuleList"
+            )
+        self.path = self.paths[id(module)]
+        self.is_leaf = bool(self.path) and not module.children()
+        try:
+            yield
+        except NetworkError as error:
+            if not error.has_place:
+                place = f"{self.path} ({kind})" if self.path else kind
+                error.args, error.has_place = (f"{place}: {error}",), True
+            raise
+        finally:
+            self.path, self.is_leaf = outer
+
+    def unique(self, name: str) -> str:
+        """A new name for a node or tensor: `name`, with a number at the end if the name is taken."""
+        found, number = name, 1
+        while found in self.names:
+            found, number = f"{name}_{number}", number + 1
+        self.names.add(found)
+        return found
+
+    def tensor(self, name: str, shape: Sequence[Size | None], dtype: np.dtype[Any]) -> Tensor:
+        """A tensor of the graph. Each size None becomes a new symbol, "NAME.AXIS". When the network runs, the size that
+        a symbol stands for is read from the first recorded tensor with this symbol.
+        """
+        sizes = tuple(f"{name}.{axis}" if size is None else size for axis, size in enumerate(shape))
+        made = Tensor(self, name, sizes, dtype)
+        for axis, size in enumerate(sizes):
+            if isinstance(size, str):
+                self.symbols.setdefault(size, (made, axis))
+        return made
+
+    def input(self, name: str, given: Spec) -> Tensor:
+        """The input `name` of the model. Raises NetworkError for a name that a parameter has."""
+        need(isinstance(given, Spec), f"the argument {name} in spec", given, "nn.spec.Tensor(shape, dtype)")
+        need(name not in self.constants, "the name of both an argument and a parameter", name, "two names")
+        return self.tensor(self.unique(name), given.shape, np.dtype(given.dtype))
+
+    def constant(self, array: np.ndarray, name: str = "constant") -> Tensor:
+        """The constant `array`, called `name`. Equal arrays of one name and at most 16 elements are stored once."""
+        content = array.tobytes() if array.size <= 16 else len(self.constants)
+        key = (name, array.dtype.str, array.shape, content)
+        if key not in self.shared:
+            found = self.unique(name)
+            self.constants[found] = np.require(array, requirements="C")
+            self.shared[key] = Tensor(self, found, array.shape, array.dtype)
+        return self.shared[key]
+
+    def named(self, parameter: object) -> tuple[str, np.ndarray]:
+        """The name and the value of a parameter. Raises NetworkError if no module has the parameter."""
+        if id(parameter) not in self.parameters:
+            raise NetworkError(
+                f"reads a {type(parameter).__name__} that is not a parameter of the network; assign an nn.Parameter "
+                "to self in __init__, or give an array"
+            )
+        name = self.parameters[id(parameter)]
+        return name, self.constants[name]
+
+    def derived(self, ending: str, function: Callable[..., np.ndarray], *parameters: object) -> Tensor:
+        """The constant that `function` computes from the values of `parameters`. The name of the constant is the name
+        of the first parameter, a dot, and `ending`.
+        """
+        names, arrays = zip(*map(self.named, parameters), strict=True)
+        key = (*names, ending)
+        if key not in self.shared:
+            self.shared[key] = self.constant(function(*arrays), f"{names[0]}.{ending}")
+        return self.shared[key]
+
+    def operand(self, item: Operand | None, like: Any) -> Tensor | None:
+        """An operand of a node as a tensor; a number, or an array of float64, gets the element type `like`."""
+        if item is None or isinstance(item, Tensor):
+            return item
+        if isinstance(item, int | float | np.number):
+            return self.constant(np.array(item, like))
+        if isinstance(item, np.ndarray):
+            narrow = item.dtype == np.float64 and np.issubdtype(like, np.floating)
+            return self.constant(item.astype(like) if narrow else item)
+        name, array = self.named(item)
+        return Tensor(self, name, array.shape, array.dtype)
+
+    def check_size(self, size: object) -> None:
+        """Raises NetworkError unless `size` is an integer or a symbol in the shape of some tensor."""
+        known = ", ".join(self.symbols) or "none"
+        need(is_integer(size) or size in self.symbols, "a size", size, f"an integer or a symbol ({known})")
+
+    def sizes(self, sizes: Sequence[Size]) -> Tensor:
+        """An int64 tensor with the sizes. A symbol is read from the shape of a tensor when the network runs."""
+        if not any(isinstance(size, str) for size in sizes):
+            return self.constant(np.array(sizes, np.int64))
+        parts = []
+        for size in sizes:
+            self.check_size(size)
+            if isinstance(size, str) and size not in self.shared:
+                source, axis = self.symbols[size]
+                self.shared[size] = record("Shape", source, label=f"{size}.size", start=axis, end=axis + 1)
+            parts.append(self.shared[size] if isinstance(size, str) else self.sizes([size]))
+        return parts[0] if len(parts) == 1 else record("Concat", *parts, label="sizes", axis=0)
+
+    def record(
+        self,
+        operator: str,
+        inputs: Sequence[Tensor | None],
+        *,
+        label: str = "",
+        outputs: int = 1,
+        shape: Sequence[Size | None] = (),
+        **attributes: Any,
+    ) -> list[Tensor]:
+        """Adds a node with ONNX's attributes; returns the outputs of the node.
+
+        The name of the node is the path of its module, with `label` behind it. In a module that contains modules, the
+        label is by default the operator in lower case. `shape`: sizes of the first output, used where ONNX's inference
+        finds none. Raises NetworkError for attributes, shapes and types that the operator does not take.
+        """
+        if not defs.has(operator):
+            raise NetworkError(f"ONNX has no operator {operator} in opset {OPSET.version}; change the name")
+        label = label or ("" if self.is_leaf else operator.lower())
+        name = self.unique(".".join(filter(None, (self.path, label))))
+        names = [name, *(self.unique(f"{name}.output{index}") for index in range(1, outputs))]
+        given = {tensor.name: tensor for tensor in inputs if tensor is not None}
+        known = {key: self.constants[key] for key in given if key in self.constants}
+        # Shapes follow from integers, and from the four scales of Resize.
+        numbers = {
+            k: numpy_helper.from_array(a) for k, a in known.items() if a.dtype == np.int64 or a.size < 5
+        }
+        try:
+            read = ["" if tensor is None else tensor.name for tensor in inputs]
+            node = helper.make_node(operator, read, names, name=name, **attributes)
+            schema, types = defs.get_schema(operator, OPSET.version), {k: t.type for k, t in given.items()}
+            found = infer_node_outputs(schema, node, types, numbers, opset_imports=[OPSET])
+        except (TypeError, ValueError, ValidationError, InferenceError) as error:
+            reason = str(error).strip().splitlines()[0].removeprefix("[ShapeInferenceError] ")
+            raise NetworkError(
+                f"{operator} does not take {' and '.join(map(str, given.values()))}: {reason}; change attributes, "
+                "shapes or types, by reshape, unsqueeze, cast, or the sizes of the module"
+            ) from None
+        self.nodes.append(node)
+        made = []
+        for output in names:
+            kind = found[output].tensor_type
+            if not kind.elem_type:
+                raise NetworkError(f"ONNX cannot infer the output shape of {operator}; use other operators")
+            sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.shape.dim]
+            if shape and output == name:
+                sizes = [s if isinstance(s, int) else k or s for s, k in zip(sizes, shape, strict=True)]
+            made.append(self.tensor(output, sizes, helper.tensor_dtype_to_np_dtype(kind.elem_type)))
+        return made
+
+    def model(self, name: str, inputs: Sequence[Tensor], outputs: Mapping[str, Tensor]) -> onnx.ModelProto:
+        """The ONNX model of the recorded nodes on which `outputs` depend; its outputs have the keys as names.
+
+        A number is added to the name of a tensor inside the network that has the name of an output, and to the name of
+        an output that has the name of an input or a constant. An output is copied if it is an input, a constant, or
+        already another output.
+        """
+        computed = {output for node in self.nodes for output in node.output}
+        fixed = {*self.constants, *(tensor.name for tensor in inputs)}
+        final: dict[str, str] = {}
+        written = []
+        for wanted, tensor in outputs.items():
+            if tensor.name not in computed or tensor.name in final:
+                tensor = record("Identity", tensor, label="copy")
+            final[tensor.name] = self.unique(wanted) if wanted in fixed else wanted
+            written.append(helper.make_value_info(final[tensor.name], tensor.type))
+        nodes, needed = [], {*final}
+        final |= {taken: self.unique(taken) for taken in computed & {*final.values()} - final.keys()}
+        for node in reversed(self.nodes):
+            if needed & {*node.output}:
+                needed |= {*node.input}
+                for names in (node.input, node.output):
+                    names[:] = [final.get(old, old) for old in names]
+                nodes.insert(0, node)
+        read = [helper.make_value_info(tensor.name, tensor.type) for tensor in inputs]
+        constants = [numpy_helper.from_array(a, key) for key, a in self.constants.items() if key in needed]
+        graph = helper.make_graph(nodes, name, read, written, constants)
+        return helper.make_model(graph, opset_imports=[OPSET], ir_version=IR_VERSION, producer_name="vdla")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import iadd, imul
+
 import numpy as np
 import numpy_layers as plain
 import pytest
@@ -139,6 +141,9 @@ TABLE = values(3, 5, seed=3)
         (lambda x, s: x * np.array([0.1, 0.2, 0.3]), lambda x, s: x * np.array([0.1, 0.2, 0.3], np.float32)),
         (lambda x, s: F.concat(list(x)), lambda x, s: np.concatenate(list(x))),
         (lambda x, s: TABLE[:, 0] - x, lambda x, s: TABLE[:, 0] - x),
+        (lambda x, s: iadd(imul(x, 2), s), lambda x, s: x * 2 + s),
+        (lambda x, s: iadd(TABLE[:, :3], x[0, 0]), lambda x, s: TABLE[:, :3] + x[0, 0]),
+        (lambda x, s: 2**x, lambda x, s: 2**x),
         (lambda x, s: x[1], lambda x, s: x[1]),
         (lambda x, s: x[..., -1], lambda x, s: x[..., -1]),
         (lambda x, s: x[:, 1:3, None, ::-1], lambda x, s: x[:, 1:3, None, ::-1]),
@@ -262,6 +267,12 @@ def test_transposed_convolution(groups: int) -> None:
         close(run(layer, x)[0], expected)
     with vdla.compile(layer.export({"forward": {"x": nn.spec.Tensor(x.shape)}}), target="llvm") as compiled:
         close(compiled.run({"x": x})["output"], expected)
+
+
+def test_a_transposed_convolution_may_have_a_window_larger_than_its_input() -> None:
+    layer = nn.ConvTranspose2d(3, 2, 4)
+    state, x = filled(layer), values(2, 3, 1, 1)
+    close(run(layer, x)[0], np.einsum("niab,iocd->nocd", x, state["weight"]) + state["bias"][:, None, None])
 
 
 def linear_places(inputs: int, outputs: int, scale: float, corners: bool) -> np.ndarray:

@@ -116,7 +116,7 @@ def test_state_dicts_of_pytorch_load_by_name() -> None:
         network.load_state_dict({("bn.gamma" if n == "bn.weight" else n): a for n, a in state.items()})
     changed = {"conv.weight": state["conv.weight"] + 1, "bn.bias": np.zeros(4)}
     with pytest.raises(
-        vdla.UserError, match=r"Normed: bn\.bias of the state dict has shape \[4\], the parameter \[3\]"
+        vdla.UserError, match=r"Normed: the shape of bn\.bias of the state dict is \(4,\); give \(3,\)"
     ):
         network.load_state_dict(changed, strict=False)
     np.testing.assert_array_equal(network.state_dict()["conv.weight"], state["conv.weight"])
@@ -193,11 +193,11 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda self, x: self.pool(x), 1, 3, 8, 8, pool=nn.MaxPool2d(9)),
-            "pool (MaxPool2d): the window of 9x9 elements is larger than the input float32 [1, 3, 8, 8]; ",
+            "pool (MaxPool2d): the window is (9, 9); give a smaller kernel_size or more padding for the input float32",
         ),
         (
             lambda: export(lambda self, x: self.pool(x), 3, 8, pool=nn.AvgPool2d(2)),
-            "not [batch, channels, rows, columns]; ",
+            "pool (AvgPool2d): AveragePool does not take float32 [3, 8]: Input tensor must have at least 3",
         ),
         (
             lambda: export(lambda self, x: self.pool(x), 1, 3, 8, 8, pool=nn.AdaptiveAvgPool2d(7)),
@@ -221,24 +221,24 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda _, x: x + x.transpose(0, 1), 2, 6),
-            "Plain: Add does not take float32 [2, 6] and float32 [6, 2]: Incompatible dimensions; change shapes",
+            "Plain: Add does not take float32 [2, 6] and float32 [6, 2]: Incompatible dimensions; change attributes",
         ),
         (lambda: export(lambda _, x: x.reshape(5, -1), 2, 6), "Plain: Reshape does not take float32 [2, 6]"),
         (
             lambda: export(lambda _, x: x.reshape("steps", 2, 3), "batch", 6),
-            "no tensor has the symbol 'steps'; give one that exists: batch",
+            "Plain: a size is 'steps'; give an integer or a symbol (batch)",
         ),
         (
             lambda: export(lambda _, x: x[0, 0, 0], 2, 6),
-            "too many indices for float32 [2, 6]; give at most 2",
+            "Plain: the number of indices is 3; give at most 2 for float32 [2, 6]",
         ),
-        (lambda: export(lambda _, x: x["a"], 2, 6), "Plain: 'a' is not an index; give integers"),
-        (lambda: export(lambda _, x: 3, 2, 6), "Plain.forward: output is of type int; return a tensor"),
+        (lambda: export(lambda _, x: x["a"], 2, 6), "Plain: an index is 'a'; give integers"),
+        (lambda: export(lambda _, x: 3, 2, 6), "Plain: the result of forward is 3; give a tensor"),
         (
             lambda: export(lambda _, x: None, 2, 6),
-            "Plain.forward: output is of type NoneType; return a tensor",
+            "Plain: the result of forward is None; give a tensor",
         ),
-        (lambda: export(lambda _, x: (), 2, 6), "Plain.forward: returns no tensor; "),
+        (lambda: export(lambda _, x: (), 2, 6), "Plain: the result of forward is (); give a tensor"),
         (
             lambda: export(lambda self, x: self.parts[0](x), 2, 6, parts=[nn.Linear(6, 6)]),
             "Plain: calls a Linear that is not an attribute of a module; assign it to self in __init__, and a list",
@@ -263,47 +263,50 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda _, x: list(x), "batch", 6),
-            "Plain: float32 [batch, 6] has no known number of rows",
+            "Plain: the tensor to iterate over is float32 [batch, 6]; give a known number of rows",
         ),
         (
             lambda: export(lambda _, x: x.transpose(1, 2), 2, 6),
-            "Plain: float32 [2, 6] has no dimension 2; it has 2",
+            "Plain: a dimension is 2; give one of the 2 dimensions of float32 [2, 6]",
         ),
         (lambda: nn.Linear(3, 4)(np.zeros((2, 3))), "Linear: is called without a tensor; "),
         (lambda: nn.Module().export({"forward": {"x": nn.spec.Tensor((1,))}}), "Module: defines no forward"),
         (
             lambda: nn.ReLU().export({"forward": {"y": nn.spec.Tensor((1,))}}),
-            "ReLU.forward: missing a required argument",
+            "ReLU: missing a required argument: 'x'; spec gives forward(y); ",
         ),
         (
             lambda: nn.ReLU().export({"predict": {"x": nn.spec.Tensor((1,))}}),
-            "ReLU: has no method 'predict', which spec",
+            "ReLU: 'ReLU' object has no attribute 'predict'; spec gives predict(x); ",
         ),
         (
             lambda: nn.ReLU().export({"forward": {"x": (1, 2)}}),
-            "ReLU.forward: spec gives (1, 2) for x; give nn.spec",
+            "ReLU: the argument x in spec is (1, 2); give nn.spec",
         ),  # type: ignore[dict-item]
-        (lambda: nn.ReLU().export({}), "ReLU: spec names 0 methods, but "),
+        (lambda: nn.ReLU().export({}), "ReLU: spec is {}; give one method with its arguments"),
         (
             lambda: export(lambda self, x: self.conv(x), 1, 3, 8, 8, conv=nn.Conv2d(3, 4, (3, 3, 3))),  # type: ignore[arg-type]
             "Conv2d: kernel_size is (3, 3, 3); give an integer, 1 or larger, or 2 of them",
         ),
         (
             lambda: export(lambda _, x: F.scaled_dot_product_attention(x, x, x), 1, 2, 4, "size"),
-            "Plain: the size of a head is size; give the query a last dimension of known size",
+            "Plain: the size of a head is 'size'; give a last dimension of known size",
         ),
         (
             lambda: export(lambda self, x: self.x, 2, 3, x=nn.Parameter((3,))),
-            "x is the name of both an argument and a parameter; ",
+            "Plain: the name of both an argument and a parameter is 'x'; give two names",
         ),
-        (lambda: nn.spec.Tensor((1, 0)), "0 in shape (1, 0) is not a size; "),
+        (
+            lambda: nn.spec.Tensor((1, 0)),
+            "nn.spec.Tensor: shape is (1, 0); give sizes that are positive integers, or symbols",
+        ),
         (
             lambda: nn.spec.Tensor((1,), "float31"),
-            "there is no element type 'float31'; give one of float16, float32",
+            "nn.spec.Tensor: dtype is 'float31'; give one of float16, float32",
         ),
         (
             lambda: nn.Conv2d(3, 4, 3, groups=2),
-            "Conv2d: 3 and 4 channels are not both multiples of groups = 2; ",
+            "Conv2d: (in_channels, out_channels) is (3, 4); give multiples of groups (2)",
         ),
         (lambda: nn.Linear(-1, 4), "Linear: in_features is -1; give a positive integer"),
         (lambda: nn.Linear(2.5, 4), "Linear: in_features is 2.5; give a positive integer"),  # type: ignore[arg-type]
@@ -316,13 +319,19 @@ def test_recording_imports_no_compiler() -> None:
         (lambda: nn.ConvTranspose2d(3, 4, 3, stride=0), "ConvTranspose2d: stride is 0; give"),
         (lambda: nn.BatchNorm2d(0), "BatchNorm2d: num_features is 0; give a positive integer"),
         (lambda: nn.BatchNorm(3, eps="a"), "BatchNorm: eps is 'a'; give a number"),  # type: ignore[arg-type]
-        (lambda: nn.GroupNorm(2, 3), "GroupNorm: num_channels = 3 is not a multiple of num_groups = 2; "),
-        (lambda: nn.LayerNorm((3, 2.5)), "LayerNorm: normalized_shape is 2.5; give a positive integer"),  # type: ignore[arg-type]
-        (lambda: nn.RMSNorm("a"), "RMSNorm: normalized_shape is 'a'; give a positive integer"),  # type: ignore[arg-type]
+        (lambda: nn.GroupNorm(2, 3), "GroupNorm: num_channels is 3; give a multiple of num_groups (2)"),
+        (
+            lambda: nn.LayerNorm((3, 2.5)),
+            "LayerNorm: normalized_shape is (3, 2.5); give an integer, 1 or larger, or a tuple of them",
+        ),  # type: ignore[arg-type]
+        (lambda: nn.RMSNorm("a"), "RMSNorm: normalized_shape is 'a'; give an integer, 1 or larger"),  # type: ignore[arg-type]
         (lambda: nn.Embedding(6, 0), "Embedding: embedding_dim is 0; give a positive integer"),
         (lambda: nn.GRU(6, 0), "GRU: hidden_size is 0; give a positive integer"),
         (lambda: nn.MultiHeadAttention(8, 0), "MultiHeadAttention: num_heads is 0; give a positive integer"),
-        (lambda: nn.Parameter((2, 2.5)), "nn.Parameter: (2, 2.5) is not a shape; give a tuple"),  # type: ignore[arg-type]
+        (
+            lambda: nn.Parameter((2, 2.5)),
+            "nn.Parameter: the shape is (2, 2.5); give an integer, 0 or larger, or a tuple",
+        ),  # type: ignore[arg-type]
         (lambda: nn.Parameter(np.array(["a"])), "nn.Parameter: the value is not an array of numbers"),
         (
             lambda: nn.MaxPool2d(2, size=3),
@@ -334,7 +343,7 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda self, x: self.act(x), 2, 3, act=nn.Softmax("a")),
-            "act (Softmax): float32 [2, 3] has no dimension 'a'; it has 2",
+            "act (Softmax): a dimension is 'a'; give one of the 2 dimensions of float32 [2, 3]",
         ),
         (
             lambda: export(lambda self, x: self.act(x), 2, 3, act=nn.GELU("a")),
@@ -346,11 +355,11 @@ def test_recording_imports_no_compiler() -> None:
         ),
         (
             lambda: export(lambda self, x: self.norm(x), 2, 3, norm=nn.BatchNorm2d(3)),
-            "norm (BatchNorm2d): the input is float32 [2, 3]; give one of 4 dimensions",
+            "norm (BatchNorm2d): the input is float32 [2, 3]; give a tensor of 4 dimensions",
         ),
         (
             lambda: export(lambda self, x: self.up(x), 1, 2, 3, 3, up=nn.Upsample()),
-            "up (Upsample): size is None, scale_factor is None; give exactly one of them",
+            "up (Upsample): (size, scale_factor) is (None, None); give exactly one of them",
         ),
         (
             lambda: export(lambda self, x: self.up(x), 1, 2, 3, 3, up=nn.Upsample(2, mode="area")),
@@ -387,22 +396,35 @@ def test_recording_imports_no_compiler() -> None:
             "a tensor has no 'softmax'; use nn.functional.softmax",
         ),
         (
+            lambda: export(lambda _, x: x.sqrt(), 2, 6),
+            "Plain: a tensor has no 'sqrt'; use another method, nn.functional, or nn.record",
+        ),
+        (
             lambda: export(lambda _, x: x.cumsum(1), 2, 6),
             "Plain: a tensor has no 'cumsum'; use another method",
         ),
         (
             lambda: export(lambda _, x: x.reshape(2.5, 3), 2, 3),
-            "Plain: 2.5 is not a size; give an integer or a",
+            "Plain: a size is 2.5; give an integer or a",
         ),
-        (lambda: export(lambda _, x: x.mean("a"), 2, 3), "Plain: float32 [2, 3] has no dimension 'a'"),
+        (
+            lambda: export(lambda _, x: x.mean("a"), 2, 3),
+            "Plain: a dimension is 'a'; give one of the 2 dimensions",
+        ),
         (
             lambda: export(lambda _, x: x.split(2), 2, 3),
-            "Plain: split is called with 2; give a list with the size of each",
+            "Plain: the first argument of split is 2; give a list with the size of each part",
         ),
-        (lambda: export(lambda _, x: x.cast("float31"), 2, 3), "Plain: there is no element type 'float31'; "),
+        (
+            lambda: export(lambda _, x: x.cast("float31"), 2, 3),
+            "Plain: the element type is 'float31'; give one of float16",
+        ),
         (lambda: nn.Sequential(nn.ReLU(), 3), "Sequential: element 1 is 3; give an nn.Module"),  # type: ignore[arg-type]
-        (lambda: nn.ReLU().load_state_dict([1]), "ReLU: the state dict is of type list; give arrays by name"),  # type: ignore[arg-type]
-        (lambda: nn.MultiHeadAttention(6, 4), "embed_dim = 6 is not a multiple of num_heads = 4; "),
+        (lambda: nn.ReLU().load_state_dict([1]), "ReLU: the state dict is [1]; give arrays by name"),  # type: ignore[arg-type]
+        (
+            lambda: nn.MultiHeadAttention(6, 4),
+            "MultiHeadAttention: embed_dim is 6; give a multiple of num_heads (4)",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(make: Callable[[], object], words: str) -> None:
