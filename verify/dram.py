@@ -58,6 +58,7 @@ def random_streams(controller: Controller, words: int, masters: int, bursts: int
     For each stream, these properties are drawn: the share of writes (none, all or some), the lengths of the bursts, the
     cycles before requests, pauses between the words of a write, and stalls. The order of the addresses is also drawn:
     linear, strided, random in the whole memory, random within three rows of every bank, or two linear sequences mixed.
+    The largest numbers of bursts in flight are drawn once for all streams.
     """
     rng = np.random.default_rng(seed)
     requests = np.zeros((masters, bursts, 5), np.int64)

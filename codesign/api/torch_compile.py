@@ -64,7 +64,7 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
 
 
 def last_report() -> Report:
-    """The report of the last graph that torch.compile(backend="vdla") simulated on the accelerator.
+    """The report of the last graph that torch.compile(backend="vdla") simulated on the accelerator in this thread.
 
     Raises UserError if none was simulated.
     """

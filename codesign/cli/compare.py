@@ -40,7 +40,7 @@ def compare(
 ) -> None:
     """Compares two machines: exact cycles, area and energy by unit and layer, and the causes of the differences.
 
-    Area, clock and energy are predicted by models, fitted to syntheses and to switching activity.
+    By default, area, clock and energy are predicted by models, fitted to syntheses and to switching activity.
     """
     from ..api.exploration import compare as both
     from ..explore.metrics import METRICS, rungs_of

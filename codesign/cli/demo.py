@@ -23,7 +23,9 @@ def demo(
     model: Annotated[str, typer.Option(metavar="NAME", help="The shipped model to show.")] = "resnet18",
     json: JsonOption = False,
 ) -> None:
-    """Compiles and simulates ResNet-18, checks its outputs on 8 images, and writes a report with pictures."""
+    """Compiles and simulates ResNet-18 or another shipped network, checks its outputs on 8 images, and writes a report
+    with pictures.
+    """
     from ..demo import Demo, run_demo
     from .simulate import exit_on_deadlock
 

@@ -140,7 +140,8 @@ def explore(
     verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Searches a space of machines. Cycles are exact; area, clock and energy come from models fitted to syntheses.
+    """Searches a space of machines. Cycles are exact; by default, area, clock and energy come from models fitted to
+    syntheses.
 
     Every design is recorded. To continue an interrupted study, give the command again.
     """

@@ -25,7 +25,7 @@ def quantize_by_search(
     model: Path, calibration: Path, output: Path, *, json: bool, budget: int, **options: Any
 ) -> None:
     """Runs the search for quantization decisions and prints a report. Writes the model with the chosen set of decisions
-    (member of the front) to `output`, or all results if `output` is a folder.
+    (member of the front) to `output` if its suffix is .onnx, else all results to the folder `output`.
 
     `options` are passed to `api.quantization.quantize`.
     """

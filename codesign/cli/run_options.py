@@ -90,8 +90,8 @@ FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "cons
 
 
 def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
-    """The kind of device that --device (`text`) and --target select, and the GPU's name, such as "cuda:0" or
-    "cuda:emulated" (None if the device is no GPU).
+    """The kind of device that --device (`text`), --target and, if `model` is a compiled archive, its target select; and
+    the GPU's name, such as "cuda:0" or "cuda:emulated" (None if the device is no GPU).
 
     Raises UserError.
     """

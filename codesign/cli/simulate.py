@@ -65,7 +65,7 @@ def sim(
         Path,
         typer.Option(
             metavar="FILE",
-            help="One 128-bit instruction a line, in hexadecimal; or a program, text or binary.",
+            help="One instruction a line, in hexadecimal; or a program, text or binary.",
         ),
     ],
     memory: Annotated[
@@ -239,8 +239,8 @@ def check_program(
 ) -> None:
     """Raises ProgramError for a program with errors; the message names `where` and the first error, in one line.
 
-    `uop` (uop_depth,) uint32 is the micro-op memory at launch, zeros by default. If the only errors are that the
-    program never ends, the process exits with code 3. With `allow_races`, races are no errors.
+    `uop` (uop_depth,) of `layout.uop_dtype` is the micro-op memory at launch, zeros by default. If the only errors are
+    that the program never ends, the process exits with code 3. With `allow_races`, races are no errors.
     """
     from vdla.isa.check import check
 

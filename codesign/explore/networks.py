@@ -58,8 +58,8 @@ class Network:
 
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
-    """Reads a quantized network on which machines are to be evaluated. Raises UserError if weight or model are not
-    valid.
+    """Reads a quantized network on which machines are to be evaluated. `name`: by default the name of the file without
+    suffix, "network" for a model that is no file. Raises UserError if weight or model are not valid.
     """
     if not 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT:
         raise UserError(

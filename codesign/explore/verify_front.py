@@ -2,7 +2,7 @@
 
 front/17.toml            the configuration
 front/17/                vdla.v, vdla.h, vdla.json, vdla.vlt (as `vdla rtl` writes them), NETWORK.npz (the program,
-                         as `vdla run --program` writes it), cosim.json (what the co-simulation found)
+                         as `vdla run --program-out` writes it), cosim.json (what the co-simulation found)
 """
 
 from __future__ import annotations

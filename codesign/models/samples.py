@@ -29,7 +29,8 @@ def sample_noise(shape: tuple[int, ...], count: int, seed: int) -> NDArray[np.fl
 
 
 def calibration_families(network: Network, count: int, seed: int) -> tuple[Float64Array, ...]:
-    """Return the inputs of calibration: `count` sample images, and half as many of each common kind of noise.
+    """Return the inputs of calibration: `count` sample images, and half as many (at least 2) of each common kind of
+    noise.
 
     Users often try a network on standard normal or uniform noise first; the layers should neither die nor saturate
     then.

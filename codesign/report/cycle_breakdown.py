@@ -19,9 +19,9 @@ class LayerAccount:
     is in bytes; `macs` counts multiply-adds.
 
     `started`: cycle in which the layer's first instruction begins. The layer's own time lasts from `begin`, the end of
-    the previous layer, to `end`, the cycle in which the layer's last output byte is acknowledged. This time is exactly
-    the sum of `gemm_cycles` and of the values of `stalls` (cycles by cause; hw/README.md section 9 explains the
-    causes).
+    the previous layer, to `end`, the cycle in which the layer's last output byte is acknowledged (for the last layer,
+    the end of the run). This time is exactly the sum of `gemm_cycles` and of the values of `stalls` (cycles by cause;
+    hw/README.md section 9 explains the causes).
 
     `row_hits`: share of the bus words read or written between `begin` and `end` that found their row open; None without
     a DRAM, and for a layer without bus words.

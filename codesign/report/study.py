@@ -93,7 +93,7 @@ class Study:
         return tuple(run for run in self.runs if (run.layer, run.strategy, run.transfer) == wanted)
 
     def best_known(self, layer: str) -> float:
-        """The least cost of a layer in any run of any search."""
+        """The least cost of a layer in any run of any search; inf if no run succeeded."""
         return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
 
     def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:

@@ -44,7 +44,7 @@ class Components:
     """A table of components for the technology node `node`. `area`, in square micrometres, and `energy`, in picojoules,
     are by operation (`OPERATIONS`; `energy` also has "dram_byte"); `sram` has the numbers of `SRAM`. `left_out` names
     the parts of a machine without an entry, `sources` the origin of each entry. `digest` is the hash of the file's
-    text.
+    text, with `modelled` also of the models' files.
     """
 
     name: str

@@ -67,7 +67,8 @@ def tune_in_place(
 
     Three settings are compared first: the templates' own choices; the best settings of the network in the known
     records; and, for each node, the schedule that was best when the node was tuned alone. The search starts from the
-    fastest of the three, so the result is never slower than any of them.
+    fastest of the three, so the result is never slower than any of them. A resumed search starts from the settings with
+    which the interrupted search started.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])

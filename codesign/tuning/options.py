@@ -28,7 +28,9 @@ FeatureSet = Literal["account", "program"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Options of `vdla tune`. `trials`: number of trials in which workloads are measured alone. `in_place`: number of
-    trials in which schedules of nodes are measured in the whole network.
+    trials in which schedules of nodes are measured in the whole network. `batch`: number of trials of a workload that
+    are chosen at a time. `patience`: number of trials without improvement after which a workload is done (None: no
+    limit).
 
     With `features` None, the feature set ("account" or "program") that is better for the space according to
     `benchmarks/cost_model.py` is used.
@@ -60,7 +62,8 @@ class Watchers:
     `move` after each trial in which the whole network was measured. `write` is called with each record, and `remark`
     with sentences for users.
 
-    `resumed` is called with the number of trials that were made before an interruption.
+    `resumed` is called with the number of trials that were made before an interruption: once for workloads alone and,
+    for a network on the accelerator, once for trials in the whole network.
     """
 
     write: Callable[[Record], None] = lambda _: None

@@ -137,8 +137,8 @@ class Tunable(ABC, Generic[WorkloadT]):
         timeout: float | None,
         notify: Callable[[str], None],
     ) -> Backend:
-        """The backend that measures trials: `count` processes (None: one), or the workers of a dask `scheduler`. Raises
-        UserError.
+        """The backend that measures trials: `count` processes (None: one; 0: this process), or the workers of a dask
+        `scheduler`. `timeout`: seconds that one trial may take (None: the default). Raises UserError.
         """
         workers = 1 if count is None else count
         return open_backend.open_backend(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify)

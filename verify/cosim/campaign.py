@@ -48,9 +48,10 @@ class Listener:
 @dataclass(slots=True, kw_only=True)
 class Campaign:
     """Results of all cases. `failure`: the first mismatch, minimized. `lengths`: number of instructions of each
-    program; `cycles`: their sum over all programs. `mutated`, `random_states`: number of cases with `mutated` set, and
-    of those that start with random registers. `by_machine`, `by_timing`: number of programs for each machine name and
-    each memory timing. `counts`: number of programs that hit each coverage bin.
+    program. `cycles`: simulated cycles of all programs together. `mutated`, `random_states`: number of cases with
+    `mutated` set, and of those that start with random registers. `by_machine`, `by_timing`: number of programs for each
+    machine name and each memory timing. `counts`: number of programs that hit each coverage bin. `seconds`: duration of
+    the campaign; `build_seconds`: sum of the times to build the libraries, several of which are built at a time.
     """
 
     machines: tuple[Config, ...]

@@ -172,8 +172,9 @@ def _ranked(
 def _round(
     trials: NetworkTrials, ranked: Mapping[str, Sequence[Values]], number: int, best: _Run | None
 ) -> _Run | None:
-    """The fastest of three runs: `best`; a run in which every layer has the schedule at index `number` of its ranking;
-    and a run in which every layer has the faster of its schedules in these two runs.
+    """The fastest of three runs: `best`; a run in which every layer has the schedule at index `number` of its ranking
+    (`ranked`, by node; a layer without such an index keeps its schedule of `best`); and a run in which every layer has
+    the faster of its schedules in these two runs. None if neither of the first two ran.
     """
     before = {} if best is None else best.settings
     tried = _settings({**before, **{node: of[number] for node, of in ranked.items() if number < len(of)}})

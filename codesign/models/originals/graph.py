@@ -26,7 +26,8 @@ class Graph:
 
     `width` scales the numbers of channels (`channels`), and `depth` scales the numbers of blocks (`repeats`); tests use
     values below 1 to make networks smaller. `parameters` is the number of parameters that the original has in training.
-    This includes the scales and offsets of normalizations that the exporter folds into convolutions.
+    This includes the scales and offsets of normalizations that the exporter folds into convolutions. `macs` is the
+    number of multiply-adds of all convolutions and matrix products.
     """
 
     def __init__(self, name: str, *, batch: int = 1, width: float = 1.0, depth: float = 1.0) -> None:

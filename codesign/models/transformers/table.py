@@ -75,8 +75,8 @@ def build_transformer(
     """The model for `tokens` tokens at once or, if `name` ends in ``_decode``, for one token after `tokens` earlier
     tokens.
 
-    `symbolic`: the model takes any number of tokens at once that its tables of positions allow; this number is the
-    symbol ``sequence``.
+    `symbolic`: the model takes any number of tokens at once that its table of positions or its causal mask allows; this
+    number is the symbol ``sequence``.
 
     Raises UserError for an unknown name, for numbers of tokens or layers below 1 or above those of the original, and
     for a symbolic number of earlier tokens (``_decode``).
