@@ -43,7 +43,7 @@ BENCHMARKS = (
     Benchmark("cell_areas", "machines drawn at random, synthesized for standard cells", "cell_areas_*", HOURS),
     Benchmark("commits", "speed and compilation beside another commit", "commits", f"{QUIET}, a second checkout"),
     Benchmark("compile_times", "seconds of vdla compile, cold and warm", "compile_times", QUIET),
-    Benchmark("cosim", "1,000 random programs on 12 machines, RTL against simulator", "cosim", HOURS, CAMPAIGN),
+    Benchmark("cosim", "1,000 random programs on 29 machines, RTL against simulator", "cosim", HOURS, CAMPAIGN),
     Benchmark("cost_model", "how well cost models of the tuner rank", needs=QUIET),
     Benchmark("cpu", "kernels beside ONNX Runtime", "cpu_layers cpu_other_layers", QUIET, BENCH),
     Benchmark("cpu_networks", "networks beside ONNX Runtime", "cpu_networks cpu_originals cpu_outside", QUIET, BENCH),

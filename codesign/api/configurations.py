@@ -33,5 +33,5 @@ def config(base: Config | str | Path = "vta", **changed: Any) -> Config:
                 )
             )
     if memory := {name: value for name, value in changed.items() if name in _MEMORY}:
-        start = start.with_memory(replace(start.memory, **memory))
+        start = replace(start, memory=replace(start.memory, **memory))
     return replace(start, **{name: value for name, value in changed.items() if name in _CONFIG})

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,14 @@ def test_a_report_prints_warnings_and_the_absence_of_data() -> None:
     for report, computed in ((vdla.simulate(network, inputs), True), (vdla.simulate(network), False)):
         assert f"warning: {'; '.join(small.warnings)}" in str(report)
         assert ("no data was computed" in str(report)) != computed
+
+
+def test_fifo_sizes_that_a_machine_leaves_out_follow_its_new_memory() -> None:
+    """A slower memory needs deeper FIFOs; a size that the machine gives stays."""
+    machine = replace(vdla.config("tiny"), load_fifo_bytes=None, store_fifo_bytes=64)
+    slow = vdla.config(machine, read_latency=400)
+    assert slow.fifo_bytes("load") > machine.fifo_bytes("load")
+    assert slow.fifo_bytes("store") == 64
 
 
 def test_any_field_can_be_replaced_and_compared() -> None:
