@@ -80,7 +80,7 @@ class Operator:
             return options
         if self.stored_kind != name:
             raise damaged(f"{self.kind} has {self.stored_kind or 'unknown options'}")
-        self.stored.check(PADDING)
+        self.stored.check()
         options.Init(self.stored.data, self.stored.place)
         return options
 
@@ -94,13 +94,6 @@ class Network:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    @property
-    def has_windows(self) -> bool:
-        """Whether an operator slides windows over images."""
-        return any(
-            operator.kind.endswith(("CONV_2D", "POOL_2D", "TRANSPOSE_CONV")) for operator in self.operators
-        )
-
 
 def read_network(content: bytes) -> Network:
     """The first subgraph of a TFLite file, which is the subgraph that LiteRT runs. Raises FrontendError for a damaged
@@ -108,7 +101,7 @@ def read_network(content: bytes) -> Network:
     """
     content += bytes(PADDING)  # the package reads numbers of options without a check of their width
     root = Table(content, 0, "the model")
-    model = Table(content, root.read("<I", 0), "the model")
+    model = Table(content, int(root.span(0, "<u4")[0]), "the model")
     graphs = model.tables(2, "subgraph")
     if not graphs:
         raise damaged("it has no subgraph")
@@ -116,34 +109,21 @@ def read_network(content: bytes) -> Network:
     tensors = tuple(_tensor(table, buffers) for table in graphs[0].tables(0, "tensor"))
     operators = tuple(_operators(model, graphs[0]))
     inputs, outputs = _indices(graphs[0], 1), _indices(graphs[0], 2)
-    _check_order(tensors, operators, inputs, outputs)
+    known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None)} - {-1}
+    for part, read, made in (*((o.kind, o.inputs, o.outputs) for o in operators), ("the model", outputs, ())):
+        places = {*read, *made} - {-1}
+        if places and not 0 <= min(places) <= max(places) < len(tensors):
+            raise damaged(f"{part} refers to tensor {max(places)}, but there are {len(tensors)} tensors only")
+        if missing := {*read} - known - {-1}:
+            raise damaged(f"{part} reads '{tensors[min(missing)].name}', which no earlier operator computes")
+        if known & {*made}:
+            raise damaged(f"{part} writes a tensor that is an input, a constant or another operator's output")
+        known.update(made)
     return Network(tensors=tensors, operators=operators, inputs=inputs, outputs=outputs)
 
 
-def _check_order(
-    tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
-) -> None:
-    """Raises FrontendError unless each tensor exists, gets its value once, and is read only after that."""
-    places = {*inputs, *outputs, *(i for o in operators for i in (*o.inputs, *o.outputs))} - {-1}
-    if places and not 0 <= min(places) <= max(places) < len(tensors):
-        raise damaged(f"it refers to tensor {max(places)}, but has {len(tensors)} tensors only")
-    known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None), -1}
-    for operator in operators:
-        if missing := {*operator.inputs} - known:
-            raise damaged(
-                f"{operator.kind} reads '{tensors[min(missing)].name}', which no earlier operator computes"
-            )
-        if known & {*operator.outputs}:
-            raise damaged(
-                f"{operator.kind} writes a tensor that is an input, a constant or another operator's output"
-            )
-        known.update(operator.outputs)
-    if -1 in outputs or (missing := {*outputs} - known):
-        raise damaged("no operator computes one of its outputs")
-
-
-def _indices(table: Table, number: int) -> tuple[int, ...]:
-    return tuple(table.numbers(number, "<i4").tolist())
+def _indices(table: Table, field: int) -> tuple[int, ...]:
+    return tuple(table.numbers(field, "<i4").tolist())
 
 
 def _named(kinds: type) -> dict[int, str]:
@@ -155,56 +135,53 @@ def _operators(model: Table, graph: Table) -> Iterator[Operator]:
     names, classes = _named(tflite.BuiltinOperator), _named(tflite.BuiltinOptions)
     codes = model.tables(1, "operator code")
     for table in graph.tables(3, "operator"):
-        place = table.number(0, "<I")
+        place = table.number(0, "<u4")
         if place >= len(codes):
             raise damaged(f"{table.name} has an unknown operator code")
-        number = max(codes[place].number(0, "<b"), codes[place].number(3))
+        number = max(codes[place].number(0, "<i1"), codes[place].number(3))
         yield Operator(
             kind=names.get(number, f"operator code {number}"),
             custom=codes[place].text(1),
             inputs=_indices(table, 1),
             outputs=_indices(table, 2),
             stored=table.table(4, f"the options of {table.name}"),
-            stored_kind=classes.get(table.number(3, "<B"), ""),
+            stored_kind=classes.get(table.number(3, "<u1"), ""),
         )
 
 
 def _tensor(table: Table, buffers: Sequence[Table]) -> Tensor:
-    name = table.text(3) or table.name
-    kind = _named(tflite.TensorType).get(table.number(1, "<b"), "an unknown one")
+    name, shape, place = table.text(3) or table.name, _indices(table, 0), table.number(2, "<u4")
+    kind = _named(tflite.TensorType).get(table.number(1, "<i1"), "an unknown one")
     if kind not in TYPES:
         raise FrontendError([f"tensor '{name}' has the type {kind}; supported are {', '.join(TYPES)}"])
-    dtype, shape = TYPES[kind], _indices(table, 0)
+    dtype = TYPES[kind]
     if min(shape, default=1) < 0 or max(prod(shape), *shape, 0) * dtype.itemsize > MOST_TENSOR_BYTES:
         raise damaged(
             f"tensor '{name}' has the shape {shape}, which is negative or more than {MOST_TENSOR_BYTES:,} bytes"
         )
     if table.field(6) is not None:
         raise FrontendError([f"tensor '{name}' is sparse; store it densely (DENSIFY is not supported)"])
-    place = table.number(2, "<I")
     if place >= len(buffers):
         raise damaged(f"tensor '{name}' is in buffer {place}, but there are only {len(buffers)} buffers")
-    grid = (
-        None if dtype.kind in "fb" else _grid(name, table.table(4, f"the scales of '{name}'"), shape, dtype)
-    )
+    scales = table.table(4, f"the scales of '{name}'")
+    grid = None if dtype.kind in "fb" or scales is None else _grid(name, scales, shape, dtype)
     return Tensor(
         name=name, shape=shape, dtype=dtype, grid=grid, data=_data(name, buffers[place], shape, dtype)
     )
 
 
-def _grid(name: str, table: Table | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid | None:
-    scale = None if table is None else table.numbers(2, "<f4").astype(np.float32)
-    if table is None or scale is None or not scale.size:
+def _grid(name: str, table: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid | None:
+    scale, zero = table.numbers(2, "<f4").astype(np.float32), table.numbers(3, "<i8").astype(np.int64)
+    axis, limits = table.number(6), ml_dtypes.iinfo(dtype)
+    if not scale.size:
         return None
-    zero, axis = table.numbers(3, "<i8").astype(np.int64), table.number(6)
     zero = zero if zero.size else np.zeros(1, np.int64)
     if not (np.isfinite(scale).all() and (scale > 0).all()):
         raise FrontendError(
             [f"tensor '{name}' has a scale that is not a positive number; convert the model again"]
         )
-    fits = 0 <= axis < len(shape) and scale.size == shape[axis]
-    limits = ml_dtypes.iinfo(dtype)
-    if (scale.size > 1 and not fits) or zero.size not in (1, scale.size):
+    sizes = {1, shape[axis]} if 0 <= axis < len(shape) else {1}
+    if scale.size not in sizes or zero.size not in (1, scale.size):
         raise damaged(
             f"tensor '{name}' {shape} has {scale.size} scales and {zero.size} zero points, which do not match its "
             f"axis {axis}"
@@ -216,12 +193,9 @@ def _grid(name: str, table: Table | None, shape: tuple[int, ...], dtype: np.dtyp
 
 def _data(name: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray | None:
     """The values of a constant tensor; None for an activation, whose buffer is empty."""
-    raw = buffer.numbers(0, "<u1")
-    start, count = buffer.number(1, "<Q"), buffer.number(2, "<Q")
+    raw, start = buffer.numbers(0, "<u1"), buffer.number(1, "<u8")
     if start > 1:  # files above 2 GB store data behind the flatbuffer
-        if start + count > buffer.size:
-            raise buffer.early_end(f"the data of tensor '{name}'")
-        raw = np.frombuffer(buffer.data, np.uint8, count, start)
+        raw = buffer.span(start, "<u1", buffer.number(2, "<u8"))
     if not raw.size:
         return None
     if dtype == TYPES["INT4"] and raw.size == -(-prod(shape) // 2):

@@ -15,12 +15,14 @@ from .writer import Writer
 @dataclass(frozen=True, slots=True)
 class Row:
     """The conversion of one TFLite operator. `function` adds its nodes. `onnx`: the ONNX operator or mode that the
-    function uses ("": none). `options`: the class of the operator's options ("": the function reads none).
+    function uses ("": none). `options`: the class of the operator's options ("": the function reads none). `layout`:
+    the layout in which the function reads images, "planes" (N, C, H, W) or "rows" (N, H, W, C); "": either.
     """
 
     function: Callable[[Step], None]
     onnx: str = ""
     options: str = ""
+    layout: str = ""
 
     def write(self, writer: Writer, operator: Operator) -> None:
         """Adds the operator's nodes. Raises RefusedOperator for a form that is not supported, FrontendError for
@@ -33,30 +35,33 @@ class Row:
             options=operator.options(self.options) if self.options else None,
             inputs=operator.inputs,
             output=operator.outputs[0],
+            planes=self.layout == "planes" or (not self.layout and writer.prefer_planes(operator.inputs)),
         )
         self.function(step)
 
 
-def _rows(function: Callable[[Step], None], kinds: str, options: str = "") -> dict[str, Row]:
-    """Makes the rows of several TFLite operators that have the same `function`. `kinds`: the operators, separated by
-    blanks, as NAME=Onnx (the ONNX operator that the function uses) or NAME alone. A * in `options` is replaced by the
-    ONNX operator.
+def _rows(
+    function: Callable[[Step], None], kinds: str, options: str = "", layout: str = ""
+) -> dict[str, Row]:
+    """Makes the rows of several TFLite operators that have the same `function` and `layout`. `kinds`: the operators,
+    separated by blanks, as NAME=Onnx (the ONNX operator that the function uses) or NAME alone. A * in `options` is
+    replaced by the ONNX operator.
     """
     pairs = (kind.partition("=") for kind in kinds.split())
-    return {kind: Row(function, onnx, options.replace("*", onnx)) for kind, _, onnx in pairs}
+    return {kind: Row(function, onnx, options.replace("*", onnx), layout) for kind, _, onnx in pairs}
 
 
 ROWS: Mapping[str, Row] = MappingProxyType(
     {
         # Windows and products.
-        "CONV_2D": Row(windows.convolution, options="Conv2DOptions"),
-        "DEPTHWISE_CONV_2D": Row(windows.depthwise, options="DepthwiseConv2DOptions"),
-        "TRANSPOSE_CONV": Row(windows.transposed, options="TransposeConvOptions"),
-        **_rows(windows.pool, "AVERAGE_POOL_2D=AveragePool MAX_POOL_2D=MaxPool", "Pool2DOptions"),
-        "RESIZE_BILINEAR": Row(windows.resize, "linear", "ResizeBilinearOptions"),
-        "RESIZE_NEAREST_NEIGHBOR": Row(windows.resize, "nearest", "ResizeNearestNeighborOptions"),
-        "FULLY_CONNECTED": Row(windows.fully_connected, options="FullyConnectedOptions"),
-        "BATCH_MATMUL": Row(windows.matrix_product, options="BatchMatMulOptions"),
+        "CONV_2D": Row(windows.convolution, options="Conv2DOptions", layout="planes"),
+        "DEPTHWISE_CONV_2D": Row(windows.convolution, options="DepthwiseConv2DOptions", layout="planes"),
+        "TRANSPOSE_CONV": Row(windows.transposed, options="TransposeConvOptions", layout="planes"),
+        **_rows(windows.pool, "AVERAGE_POOL_2D=AveragePool MAX_POOL_2D=MaxPool", "Pool2DOptions", "planes"),
+        "RESIZE_BILINEAR": Row(windows.resize, "linear", "ResizeBilinearOptions", "planes"),
+        "RESIZE_NEAREST_NEIGHBOR": Row(windows.resize, "nearest", "ResizeNearestNeighborOptions", "planes"),
+        "FULLY_CONNECTED": Row(windows.fully_connected, options="FullyConnectedOptions", layout="rows"),
+        "BATCH_MATMUL": Row(windows.matrix_product, options="BatchMatMulOptions", layout="rows"),
         # Element by element.
         **_rows(functions.elementwise, "ADD=Add SUB=Sub MUL=Mul DIV=Div", "*Options"),
         **_rows(functions.elementwise, "ADD_N=Sum POW=Pow PRELU=PRelu SQUARED_DIFFERENCE=Sub,Mul"),
@@ -74,27 +79,29 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "GELU": Row(functions.gelu, "Gelu", "GeluOptions"),
         "CAST": Row(functions.cast),
         # Elements moved.
-        **_rows(moves.reshape, "RESHAPE SQUEEZE EXPAND_DIMS"),
-        "TRANSPOSE": Row(moves.transpose),
+        **_rows(moves.reshape, "RESHAPE SQUEEZE EXPAND_DIMS", layout="rows"),
+        "TRANSPOSE": Row(moves.transpose, layout="rows"),
         "SHAPE": Row(moves.shape),
-        **_rows(moves.blocks, "DEPTH_TO_SPACE=DepthToSpace SPACE_TO_DEPTH=SpaceToDepth", "*Options"),
-        "SPACE_TO_BATCH_ND": Row(moves.space_to_batch),
-        "BATCH_TO_SPACE_ND": Row(moves.batch_to_space),
+        **_rows(
+            moves.blocks, "DEPTH_TO_SPACE=DepthToSpace SPACE_TO_DEPTH=SpaceToDepth", "*Options", "planes"
+        ),
+        "SPACE_TO_BATCH_ND": Row(moves.space_to_batch, layout="planes"),
+        "BATCH_TO_SPACE_ND": Row(moves.batch_to_space, layout="planes"),
         "CONCATENATION": Row(moves.concatenate, options="ConcatenationOptions"),
-        "PACK": Row(moves.pack, options="PackOptions"),
-        "UNPACK": Row(moves.unpack, options="UnpackOptions"),
+        "PACK": Row(moves.pack, options="PackOptions", layout="rows"),
+        "UNPACK": Row(moves.split, options="UnpackOptions", layout="rows"),
         **_rows(moves.pad, "PAD PADV2"),
-        "MIRROR_PAD": Row(moves.pad, options="MirrorPadOptions"),
+        "MIRROR_PAD": Row(moves.mirror, options="MirrorPadOptions"),
         "SLICE": Row(moves.cut),
         "STRIDED_SLICE": Row(moves.strided, options="StridedSliceOptions"),
         **_rows(moves.split, "SPLIT SPLIT_V"),
-        "GATHER": Row(moves.gather, options="GatherOptions"),
-        **_rows(moves.repeat, "TILE=Tile BROADCAST_TO=Expand"),
-        "REVERSE_V2": Row(moves.reverse),
+        "GATHER": Row(moves.gather, options="GatherOptions", layout="rows"),
+        **_rows(moves.repeat, "TILE=Tile BROADCAST_TO=Expand", layout="rows"),
+        "REVERSE_V2": Row(moves.reverse, layout="rows"),
         # Along axes.
         **_rows(functions.reduce, "MEAN=ReduceMean SUM=ReduceSum REDUCE_PROD=ReduceProd", "ReducerOptions"),
         **_rows(functions.reduce, "REDUCE_MAX=ReduceMax REDUCE_MIN=ReduceMin", "ReducerOptions"),
-        **_rows(functions.extreme, "ARG_MAX=ArgMax ARG_MIN=ArgMin"),
+        **_rows(functions.extreme, "ARG_MAX=ArgMax ARG_MIN=ArgMin", layout="rows"),
         "SOFTMAX": Row(functions.soften, "Softmax", "SoftmaxOptions"),
         "LOG_SOFTMAX": Row(functions.soften, "LogSoftmax"),
         "L2_NORMALIZATION": Row(functions.l2_normalization),

@@ -1,0 +1,78 @@
+"""Formulas in the conversion of a TFLite operator: Python operators between terms add the ONNX nodes that compute them.
+
+LiteRT's kernels of int16, and its HARD_SWISH, compute with integers in several roundings. Their conversions are written
+as formulas over terms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from .step import Step
+
+OFFSET = 2**62
+"""Added to an int64 number, whose magnitude is smaller, before the number is divided: ONNX divides positive integers
+rounding down, and all others rounding towards zero.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The ONNX value `name`, whose elements have the numpy type `dtype`, as a part of a formula for the operator of
+    `step`. The other operand of a Python operator is a term, or an array or a number, which becomes a constant of type
+    `dtype`.
+    """
+
+    step: Step
+    name: str
+    dtype: Any = np.int64
+
+    def apply(self, op_type: str, *others: Any, **attributes: Any) -> Term:
+        """Adds an ONNX node `op_type` whose operands are the term and `others`; returns its result, a term of the same
+        type.
+        """
+        names = [
+            other.name if isinstance(other, Term) else self.step.constant(other, "number", self.dtype)
+            for other in others
+        ]
+        return Term(self.step, self.step.node(op_type, [self.name, *names], "step", **attributes), self.dtype)
+
+    def to(self, dtype: Any) -> Term:
+        """Adds a conversion of the elements to the numpy type `dtype`; returns its result."""
+        cast = self.apply("Cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return Term(self.step, cast.name, dtype)
+
+    def rounded(self) -> Term:
+        """Rounds floats to integers, halves up."""
+        return (self + 0.5).apply("Floor")
+
+    def __add__(self, other: Any) -> Term:
+        return self.apply("Add", other)
+
+    def __sub__(self, other: Any) -> Term:
+        return self.apply("Sub", other)
+
+    def __mul__(self, other: Any) -> Term:
+        return self.apply("Mul", other)
+
+    def __floordiv__(self, other: Any) -> Term:
+        return self.apply("Div", other)
+
+    def __rshift__(self, bits: np.ndarray | int) -> Term:
+        return (self + OFFSET) // (np.int64(1) << bits) - (np.int64(OFFSET) >> bits)
+
+
+def fixed(multiplier: float, bits: int = 15) -> tuple[int, int]:
+    """`multiplier` as TFLite's fixed-point number of 31 or 15 `bits`: (factor, shift), where factor / 2**bits *
+    2**shift is nearest to it. TFLite rounds to 31 bits first.
+    """
+    fraction, shift = math.frexp(multiplier)
+    factor = math.floor(fraction * 2**31 + 0.5)
+    if factor == 2**31:
+        factor, shift = factor // 2, shift + 1
+    return (factor if bits == 31 else min((factor + 2**15) >> 16, 2**15 - 1)), shift
