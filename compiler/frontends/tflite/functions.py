@@ -138,7 +138,7 @@ def soften(step: Step) -> None:
 
 def l2_normalization(step: Step) -> None:
     """Converts L2_NORMALIZATION along the last axis."""
-    data, axis = step.operand(), step.constant([step.axis(step.inputs[0], -1)], "axis")
+    data, axis = step.operand(), step.constant([-1], "axis")
     norm = step.node("ReduceL2", [data, axis], "norm", keepdims=1)
     divisor = step.node("Max", [norm, step.constant(LEAST_NORM, "least", np.float32)], "divisor")
     step.put(step.node("Div", [data, divisor]))

@@ -104,6 +104,6 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         **_rows(functions.extreme, "ARG_MAX=ArgMax ARG_MIN=ArgMin", layout="rows"),
         "SOFTMAX": Row(functions.soften, "Softmax", "SoftmaxOptions"),
         "LOG_SOFTMAX": Row(functions.soften, "LogSoftmax"),
-        "L2_NORMALIZATION": Row(functions.l2_normalization),
+        "L2_NORMALIZATION": Row(functions.l2_normalization, layout="rows"),
     }
 )
