@@ -9,8 +9,8 @@ import onnx
 from onnx import helper
 
 from ..errors import FrontendError
-from .flatbuffer import damaged
-from .model import Operator, read_network
+from .flatbuffer import damaged, require
+from .model import Operator, Tensor, read_network
 from .rows import ROWS
 from .writer import RefusedOperator, Writer
 
@@ -44,13 +44,15 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
     network = read_network(content)
     writer = Writer(network=network)
     for index in dict.fromkeys(network.inputs):
-        tensor = writer.tensor(index)
-        if tensor.data is not None:
-            raise damaged(f"its input '{tensor.name}' is a constant")
+        tensor = network.tensors[index]
+        require(tensor.data is None, f"its input '{tensor.name}' is a constant")
         writer.values[index, False, tensor.grid is not None] = writer.name(tensor.name)
+    # No other value gets the name of an output.
+    reserved = {network.tensors[index].name for index in network.outputs} - writer.taken
+    writer.taken |= reserved
     refused: list[str] = []
     for operator in network.operators:
-        label = "".join(writer.tensor(index).name for index in operator.outputs[:1])
+        label = "".join(network.tensors[index].name for index in operator.outputs[:1])
         label = f"operator '{label}' ({operator.custom or operator.kind})"
         try:
             _convert(writer, operator)
@@ -62,14 +64,12 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
                 raise damaged(f"{label} has attributes or tensors that contradict each other") from None
         if refused:
             # Names for the outputs of a refused operator, so that errors of later operators are found as well.
-            writer.values |= {
-                (index, False, stored): "" for index in operator.outputs for stored in (False, True)
-            }
+            writer.values |= {(i, False, stored): "" for i in operator.outputs for stored in (False, True)}
     if refused:
         heading = [f"{len(refused)} operators are not supported:"] if len(refused) > 1 else []
         raise FrontendError([*heading, *refused])
     try:
-        return _finish(writer, name)
+        return _finish(writer, name, reserved)
     except KeyError:
         raise damaged("an operator has more outputs than its kind computes") from None
 
@@ -82,46 +82,33 @@ def _convert(writer: Writer, operator: Operator) -> None:
     row.write(writer, operator)
 
 
-def _finish(writer: Writer, name: str) -> onnx.ModelProto:
-    network = writer.network
-    inputs = [_declared(writer, index, writer.tensor(index).name) for index in dict.fromkeys(network.inputs)]
-    outputs = [_declared(writer, index, _output(writer, index)) for index in dict.fromkeys(network.outputs)]
-    needed = {info.name for info in outputs}
-    kept: list[onnx.NodeProto] = []
-    for node in reversed(writer.nodes):
-        if not needed.isdisjoint(node.output):
-            needed.update(node.input)
-            kept.append(node)
-    initializers = [tensor for tensor in writer.initializers if tensor.name in needed]
-    graph = helper.make_graph(kept[::-1], name, inputs, outputs, initializers)
+def _finish(writer: Writer, name: str, reserved: set[str]) -> onnx.ModelProto:
+    """The ONNX model of the nodes in `writer`. An output has its TFLite name if this name is in `reserved`. An input or
+    a constant that is also an output is copied, and the copy is called "NAME/output".
+    """
+    network, renamed = writer.network, dict[str, str]()
+    inputs = [
+        _declared(network.tensors[i], writer.value(i, stored=True)) for i in dict.fromkeys(network.inputs)
+    ]
+    outputs: list[onnx.ValueInfoProto] = []
+    for index in dict.fromkeys(network.outputs):
+        tensor, value = network.tensors[index], writer.value(index, stored=True)
+        if index in network.inputs or writer.known(index) is not None:
+            value = writer.node("Identity", [value], f"{tensor.name}/output")
+        elif tensor.name in reserved - {*renamed.values()}:
+            renamed[value] = tensor.name
+        outputs.append(_declared(tensor, renamed.get(value, value)))
+    for names in (names for node in writer.nodes for names in (node.input, node.output)):
+        names[:] = [renamed.get(value, value) for value in names]
+    graph = helper.make_graph(writer.nodes, name, inputs, outputs, writer.initializers)
     wide = any(tensor.grid is not None and tensor.dtype == np.int16 for tensor in network.tensors)
     opset = helper.make_opsetid("", WIDE_OPSET if wide else OPSET)
     return helper.make_model(graph, opset_imports=[opset], ir_version=10)
 
 
-def _output(writer: Writer, index: int) -> str:
-    """The name, in the ONNX model, of tensor `index`, which is an output: its TFLite name if no other value has this
-    name. An input or a constant that is also an output is copied, and the copy is called "NAME/output".
-    """
-    tensor, name = writer.tensor(index), writer.value(index, stored=True)
-    if index in writer.network.inputs or writer.known(index) is not None:
-        return writer.node("Identity", [name], f"{tensor.name}/output")
-    ends = {
-        writer.tensor(other).name
-        for other in (*writer.network.inputs, *writer.network.outputs)
-        if other != index
-    }
-    if name != tensor.name and tensor.name not in ends:
-        writer.rename(name, tensor.name)
-        name = tensor.name
-    return name
-
-
-def _declared(writer: Writer, index: int, name: str) -> onnx.ValueInfoProto:
-    tensor = writer.tensor(index)
+def _declared(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
     if tensor.dtype.name == "int4":
-        raise FrontendError(
-            [f"'{tensor.name}', an input or output, is int4; convert the model with int8 ones"]
-        )
+        problem = f"'{tensor.name}', an input or output, is int4; convert the model with int8 ones"
+        raise FrontendError([problem])
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype.name))
     return helper.make_tensor_value_info(name, kind, tensor.shape)

@@ -24,6 +24,12 @@ def damaged(problem: str) -> FrontendError:
     return FrontendError([f"is a damaged TFLite file: {problem}; export or copy it again"])
 
 
+def require(holds: bool, problem: str) -> None:
+    """Raises FrontendError for a damaged file unless `holds`; `problem` says what is wrong otherwise."""
+    if not holds:
+        raise damaged(problem)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """The table that begins at byte `place` of `data`, a file followed by PADDING zero bytes; errors call it `name`.

@@ -50,7 +50,7 @@ def clamp(step: Step) -> None:
     """Converts RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
     bounds = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
     low, high = bounds[step.operator.kind]
-    step.put(step.clamped(step.operand(), low, high, step.tensor(step.output).grid))
+    step.put(step.clamped(step.operand(), low, high))
 
 
 def requantize(step: Step) -> None:
@@ -82,7 +82,8 @@ def hard_swish(step: Step) -> None:
         return
     one = np.ones(1, np.float32)
     grid = Grid(scale=one, zero=source.grid.zero)
-    centred = step.writer.dequantized(step.operand(0, True), grid, f"{step.name}/centred", source.dtype)
+    integers = step.operand(0, True)
+    centred = step.writer.scaled("DequantizeLinear", integers, grid, f"{step.name}/centred", source.dtype)
     x, scale = Term(step, centred, np.float32), HIGH * source.grid.scale[0]
     (factor, shift), (gate_factor, gate_shift) = fixed(scale / tensor.grid.scale[0]), fixed(scale / REACH)
     gate = (x * (128 * 2.0 ** max(gate_shift - 1, 0))).apply("Clip", -32768, 32767)
@@ -95,7 +96,8 @@ def hard_swish(step: Step) -> None:
     product = (x * (factor / 256)).rounded() * gate * 2.0**-15
     result = product.apply("Sign") * (product.apply("Abs").apply("Floor") * 2.0**shift).rounded()
     grid = Grid(scale=one, zero=tensor.grid.zero)
-    step.put(step.writer.quantized(result.name, grid, tensor), stored=True)
+    result = step.writer.scaled("QuantizeLinear", result.name, grid, tensor.name, tensor.dtype)
+    step.put(result, stored=True)
 
 
 def reduce(step: Step) -> None:

@@ -45,49 +45,35 @@ def blocks(step: Step) -> None:
     step.put(step.node(step.onnx, [step.operand()], blocksize=step.options.BlockSize(), **more))
 
 
-def space_to_batch(step: Step) -> None:
-    """Converts SPACE_TO_BATCH_ND of images. It pads the images and divides them into blocks of pixels. For each
-    position within a block, the pixels at this position of all blocks become an image of the output batch.
+def batches(step: Step) -> None:
+    """Converts SPACE_TO_BATCH_ND or BATCH_TO_SPACE_ND of images. The first pads the images and divides them into blocks
+    of pixels. For each position within a block, the pixels at this position of all blocks become an image of the output
+    batch. The second is the inverse of the first; it crops where the first pads.
     """
-    (rows, columns), pads = _block_operands(step)
-    padded = step.node(
-        "Pad", [step.operand(), step.constant([0, 0, *pads[0], 0, 0, *pads[1]], "pads")], "padded"
-    )
-    batch, height, width, channels = step.shape(step.output)
-    images = batch // (rows * columns)
-    apart = (images, channels, height, rows, width, columns)
-    step.put(_rearranged(step, padded, apart, (3, 5, 0, 1, 2, 4), (batch, channels, height, width)))
-
-
-def batch_to_space(step: Step) -> None:
-    """Converts BATCH_TO_SPACE_ND of images: the inverse of SPACE_TO_BATCH_ND; it crops where that operator pads."""
-    (rows, columns), crops = _block_operands(step)
-    batch, height, width, channels = step.shape(step.inputs[0])
-    apart = (rows, columns, batch // (rows * columns), channels, height, width)
-    together = (batch // (rows * columns), channels, height * rows, width * columns)
-    whole = _rearranged(step, step.operand(), apart, (2, 3, 4, 0, 5, 1), together)
-    ends = height * rows - crops[1][0], width * columns - crops[1][1]
-    limits = [step.constant(limit, "crop") for limit in (crops[0], ends, (2, 3))]
-    step.put(step.node("Slice", [whole, *limits]))
-
-
-def _block_operands(step: Step) -> tuple[tuple[int, int], list[list[int]]]:
-    """Reads the constant inputs 1 and 2 of an operator on blocks: ((rows, columns) of a block, pads or crops as [(top,
-    left), (bottom, right)]).
-    """
+    spread = step.operator.kind == "SPACE_TO_BATCH_ND"
     block, ends = step.numbers(1, "block size").tolist(), step.numbers(2, "pads").T.tolist()
     if len(step.shape(step.inputs[0])) != 4 or len(block) != 2:
         refuse(f"works on {step.shape(step.inputs[0])}", "only images (N, H, W, C) are supported")
-    return (block[0], block[1]), ends
-
-
-def _rearranged(
-    step: Step, data: str, apart: Sequence[int], order: Sequence[int], together: Sequence[int]
-) -> str:
-    """Reshapes `data` to `apart`, transposes it by `order` and reshapes it to `together`; returns the result's name."""
+    # The batch of many small images, on the side of the input or of the output.
+    batch, height, width, channels = step.shape(step.output if spread else step.inputs[0])
+    (rows, columns), images, data = block, batch // int(np.prod(block)), step.operand()
+    if spread:
+        pads = step.constant([0, 0, *ends[0], 0, 0, *ends[1]], "pads")
+        data = step.node("Pad", [data, pads], "padded")
+        apart, order = (images, channels, height, rows, width, columns), (3, 5, 0, 1, 2, 4)
+        together = batch, channels, height, width
+    else:
+        apart, order = (rows, columns, images, channels, height, width), (2, 3, 4, 0, 5, 1)
+        together = images, channels, height * rows, width * columns
     split = step.writer.reshaped(data, apart, f"{step.name}/split")
     turned = step.node("Transpose", [split], "turned", perm=order)
-    return step.writer.reshaped(turned, together, f"{step.name}/whole")
+    whole = step.writer.reshaped(turned, together, f"{step.name}/whole")
+    if not spread:
+        after = together[2] - ends[1][0], together[3] - ends[1][1]
+        whole = step.node(
+            "Slice", [whole, *(step.constant(limit, "crop") for limit in (ends[0], after, (2, 3)))]
+        )
+    step.put(whole)
 
 
 def concatenate(step: Step) -> None:

@@ -85,8 +85,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         **_rows(
             moves.blocks, "DEPTH_TO_SPACE=DepthToSpace SPACE_TO_DEPTH=SpaceToDepth", "*Options", "planes"
         ),
-        "SPACE_TO_BATCH_ND": Row(moves.space_to_batch, layout="planes"),
-        "BATCH_TO_SPACE_ND": Row(moves.batch_to_space, layout="planes"),
+        **_rows(moves.batches, "SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND", layout="planes"),
         "CONCATENATION": Row(moves.concatenate, options="ConcatenationOptions"),
         "PACK": Row(moves.pack, options="PackOptions", layout="rows"),
         "UNPACK": Row(moves.split, options="UnpackOptions", layout="rows"),

@@ -12,7 +12,7 @@ import tflite
 from onnx import helper
 
 from .flatbuffer import damaged
-from .model import Grid, Operator, Tensor
+from .model import Operator, Tensor
 from .writer import PLANE_AXES, Writer, refuse
 
 _KINDS = tflite.ActivationFunctionType
@@ -132,9 +132,11 @@ class Step:
             if self.activation == _KINDS.TANH:
                 name = self.writer.node("Tanh", [name], f"{tensor.name}/tanh")
             else:
-                name = self.clamped(name, *self.bounds(), tensor.grid)
+                name = self.clamped(name, *self.bounds())
+            if tensor.grid is not None and not tensor.grid.one:
+                refuse(f"its result '{tensor.name}' has several scales", "convert the model again")
             if tensor.grid is not None:
-                name = self.writer.quantized(name, tensor.grid, tensor)
+                name = self.writer.scaled("QuantizeLinear", name, tensor.grid, tensor.name, tensor.dtype)
         self.writer.values[output, self.planes and len(tensor.shape) == 4, tensor.grid is not None] = name
 
     def bounds(self) -> tuple[float, float]:
@@ -145,15 +147,9 @@ class Step:
             refuse(f"has the fused activation {self.activation} (4: TANH)", "use an operator of its own")
         return BOUNDS[self.activation]
 
-    def clamped(self, name: str, low: float, high: float, grid: Grid | None) -> str:
-        """Clamps the value `name` to low .. high; returns the result's name. A limit outside of the range that the
-        output's quantization `grid` can represent is left out; without any limit no node is added.
-        """
+    def clamped(self, name: str, low: float, high: float) -> str:
+        """Clamps the value `name` to low .. high, where an infinite limit is none; returns the result's name."""
         tensor = self.tensor(self.output)
-        if grid is not None and grid.one:
-            limits, scale = np.iinfo(tensor.dtype), np.float64(grid.scale[0])
-            least, most = ((end - grid.zero[0]) * scale for end in (limits.min, limits.max))
-            low, high = (-np.inf if low <= least else low), (np.inf if high >= most else high)
         if (low, high) == (-np.inf, np.inf):
             return name
         if (low, high) == (0.0, np.inf):

@@ -57,8 +57,7 @@ def convolution(step: Step) -> None:
     if short := short_product(step, 0, 1, 2, order[0]):
         short.put("ConvInteger", short.term(0), weights, (-1, 1, 1), **window)
         return
-    inputs = [step.operand(), _weights(step, 0, weights, order[0], 0), *_bias(step, 0, 2)]
-    step.put(step.node("Conv", inputs, **window))
+    step.put(step.node("Conv", [step.operand(), *_factors(step, weights, order[0])], **window))
 
 
 def transposed(step: Step) -> None:
@@ -81,8 +80,8 @@ def transposed(step: Step) -> None:
     # Rows and columns that the product has beyond the declared result.
     over = (plane - 1) * strides + kernel - before - after
     window |= {"pads": [*before, *np.maximum(over, 0)], "output_padding": np.maximum(-over, 0).tolist()}
-    inputs = [step.operand(2), _weights(step, 2, weights.swapaxes(0, 1), 0, 1), *_bias(step, 2, 3)]
-    step.put(step.node("ConvTranspose", inputs, **window))
+    factors = _factors(step, weights.swapaxes(0, 1), 0, 1, data=2)
+    step.put(step.node("ConvTranspose", [step.operand(2), *factors], **window))
 
 
 def pool(step: Step) -> None:
@@ -93,12 +92,14 @@ def pool(step: Step) -> None:
     if step.onnx == "MaxPool" or tensor.grid is None or not step.same_type(step.inputs[0], step.output):
         step.put(step.node(step.onnx, [step.operand()], **window))
         return
-    raw = step.writer.dequantized(step.operand(0, True), RAW, f"{source.name}/integers", source.dtype)
+    integers = step.operand(0, True)
+    raw = step.writer.scaled("DequantizeLinear", integers, RAW, f"{source.name}/integers", source.dtype)
     zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
     low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
-    result = step.clamped(step.node(step.onnx, [raw], **window), low, high, RAW)
+    result = step.clamped(step.node(step.onnx, [raw], **window), low, high)
     away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
-    step.put(step.writer.quantized(result, away, tensor), stored=True)
+    result = step.writer.scaled("QuantizeLinear", result, away, tensor.name, tensor.dtype)
+    step.put(result, stored=True)
 
 
 def resize(step: Step) -> None:
@@ -150,23 +151,24 @@ def fully_connected(step: Step) -> None:
     if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
         refuse("has shuffled weights", "convert the model without them")
     weights, source, writer = step.numbers(1, "filter"), step.inputs[0], step.writer
+    depth = weights.shape[1]
     makers = {operator.outputs[0]: operator for operator in writer.network.operators if operator.outputs}
     while source in makers and makers[source].kind in ("RESHAPE", "SQUEEZE", "EXPAND_DIMS"):
         source = makers[source].inputs[0]
     shape = step.shape(source)
-    image = len(shape) == 4 and np.prod(shape[1:]) == weights.shape[1] and writer.in_planes(source)
+    image = len(shape) == 4 and np.prod(shape[1:]) == depth and writer.in_planes(source)
     if image and step.same_type(source, step.inputs[0]):
         weights = weights.reshape(-1, *shape[1:]).transpose(0, 3, 1, 2).reshape(weights.shape)
     else:
         source, image = step.inputs[0], False
     short = short_product(step, 0, 1, 2)
     rows = writer.value(source, image, short is not None)
-    if step.shape(source) != (step.shape(source)[0], weights.shape[1]):
-        rows = writer.reshaped(rows, (-1, weights.shape[1]), f"{step.tensor(source).name}/rows")
+    if step.shape(source) != (step.shape(source)[0], depth):
+        rows = writer.reshaped(rows, (-1, depth), f"{step.tensor(source).name}/rows")
     if short:
         short.put("MatMulInteger", Term(step, rows), weights.T, (-1,))
         return
-    product = step.node("Gemm", [rows, _weights(step, 0, weights, 0, 0), *_bias(step, 0, 2)], transB=1)
+    product = step.node("Gemm", [rows, *_factors(step, weights, 0)], transB=1)
     if len(step.shape(step.output)) != 2:
         product = step.writer.reshaped(product, step.shape(step.output), f"{step.name}/view")
     step.put(product)
@@ -187,37 +189,33 @@ def matrix_product(step: Step) -> None:
         step.put(step.node("MatMul", factors))
 
 
-def _weights(step: Step, data: int, weights: np.ndarray, axis: int, channels: int) -> str:
-    """Adds the constant `weights`, the values of the operator's input at place 1 in ONNX's layout, and a
-    DequantizeLinear if they are quantized; returns the name of the real values. `axis`: the axis of output channels in
-    TFLite's layout, along which the weights may have several scales; `channels`: the same axis in ONNX's layout.
+def _factors(step: Step, weights: np.ndarray, axis: int, channels: int = 0, data: int = 0) -> list[str]:
+    """Adds the `weights`, the values of the operator's input at place 1 in ONNX's layout, and the bias, if the operator
+    has one; returns the names of the real values. `data`: the place of the data; the bias is the last input. `axis`:
+    the axis of output channels in TFLite's layout, along which the weights may have several scales; `channels`: the
+    same axis in ONNX's layout.
     """
-    tensor = step.tensor(step.inputs[1])
-    grid = tensor.grid
-    if grid is None:
-        return step.writer.constant(weights.astype(np.float32), tensor.name)
-    if not grid.one and grid.axis != axis:
+    source, grid = (step.tensor(step.inputs[place]).grid for place in (data, 1))
+    if grid is not None and not grid.one and grid.axis != axis:
         way_out = f"quantize it along axis {axis}, or with one scale"
         refuse(f"its filter has scales along axis {grid.axis}", way_out)
-    if weights.dtype == np.uint8 and (grid.zero == 128).all():
-        weights, grid = (weights.astype(np.int16) - 128).astype(np.int8), replace(grid, zero=grid.zero - 128)
-    name = step.writer.constant(weights, tensor.name)
-    return step.writer.dequantized(name, grid, f"{tensor.name}/real", weights.dtype, channels)
+    names = [_real(step, 1, weights, grid, channels)]
+    if (place := step.present(max(data, 1) + 1)) is not None:
+        bias, steps = step.numbers(place, "bias").reshape(-1), None
+        if source is not None and grid is not None:
+            steps = Grid(scale=source.scale * grid.scale, zero=np.zeros_like(grid.zero))
+        if steps is not None and bias.dtype == np.int64:
+            bias, steps = bias * steps.scale.astype(np.float64), None
+        names.append(_real(step, place, bias, steps))
+    return names
 
 
-def _bias(step: Step, data: int, place: int) -> list[str]:
-    """The name of the bias of a product of the inputs at places `data` and 1, in a list, which is empty for a product
-    without bias. The bias is the operator's input at `place`: floats, or integers in steps of data scale x weight
-    scale.
+def _real(step: Step, place: int, array: np.ndarray, grid: Grid | None, axis: int = 0) -> str:
+    """Adds `array`, the values of the operator's input at `place`, as a constant: floats or, with a quantization `grid`
+    that has its scales along `axis`, integers and a DequantizeLinear. Returns the name of the real values.
     """
-    if step.present(place) is None:
-        return []
-    bias, tensor = step.numbers(place, "bias").reshape(-1), step.tensor(step.inputs[place])
-    data_grid, weight_grid = (step.tensor(step.inputs[i]).grid for i in (data, 1))
-    if data_grid is None or weight_grid is None:
-        return [step.writer.constant(bias.astype(np.float32), tensor.name)]
-    grid = Grid(scale=data_grid.scale * weight_grid.scale, zero=np.zeros_like(weight_grid.zero))
-    if np.abs(bias, dtype=np.float64).max(initial=0) < 2**31:
-        integers = step.writer.constant(bias.astype(np.int32), tensor.name)
-        return [step.writer.dequantized(integers, grid, f"{tensor.name}/real", np.dtype(np.int32))]
-    return [step.writer.constant((bias * grid.scale.astype(np.float64)).astype(np.float32), tensor.name)]
+    writer, name = step.writer, step.tensor(step.inputs[place]).name
+    if grid is None:
+        return writer.constant(array.astype(np.float32), name)
+    integers = writer.constant(array, name)
+    return writer.scaled("DequantizeLinear", integers, grid, f"{name}/real", array.dtype, axis)

@@ -47,10 +47,6 @@ class Writer:
     taken: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)
 
-    def tensor(self, index: int) -> Tensor:
-        """The TFLite tensor of this index."""
-        return self.network.tensors[index]
-
     def name(self, wanted: str) -> str:
         """`wanted` or, if that name is taken, `wanted` with a number. No name is returned twice."""
         return _unused(wanted, self.taken)
@@ -67,10 +63,10 @@ class Writer:
         The node has the name of the TFLite tensor that it computes. Nodes that the file does not have (conversions and
         changes of layout) are named by this tensor and their operator.
         """
-        outputs = tuple(self.name(output) for output in outputs)
         whole = outputs[0].removesuffix("/exact")
         added = op_type in ("QuantizeLinear", "DequantizeLinear", "Transpose", "Reshape")
         name = _unused(f"{whole.removesuffix('/real')}/{op_type}" if added else whole, self.node_names)
+        outputs = tuple(self.name(output) for output in outputs)
         self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **attributes))
         return outputs[0]
 
@@ -79,24 +75,15 @@ class Writer:
         numbers = self.constant(np.array(shape, np.int64), f"{output}/shape")
         return self.node("Reshape", [name, numbers], output)
 
-    def rename(self, old: str, new: str) -> None:
-        """Exchanges two names of values in all nodes and initializers."""
-        other = {old: new, new: old}
-        for node in self.nodes:
-            for names in (node.input, node.output):
-                names[:] = [other.get(name, name) for name in names]
-        for tensor in self.initializers:
-            tensor.name = other.get(tensor.name, tensor.name)
-
     def known(self, index: int) -> np.ndarray | None:
         """The values of a constant tensor in TFLite's order, integers if it is quantized; None for an activation."""
-        return self.constants.get(index, self.tensor(index).data)
+        return self.constants.get(index, self.network.tensors[index].data)
 
     def in_planes(self, index: int) -> bool:
         """Whether a tensor already has its value as planes (N, C, H, W), or is an image input of a network with
         convolutions or pools.
         """
-        if index in self.network.inputs and len(self.tensor(index).shape) == 4:
+        if index in self.network.inputs and len(self.network.tensors[index].shape) == 4:
             windows = ("CONV_2D", "POOL_2D", "TRANSPOSE_CONV")
             return any(operator.kind.endswith(windows) for operator in self.network.operators)
         return (index, True, True) in self.values or (index, True, False) in self.values
@@ -107,7 +94,7 @@ class Writer:
         scalars.
         """
         activations = [index for index in indices if index >= 0 and self.known(index) is None]
-        images = all(len(self.tensor(index).shape) in (0, 4) for index in activations)
+        images = all(len(self.network.tensors[index].shape) in (0, 4) for index in activations)
         return images and any(self.in_planes(index) for index in activations)
 
     def value(self, index: int, planes: bool = False, stored: bool = False) -> str:
@@ -115,7 +102,7 @@ class Writer:
         tensor is quantized, its integers. A constant of fewer than four axes that is read as planes gets leading axes
         of size 1 first, so that it broadcasts as in TFLite.
         """
-        tensor, array = self.tensor(index), self.known(index)
+        tensor, array = self.network.tensors[index], self.known(index)
         rank, grid = len(tensor.shape), tensor.grid
         planes, stored = (
             planes and (rank == 4 or (rank > 0 and array is not None)),
@@ -127,7 +114,8 @@ class Writer:
         if grid is not None and not stored:
             axis = PLANE_AXES[grid.axis + 4 - rank] if planes else grid.axis
             dtype = tensor.dtype if array is None else array.dtype
-            name = self.dequantized(self.value(index, planes, True), grid, f"{tensor.name}/real", dtype, axis)
+            integers = self.value(index, planes, True)
+            name = self.scaled("DequantizeLinear", integers, grid, f"{tensor.name}/real", dtype, axis)
         elif array is None:
             name = self._turned(self.values[index, not planes, stored], tensor, planes)
         else:
@@ -142,34 +130,26 @@ class Writer:
         instead, except for inputs of the model.
         """
         batch, height, width, channels = tensor.shape
-        given = any(self.tensor(index) is tensor for index in self.network.inputs)
+        given = any(self.network.tensors[index] is tensor for index in self.network.inputs)
         if not given and (channels == 1 or height * width == 1):
             shape = (batch, channels, height, width) if planes else tensor.shape
             return self.reshaped(name, shape, tensor.name)
         return self.node("Transpose", [name], tensor.name, perm=TO_PLANES if planes else TO_ROWS)
 
-    def dequantized(self, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0) -> str:
-        """Adds a DequantizeLinear of the integers `name`; returns the name of the real values. `axis`: the axis of
-        `name` to which several scales belong.
+    def scaled(
+        self, op_type: str, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0
+    ) -> str:
+        """Adds a DequantizeLinear or QuantizeLinear (`op_type`) of the value `name` between integers of type `dtype`
+        and real values; returns the name of its output. `axis`: the axis of `name` to which several scales belong.
         """
-        operands = [name, *self._scales(grid, output.removesuffix("/real"), dtype)]
-        return self.node("DequantizeLinear", operands, output, **({} if grid.one else {"axis": axis}))
-
-    def quantized(self, name: str, grid: Grid, tensor: Tensor) -> str:
-        """Adds a QuantizeLinear of the real values `name` with `grid`; returns the name of the integers, which is the
-        tensor's.
-        """
-        if not grid.one:
-            refuse(f"its result '{tensor.name}' has several scales", "convert the model again")
-        return self.node(
-            "QuantizeLinear", [name, *self._scales(grid, tensor.name, tensor.dtype)], tensor.name
-        )
-
-    def _scales(self, grid: Grid, name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
-        """Adds scale and zero point (of type `dtype`) of a quantization as constants; returns both names."""
         scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
-        zero_name = self.constant(np.asarray(zero).astype(dtype), f"{name}/zero")
-        return self.constant(np.asarray(scale), f"{name}/scale"), zero_name
+        part = output.removesuffix("/real")
+        operands = [
+            name,
+            self.constant(scale, f"{part}/scale"),
+            self.constant(zero.astype(dtype), f"{part}/zero"),
+        ]
+        return self.node(op_type, operands, output, **({} if grid.one else {"axis": axis}))
 
 
 def _unused(wanted: str, taken: set[str]) -> str:
