@@ -7,7 +7,7 @@ as formulas over terms.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,38 @@ class Term:
         """Rounds floats to integers, halves up."""
         return (self + 0.5).apply("Floor")
 
+    def halved(self, times: int) -> Term:
+        """Divides integers, or floats that are integers, by 2 to the power of `times`. Rounds to integers, halves away
+        from zero.
+        """
+        size = (self.apply("Abs") + 2 ** (times - 1)) // 2**times
+        return self.apply("Sign") * (size if self.dtype == np.int64 else size.apply("Floor"))
+
+    def multiplied(self, multiplier: float) -> Term:
+        """Multiplies integers, or floats that are integers, by `multiplier` as TFLite does
+        (`MultiplyByQuantizedMultiplier` in kernels/internal/common.h): if the multiplier is below 1/2, two roundings to
+        integers follow each other.
+        """
+        factor, shift = fixed(multiplier, 31)
+        if self.dtype == np.int64:
+            product = (self * (factor << max(shift, 0)) + 2**30) >> 31
+        else:
+            product = (self * (factor * 2.0 ** (max(shift, 0) - 31))).rounded()
+        return product if shift >= 0 else product.halved(-shift)
+
+    def put(self) -> None:
+        """Makes the term plus the output's zero point, clamped, the integers of the operator's output."""
+        step, tensor = self.step, self.step.tensor(self.step.output)
+        assert tensor.grid is not None
+        if self.dtype == np.int64:
+            limits = np.iinfo(tensor.dtype)
+            whole = (self + tensor.grid.zero[0]).apply("Clip", limits.min, limits.max)
+            step.put(step.cast(whole.name), stored=True)
+        else:
+            grid = replace(tensor.grid, scale=np.ones(1, np.float32))
+            name = step.writer.scaled("QuantizeLinear", self.name, grid, tensor.name, tensor.dtype)
+            step.put(name, stored=True)
+
     def __add__(self, other: Any) -> Term:
         return self.apply("Add", other)
 
@@ -65,6 +97,20 @@ class Term:
 
     def __rshift__(self, bits: np.ndarray | int) -> Term:
         return (self + OFFSET) // (np.int64(1) << bits) - (np.int64(OFFSET) >> bits)
+
+
+def centred(step: Step) -> Term:
+    """The integers of the operator's first input, a quantized tensor, minus its zero point: as floats, from which the
+    accelerator makes tables, or for tensors of int16 as int64.
+    """
+    source = step.tensor(step.inputs[0])
+    assert source.grid is not None
+    integers = step.operand(0, stored=True)
+    if source.dtype.itemsize > 1:
+        return Term(step, integers).to(np.int64) - source.grid.zero[0]
+    grid = replace(source.grid, scale=np.ones(1, np.float32))
+    name = step.writer.scaled("DequantizeLinear", integers, grid, f"{step.name}/centred", source.dtype)
+    return Term(step, name, np.float32)
 
 
 def fixed(multiplier: float, bits: int = 15) -> tuple[int, int]:

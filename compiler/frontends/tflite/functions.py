@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .formulas import Term, fixed
-from .model import Grid
+from .formulas import centred, fixed
 from .softmax import soften_integers
 from .step import Step
 from .writer import refuse
@@ -18,6 +19,10 @@ input by 128.
 """
 REACH = np.float32(3 / 32768)
 """Scale at which int16 ranges from -3 to 3; outside of this range HARD_SWISH is 0 or x."""
+RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
+)
+"""Limits (least, largest) of the results of RELU and its variants."""
 LEAST_NORM = 1e-6
 """Least norm by which L2_NORMALIZATION divides (l2normalization.h of TFLite)."""
 
@@ -37,8 +42,20 @@ def elementwise(step: Step, **attributes: Any) -> None:
 
 
 def leaky(step: Step) -> None:
-    """Converts LEAKY_RELU."""
-    elementwise(step, alpha=step.options.Alpha())
+    """Converts LEAKY_RELU: floats to LeakyRelu, integers to nodes with the arithmetic of TFLite's kernel."""
+    alpha, source, grid = (
+        step.options.Alpha(),
+        step.tensor(step.inputs[0]).grid,
+        step.tensor(step.output).grid,
+    )
+    if source is None or grid is None:
+        elementwise(step, alpha=alpha)
+        return
+    # TFLite computes both multipliers in float32.
+    scales = source.scale[0], source.scale[0] * np.float32(alpha)
+    x = centred(step)
+    above, below = (x.multiplied(float(scale / grid.scale[0])) for scale in scales)
+    above.apply("Max" if alpha <= 1 else "Min", below).put()
 
 
 def gelu(step: Step) -> None:
@@ -46,22 +63,29 @@ def gelu(step: Step) -> None:
     elementwise(step, approximate="tanh" if step.options.Approximate() else "none")
 
 
-def clamp(step: Step) -> None:
-    """Converts RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
-    bounds = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
-    low, high = bounds[step.operator.kind]
-    step.put(step.clamped(step.operand(), low, high))
-
-
-def requantize(step: Step) -> None:
-    """Converts QUANTIZE or DEQUANTIZE. A constant input (such as weights stored as float16) gives a constant output."""
-    if step.writer.known(step.inputs[0]) is not None and step.tensor(step.output).grid is None:
+def rescale(step: Step) -> None:
+    """Converts QUANTIZE, DEQUANTIZE, ABS and RELU with its variants. Between integers of different scales they become
+    nodes with the arithmetic of TFLite's kernels, which multiply once by the quotient of the scales. DEQUANTIZE of a
+    constant (such as weights stored as float16) gives a constant.
+    """
+    source, result = step.tensor(step.inputs[0]), step.tensor(step.output)
+    low, high = RANGES.get(step.operator.kind, (-np.inf, np.inf))
+    if source.grid and result.grid and source.grid.scale[0] != result.grid.scale[0]:
+        # The kernel of QUANTIZE divides the scales in float64, the others in float32.
+        kind = np.float64 if step.operator.kind == "QUANTIZE" else np.float32
+        x, scale = centred(step), kind(result.grid.scale[0])
+        x = (x.apply("Abs") if step.onnx else x).multiplied(float(kind(source.grid.scale[0]) / scale))
+        if low > -np.inf:
+            x = x.apply("Clip", np.rint(low / scale), min(np.rint(high / scale), 2**16))
+        x.put()
+    elif step.writer.known(step.inputs[0]) is not None and step.operator.kind == "DEQUANTIZE":
         step.writer.constants[step.output] = step.reals(0, "data")
-        return
-    name = step.operand()
-    if step.tensor(step.inputs[0]).dtype == np.float16:
-        name = step.node("Cast", [name], "wide", to=1)
-    step.put(name if step.tensor(step.output).grid else step.node("Identity", [name]))
+    elif source.dtype == np.float16:
+        step.put(step.node("Cast", [step.operand()], "wide", to=1))
+    elif step.onnx or step.operator.kind == "DEQUANTIZE":
+        step.put(step.node(step.onnx or "Identity", [step.operand()]))
+    else:
+        step.put(step.clamped(step.operand(), low, high))
 
 
 def cast(step: Step) -> None:
@@ -77,27 +101,20 @@ def hard_swish(step: Step) -> None:
     a step of the output.
     """
     source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
-    if source.grid is None or tensor.grid is None or step.writer.known(step.inputs[0]) is not None:
+    if source.grid is None or tensor.grid is None or source.dtype.itemsize > 1:
         elementwise(step)
         return
-    one = np.ones(1, np.float32)
-    grid = Grid(scale=one, zero=source.grid.zero)
-    integers = step.operand(0, True)
-    centred = step.writer.scaled("DequantizeLinear", integers, grid, f"{step.name}/centred", source.dtype)
-    x, scale = Term(step, centred, np.float32), HIGH * source.grid.scale[0]
+    x, scale = centred(step), HIGH * source.grid.scale[0]
     (factor, shift), (gate_factor, gate_shift) = fixed(scale / tensor.grid.scale[0]), fixed(scale / REACH)
     gate = (x * (128 * 2.0 ** max(gate_shift - 1, 0))).apply("Clip", -32768, 32767)
     gate = (gate * (gate_factor / 32768)).rounded()
     if gate_shift > 0:
         gate = (gate * 2).apply("Clip", -32768, 32767)
     elif gate_shift < 0:
-        gate = gate.apply("Sign") * (gate.apply("Abs") * 2.0**gate_shift).rounded()
+        gate = gate.halved(-gate_shift)
     gate = ((gate + 32768) * 0.5).apply("Floor")
     product = (x * (factor / 256)).rounded() * gate * 2.0**-15
-    result = product.apply("Sign") * (product.apply("Abs").apply("Floor") * 2.0**shift).rounded()
-    grid = Grid(scale=one, zero=tensor.grid.zero)
-    result = step.writer.scaled("QuantizeLinear", result.name, grid, tensor.name, tensor.dtype)
-    step.put(result, stored=True)
+    (product.apply("Sign") * (product.apply("Abs").apply("Floor") * 2.0**shift).rounded()).put()
 
 
 def reduce(step: Step) -> None:

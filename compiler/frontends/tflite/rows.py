@@ -14,8 +14,8 @@ from .writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The conversion of one TFLite operator. `function` adds its nodes. `onnx`: the ONNX operator or mode that the
-    function uses ("": none). `options`: the class of the operator's options ("": the function reads none). `layout`:
+    """The conversion of one TFLite operator. `function` adds its nodes. `onnx`: the ONNX operator that the function
+    uses ("": none). `options`: the class of the operator's options ("": the function reads none). `layout`:
     the layout in which the function reads images, "planes" (N, C, H, W) or "rows" (N, H, W, C); "": either.
     """
 
@@ -58,8 +58,8 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "DEPTHWISE_CONV_2D": Row(windows.convolution, options="DepthwiseConv2DOptions", layout="planes"),
         "TRANSPOSE_CONV": Row(windows.transposed, options="TransposeConvOptions", layout="planes"),
         **_rows(windows.pool, "AVERAGE_POOL_2D=AveragePool MAX_POOL_2D=MaxPool", "Pool2DOptions", "planes"),
-        "RESIZE_BILINEAR": Row(windows.resize, "linear", "ResizeBilinearOptions", "planes"),
-        "RESIZE_NEAREST_NEIGHBOR": Row(windows.resize, "nearest", "ResizeNearestNeighborOptions", "planes"),
+        "RESIZE_BILINEAR": Row(windows.resize, "Resize", "ResizeBilinearOptions", "planes"),
+        "RESIZE_NEAREST_NEIGHBOR": Row(windows.resize, "Resize", "ResizeNearestNeighborOptions", "planes"),
         "FULLY_CONNECTED": Row(windows.fully_connected, options="FullyConnectedOptions", layout="rows"),
         "BATCH_MATMUL": Row(windows.matrix_product, options="BatchMatMulOptions", layout="rows"),
         # Element by element.
@@ -69,11 +69,10 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         **_rows(functions.elementwise, "LESS=Less LESS_EQUAL=LessOrEqual GREATER=Greater EQUAL=Equal"),
         **_rows(functions.elementwise, "GREATER_EQUAL=GreaterOrEqual NOT_EQUAL=Equal,Not"),
         **_rows(functions.elementwise, "LOGICAL_AND=And LOGICAL_OR=Or LOGICAL_NOT=Not"),
-        **_rows(functions.elementwise, "RELU=Relu LOGISTIC=Sigmoid TANH=Tanh ELU=Elu EXP=Exp LOG=Log"),
-        **_rows(functions.elementwise, "SQUARE=Mul SQRT=Sqrt ABS=Abs NEG=Neg SIGN=Sign SIN=Sin COS=Cos"),
+        **_rows(functions.elementwise, "LOGISTIC=Sigmoid TANH=Tanh ELU=Elu EXP=Exp LOG=Log"),
+        **_rows(functions.elementwise, "SQUARE=Mul SQRT=Sqrt NEG=Neg SIGN=Sign SIN=Sin COS=Cos"),
         **_rows(functions.elementwise, "RSQRT=Sqrt,Reciprocal FLOOR=Floor CEIL=Ceil ROUND=Round"),
-        **_rows(functions.clamp, "RELU6 RELU_N1_TO_1 RELU_0_TO_1"),
-        **_rows(functions.requantize, "QUANTIZE DEQUANTIZE"),
+        **_rows(functions.rescale, "QUANTIZE DEQUANTIZE ABS=Abs RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1"),
         "HARD_SWISH": Row(functions.hard_swish, "HardSwish"),
         "LEAKY_RELU": Row(functions.leaky, "LeakyRelu", "LeakyReluOptions"),
         "GELU": Row(functions.gelu, "Gelu", "GeluOptions"),
