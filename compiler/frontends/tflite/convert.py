@@ -10,7 +10,7 @@ from onnx import helper
 
 from ..errors import FrontendError
 from .flatbuffer import damaged, require
-from .model import Operator, Tensor, read_network
+from .model import Tensor, read_network
 from .rows import ROWS
 from .writer import RefusedOperator, Writer
 
@@ -55,7 +55,10 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
         label = "".join(network.tensors[index].name for index in operator.outputs[:1])
         label = f"operator '{label}' ({operator.custom or operator.kind})"
         try:
-            _convert(writer, operator)
+            if operator.kind not in ROWS:
+                reason = _REASONS.get(operator.custom) or _REASONS.get(operator.kind)
+                raise RefusedOperator(reason or f"is not supported; {_WAY_OUT}")
+            ROWS[operator.kind].convert(writer, operator)
         except RefusedOperator as error:
             refused.append(f"{label}: {error}")
         except (IndexError, ValueError, KeyError, TypeError, ArithmeticError):
@@ -72,14 +75,6 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
         return _finish(writer, name, reserved)
     except KeyError:
         raise damaged("an operator has more outputs than its kind computes") from None
-
-
-def _convert(writer: Writer, operator: Operator) -> None:
-    row = ROWS.get(operator.kind)
-    if row is None:
-        reason = _REASONS.get(operator.custom) or _REASONS.get(operator.kind)
-        raise RefusedOperator(reason or f"is not supported; {_WAY_OUT}")
-    row.write(writer, operator)
 
 
 def _finish(writer: Writer, name: str, reserved: set[str]) -> onnx.ModelProto:

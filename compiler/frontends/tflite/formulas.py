@@ -51,11 +51,11 @@ class Term:
         """Rounds floats to integers, halves up."""
         return (self + 0.5).apply("Floor")
 
-    def halved(self, times: int) -> Term:
+    def halved(self, times: Any) -> Term:
         """Divides integers, or floats that are integers, by 2 to the power of `times`. Rounds to integers, halves away
         from zero.
         """
-        size = (self.apply("Abs") + 2 ** (times - 1)) // 2**times
+        size = (self.apply("Abs") + (1 << times >> 1)) // (1 << times)
         return self.apply("Sign") * (size if self.dtype == np.int64 else size.apply("Floor"))
 
     def multiplied(self, multiplier: float) -> Term:

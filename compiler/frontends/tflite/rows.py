@@ -24,20 +24,15 @@ class Row:
     options: str = ""
     layout: str = ""
 
-    def write(self, writer: Writer, operator: Operator) -> None:
+    def convert(self, writer: Writer, operator: Operator) -> None:
         """Adds the operator's nodes. Raises RefusedOperator for a form that is not supported, FrontendError for
         options of another class.
         """
-        step = Step(
-            writer=writer,
-            operator=operator,
-            onnx=self.onnx,
-            options=operator.options(self.options) if self.options else None,
-            inputs=operator.inputs,
-            output=operator.outputs[0],
-            planes=self.layout == "planes" or (not self.layout and writer.prefer_planes(operator.inputs)),
+        options = operator.options(self.options) if self.options else None
+        planes = self.layout == "planes" or (not self.layout and writer.prefer_planes(operator.inputs))
+        self.function(
+            Step(writer, operator, self.onnx, options, operator.inputs, operator.outputs[0], planes)
         )
-        self.function(step)
 
 
 def _rows(

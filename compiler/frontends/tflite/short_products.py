@@ -73,8 +73,8 @@ class ShortProduct:
         int16 and clamps it.
 
         LiteRT's kernels with sums of 64 bits have multipliers of 15 bits (in FULLY_CONNECTED 31), and round once; with
-        sums of 32 bits they have multipliers of 31 bits, and round twice. Halves are rounded up, except the second time
-        in TRANSPOSE_CONV.
+        sums of 32 bits they have multipliers of 31 bits, and round twice. Halves are rounded up; the second time in
+        TRANSPOSE_CONV, they are rounded away from zero.
         """
         step, kind, grid = self.step, self.step.operator.kind, self.step.tensor(self.step.output).grid
         narrow = kind == "FULLY_CONNECTED"
@@ -88,10 +88,8 @@ class ShortProduct:
         if narrow:
             value = (sums * (factors << np.maximum(shifts, 0)) + 2**30) >> 31
             right = np.maximum(-shifts, 0)
-            half = (1 << right) >> 1
-            if kind == "TRANSPOSE_CONV":  # Halves of negative numbers are rounded down.
-                value = value + value.apply("Max", -np.minimum(half, 1)).apply("Min", 0)
-            value = (value + half) >> right
+            away = kind == "TRANSPOSE_CONV"
+            value = value.halved(right) if away else (value + (1 << right >> 1)) >> right
         elif bits == 31:
             # A sum times 31 bits may have more than 64 bits, so the factor is cut into 15 and 16 bits.
             low = (sums * (factors % 2**16) + (1 << (30 - shifts))) >> 16

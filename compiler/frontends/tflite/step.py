@@ -27,7 +27,7 @@ BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
 """Limits (least, largest) to which a fused activation clamps, by the activation's number."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Step:
     """The conversion of one TFLite operator, `operator`, to ONNX nodes, which `writer` collects. `onnx`: the ONNX
     operator that the table of conversions (`rows.py`) names, or "". `options`: the operator's options (None: not read).
