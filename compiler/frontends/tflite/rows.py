@@ -15,8 +15,8 @@ from .writer import Writer
 @dataclass(frozen=True, slots=True)
 class Row:
     """The conversion of one TFLite operator. `function` adds its nodes. `onnx`: the ONNX operator that the function
-    uses ("": none). `options`: the class of the operator's options ("": the function reads none). `layout`:
-    the layout in which the function reads images, "planes" (N, C, H, W) or "rows" (N, H, W, C); "": either.
+    uses ("": none). `options`: the class of the operator's options ("": the function reads none). `layout`: the layout
+    in which the function reads images, "planes" (N, C, H, W) or "rows" (N, H, W, C); "": either.
     """
 
     function: Callable[[Step], None]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from .flatbuffer import damaged
+from .flatbuffer import require
 from .formulas import Term
 from .model import Grid
 from .short_products import short_product
@@ -37,6 +37,8 @@ def _window(step: Step, plane: Sequence[int] | np.ndarray, kernel: tuple[int, ..
         window["dilations"] = options.DilationHFactor(), options.DilationWFactor()
     ends: list[tuple[int, int]] = []
     dilations = window.get("dilations", (1, 1))
+    fits = min(*kernel, *window["strides"], *dilations) > 0
+    require(fits, f"{step.operator.kind} has a window, stride or dilation below 1: {window}")
     for size, extent, stride, dilation in zip(plane, kernel, window["strides"], dilations, strict=True):
         span = (extent - 1) * dilation + 1
         total = max((-(-size // stride) - 1) * stride + span - size, 0)
@@ -134,8 +136,8 @@ def _interpolate(step: Step, sizes: list[int]) -> None:
     by up to 235 steps.
     """
     before, declared = (step.shape(index)[1:3] for index in (step.inputs[0], step.output))
-    if tuple(sizes) != declared:
-        raise damaged(f"{step.operator.kind} declares a plane of {declared}, but computes {sizes}")
+    fits = tuple(sizes) == declared
+    require(fits, f"{step.operator.kind} declares a plane of {declared}, but computes {sizes}")
     value = Term(step, step.operand(0, True)).to(np.int64)
     for axis, size, after in zip((2, 3), before, sizes, strict=True):
         scale = (PLACES * size + after // 2) // after
