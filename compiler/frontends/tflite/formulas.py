@@ -1,7 +1,6 @@
 """Formulas in the conversion of a TFLite operator: Python operators between terms add the ONNX nodes that compute them.
 
-LiteRT's kernels of int16, and its HARD_SWISH, compute with integers in several roundings. Their conversions are written
-as formulas over terms.
+Many of LiteRT's kernels compute with integers in several roundings. Formulas over terms reproduce their arithmetic.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from .model import Grid
 from .step import Step
 
 OFFSET = 2**62
@@ -97,6 +97,12 @@ class Term:
 
     def __rshift__(self, bits: np.ndarray | int) -> Term:
         return (self + OFFSET) // (np.int64(1) << bits) - (np.int64(OFFSET) >> bits)
+
+
+def grids(step: Step) -> tuple[Grid, Grid] | None:
+    """The quantizations of the operator's first input and of its output; None unless both have a single scale."""
+    source, result = (step.tensor(index).grid for index in (step.inputs[0], step.output))
+    return (source, result) if source and result and source.one and result.one else None
 
 
 def centred(step: Step) -> Term:

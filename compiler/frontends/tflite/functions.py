@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .formulas import centred, fixed
+from .formulas import centred, fixed, grids
 from .softmax import soften_integers
 from .step import Step
 from .writer import refuse
@@ -43,18 +43,13 @@ def elementwise(step: Step, **attributes: Any) -> None:
 
 def leaky(step: Step) -> None:
     """Converts LEAKY_RELU: floats to LeakyRelu, integers to nodes with the arithmetic of TFLite's kernel."""
-    alpha, source, grid = (
-        step.options.Alpha(),
-        step.tensor(step.inputs[0]).grid,
-        step.tensor(step.output).grid,
-    )
-    if source is None or grid is None:
+    alpha, pair = step.options.Alpha(), grids(step)
+    if pair is None:
         elementwise(step, alpha=alpha)
         return
     # TFLite computes both multipliers in float32.
-    scales = source.scale[0], source.scale[0] * np.float32(alpha)
-    x = centred(step)
-    above, below = (x.multiplied(float(scale / grid.scale[0])) for scale in scales)
+    x, scale = centred(step), pair[0].scale[0]
+    above, below = (x.multiplied(float(own / pair[1].scale[0])) for own in (scale, scale * np.float32(alpha)))
     above.apply("Max" if alpha <= 1 else "Min", below).put()
 
 
@@ -68,24 +63,24 @@ def rescale(step: Step) -> None:
     nodes with the arithmetic of TFLite's kernels, which multiply once by the quotient of the scales. DEQUANTIZE of a
     constant (such as weights stored as float16) gives a constant.
     """
-    source, result = step.tensor(step.inputs[0]), step.tensor(step.output)
+    pair = grids(step)
     low, high = RANGES.get(step.operator.kind, (-np.inf, np.inf))
-    if source.grid and result.grid and source.grid.scale[0] != result.grid.scale[0]:
+    if pair is not None and pair[0].scale != pair[1].scale:
         # The kernel of QUANTIZE divides the scales in float64, the others in float32.
         kind = np.float64 if step.operator.kind == "QUANTIZE" else np.float32
-        x, scale = centred(step), kind(result.grid.scale[0])
-        x = (x.apply("Abs") if step.onnx else x).multiplied(float(kind(source.grid.scale[0]) / scale))
+        x, scale = centred(step), kind(pair[1].scale[0])
+        x = (x.apply("Abs") if step.onnx else x).multiplied(float(kind(pair[0].scale[0]) / scale))
         if low > -np.inf:
             x = x.apply("Clip", np.rint(low / scale), min(np.rint(high / scale), 2**16))
         x.put()
-    elif step.writer.known(step.inputs[0]) is not None and step.operator.kind == "DEQUANTIZE":
+    elif step.operator.kind != "DEQUANTIZE":
+        name = step.operand()
+        step.put(step.node(step.onnx, [name]) if step.onnx else step.clamped(name, low, high))
+    elif step.writer.known(step.inputs[0]) is not None:
         step.writer.constants[step.output] = step.reals(0, "data")
-    elif source.dtype == np.float16:
-        step.put(step.node("Cast", [step.operand()], "wide", to=1))
-    elif step.onnx or step.operator.kind == "DEQUANTIZE":
-        step.put(step.node(step.onnx or "Identity", [step.operand()]))
     else:
-        step.put(step.clamped(step.operand(), low, high))
+        half = step.tensor(step.inputs[0]).dtype == np.float16
+        step.put(step.cast(step.operand()) if half else step.node("Identity", [step.operand()]))
 
 
 def cast(step: Step) -> None:
@@ -100,12 +95,12 @@ def hard_swish(step: Step) -> None:
     exact in float32, except the last product. The error of the last product is below 2^-9 of its unit, far smaller than
     a step of the output.
     """
-    source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
-    if source.grid is None or tensor.grid is None or source.dtype.itemsize > 1:
+    pair = grids(step)
+    if pair is None or step.tensor(step.inputs[0]).dtype.itemsize > 1:
         elementwise(step)
         return
-    x, scale = centred(step), HIGH * source.grid.scale[0]
-    (factor, shift), (gate_factor, gate_shift) = fixed(scale / tensor.grid.scale[0]), fixed(scale / REACH)
+    x, scale = centred(step), HIGH * pair[0].scale[0]
+    (factor, shift), (gate_factor, gate_shift) = fixed(scale / pair[1].scale[0]), fixed(scale / REACH)
     gate = (x * (128 * 2.0 ** max(gate_shift - 1, 0))).apply("Clip", -32768, 32767)
     gate = (gate * (gate_factor / 32768)).rounded()
     if gate_shift > 0:

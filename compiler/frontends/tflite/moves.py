@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tflite
 
-from .flatbuffer import damaged
+from .flatbuffer import require
 from .step import Step
 from .writer import TO_PLANES, refuse
 
@@ -107,8 +107,8 @@ def split(step: Step) -> None:
         step.put(part, output=index)
 
 
-def pad(step: Step) -> None:
-    """Converts PAD (zeros) or PADV2 (a constant)."""
+def pad(step: Step, mode: str = "constant") -> None:
+    """Converts PAD (zeros), PADV2 (a constant) or, with ONNX's `mode` "reflect", MIRROR_PAD."""
     ends = step.numbers(1, "pads").reshape(-1, 2)
     ends = ends[list(TO_PLANES)] if step.planes else ends
     inputs = [step.operand(), step.constant(ends.T.reshape(-1), "pads")]
@@ -116,21 +116,23 @@ def pad(step: Step) -> None:
         source = step.tensor(step.inputs[0])
         dtype = np.float32 if source.grid else source.dtype
         inputs.append(step.constant(step.reals(2, "value").reshape(()), "value", dtype))
-    step.put(step.node("Pad", inputs))
+    step.put(step.node("Pad", inputs, mode=mode))
 
 
 def mirror(step: Step) -> None:
     """Converts MIRROR_PAD: each axis is extended at both ends by its mirror image, without the edge (REFLECT) or with
     it (SYMMETRIC).
     """
+    if step.options.Mode() == tflite.MirrorPadMode.REFLECT:
+        pad(step, "reflect")
+        return
     data, source, result = step.operand(), step.inputs[0], step.shape(step.output)
-    mode = "reflect" if step.options.Mode() == tflite.MirrorPadMode.REFLECT else "symmetric"
     ends = step.numbers(1, "pads").tolist()
     for axis, (size, (front, behind), after) in enumerate(zip(step.shape(source), ends, result, strict=True)):
-        if max(front, behind) > size or front + size + behind != after:
-            raise damaged(f"{step.operator.kind} mirrors {front} and {behind} elements of {size} to {after}")
+        fits = max(front, behind) <= size and front + size + behind == after
+        require(fits, f"{step.operator.kind} mirrors {front} and {behind} elements of {size} to {after}")
         if front or behind:
-            places = step.constant(np.pad(np.arange(size), (front, behind), mode=mode), "places")
+            places = step.constant(np.pad(np.arange(size), (front, behind), mode="symmetric"), "places")
             data = step.node("Gather", [data, places], "mirrored", axis=step.axis(source, axis))
     step.put(step.node("Identity", [data]))
 
