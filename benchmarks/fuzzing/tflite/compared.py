@@ -30,12 +30,16 @@ ALONE = 1e-5
 tensors of the graph are outputs. In the second run fewer operators are fused, so that sums may have another order. The
 difference is relative to the largest float from which the output is computed, or absolute if this float is below 1.
 """
-NEAR = ("RESIZE_BILINEAR",)
-"""8-bit operators whose results may differ from the default kernel's by one step at every element. Integer graphs, of
-the accelerator and of processors, round resized columns to 8 bits before they resize rows; LiteRT rounds once.
+NEAR = ("RESIZE_BILINEAR", "TRANSPOSE_CONV")
+"""8-bit operators whose results may differ from the default kernel's by one step at every element. LiteRT rounds the
+sums of TRANSPOSE_CONV twice, ours are rounded once. Integer graphs, of the accelerator and of processors, round resized
+columns to 8 bits before they resize rows; LiteRT rounds once.
 """
-BYTES = ("BATCH_MATMUL", "L2_NORMALIZATION", "PRELU", "SQUARED_DIFFERENCE")
-"""The operators of `EXACT` that are compared with the exact result also if all their operands have 8 bits."""
+COMPARISONS = ("EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL")
+BYTES = ("BATCH_MATMUL", "L2_NORMALIZATION", "PRELU", "SQUARED_DIFFERENCE", *COMPARISONS)
+"""The operators of `EXACT` that are compared with the exact result also if all their operands have 8 bits: LiteRT
+rounds more than once, and COMPARISONS compare rounded operands.
+"""
 EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
     {
         "ADD": lambda a, b: a + b,
