@@ -9,11 +9,13 @@ import onnx
 from onnx import helper
 
 from ..errors import FrontendError
-from .flatbuffer import damaged
-from .model import Network, Operator, read_network
+from .flatbuffer import damaged, require
+from .model import Tensor, read_network
 from .rows import ROWS
-from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer
+from .writer import RefusedOperator, Writer
 
+OPSET, WIDE_OPSET = 20, 21
+"""The opset of the written models, and the first opset with QuantizeLinear to 16 bits, for models that need it."""
 _WAY_OUT = (
     f"supported are {', '.join(sorted(ROWS))}: cut the model before this operator, or replace the operator"
 )
@@ -41,108 +43,67 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
     """
     network = read_network(content)
     writer = Writer(network=network)
-    _begin(writer)
+    for index in dict.fromkeys(network.inputs):
+        tensor = network.tensors[index]
+        require(tensor.data is None, f"its input '{tensor.name}' is a constant")
+        writer.values[index, False, tensor.grid is not None] = writer.name(tensor.name)
+    # No other value gets the name of an output.
+    reserved = {network.tensors[index].name for index in network.outputs} - writer.taken
+    writer.taken |= reserved
     refused: list[str] = []
     for operator in network.operators:
+        label = "".join(network.tensors[index].name for index in operator.outputs[:1])
+        label = f"operator '{label}' ({operator.custom or operator.kind})"
         try:
-            _convert(writer, operator, refused)
+            if operator.kind not in ROWS:
+                reason = _REASONS.get(operator.custom) or _REASONS.get(operator.kind)
+                raise RefusedOperator(reason or f"is not supported; {_WAY_OUT}")
+            ROWS[operator.kind].convert(writer, operator)
         except RefusedOperator as error:
-            refused.append(f"{_label(network, operator)}: {error}")
+            refused.append(f"{label}: {error}")
         except (IndexError, ValueError, KeyError, TypeError, ArithmeticError):
             # The functions check what a valid file may have in a form of its own, not each contradiction.
             if not refused:
-                raise damaged(
-                    f"{_label(network, operator)} has attributes or tensors that contradict each other"
-                ) from None
+                raise damaged(f"{label} has attributes or tensors that contradict each other") from None
         if refused:
-            _stand_in(writer, operator)
+            # Names for the outputs of a refused operator, so that errors of later operators are found as well.
+            writer.values |= {(i, False, stored): "" for i in operator.outputs for stored in (False, True)}
     if refused:
         heading = [f"{len(refused)} operators are not supported:"] if len(refused) > 1 else []
         raise FrontendError([*heading, *refused])
-    return _finish(writer, name)
+    try:
+        return _finish(writer, name, reserved)
+    except KeyError:
+        raise damaged("an operator has more outputs than its kind computes") from None
 
 
-def _label(network: Network, operator: Operator) -> str:
-    outputs = [network.tensors[index].name for index in operator.outputs[:1]]
-    return f"operator '{''.join(outputs)}' ({operator.custom or operator.kind})"
-
-
-def _convert(writer: Writer, operator: Operator, refused: list[str]) -> None:
-    row = ROWS.get(operator.kind)
-    if row is None:
-        reason = _REASONS.get(operator.custom) or _REASONS.get(operator.kind)
-        raise RefusedOperator(reason or f"is not supported; {_WAY_OUT}")
-    if not operator.outputs:
-        raise damaged(f"{operator.kind} has no output")
-    row.write(writer, operator)
-    missing = [i for i in operator.outputs if writer.known(i) is None and not _has_value(writer, i)]
-    if missing and not refused:
-        raise damaged(f"{operator.kind} has {len(operator.outputs)} outputs")
-
-
-def _has_value(writer: Writer, index: int) -> bool:
-    keys = {(index, False), (index, True)}
-    return not keys.isdisjoint(writer.reals) or not keys.isdisjoint(writer.integers)
-
-
-def _stand_in(writer: Writer, operator: Operator) -> None:
-    """Gives names to the outputs of a refused operator, so that errors of later operators are found as well."""
-    for index in operator.outputs:
-        if not _has_value(writer, index):
-            writer.reals[index, False] = writer.name(f"{writer.tensor(index).name}/refused")
-
-
-def _begin(writer: Writer) -> None:
-    """Gives each input of the network its TFLite name in the ONNX model, and records that name as the tensor's value
-    (layout "rows"). Raises FrontendError for an input that is a constant.
+def _finish(writer: Writer, name: str, reserved: set[str]) -> onnx.ModelProto:
+    """The ONNX model of the nodes in `writer`. An output has its TFLite name if this name is in `reserved`. An input or
+    a constant that is also an output is copied, and the copy is called "NAME/output".
     """
-    for index in dict.fromkeys(writer.network.inputs):
-        name = writer.name(writer.tensor(index).name)
-        if writer.tensor(index).data is not None:
-            raise damaged(f"its input '{name}' is a constant")
-        (writer.integers if writer.quantized(index) else writer.reals)[index, False] = name
-
-
-def _finish(writer: Writer, name: str) -> onnx.ModelProto:
-    network = writer.network
-    inputs = [_declared(writer, index, writer.tensor(index).name) for index in dict.fromkeys(network.inputs)]
-    outputs = [_declared(writer, index, _output(writer, index)) for index in dict.fromkeys(network.outputs)]
-    needed = {info.name for info in outputs}
-    kept: list[onnx.NodeProto] = []
-    for node in reversed(writer.nodes):
-        if not needed.isdisjoint(node.output):
-            needed.update(node.input)
-            kept.append(node)
-    initializers = [tensor for tensor in writer.initializers if tensor.name in needed]
-    graph = helper.make_graph(kept[::-1], name, inputs, outputs, initializers)
+    network, renamed = writer.network, dict[str, str]()
+    inputs = [
+        _declared(network.tensors[i], writer.value(i, stored=True)) for i in dict.fromkeys(network.inputs)
+    ]
+    outputs: list[onnx.ValueInfoProto] = []
+    for index in dict.fromkeys(network.outputs):
+        tensor, value = network.tensors[index], writer.value(index, stored=True)
+        if index in network.inputs or writer.known(index) is not None:
+            value = writer.node("Identity", [value], f"{tensor.name}/output")
+        elif tensor.name in reserved - {*renamed.values()}:
+            renamed[value] = tensor.name
+        outputs.append(_declared(tensor, renamed.get(value, value)))
+    for names in (names for node in writer.nodes for names in (node.input, node.output)):
+        names[:] = [renamed.get(value, value) for value in names]
+    graph = helper.make_graph(writer.nodes, name, inputs, outputs, writer.initializers)
     wide = any(tensor.grid is not None and tensor.dtype == np.int16 for tensor in network.tensors)
     opset = helper.make_opsetid("", WIDE_OPSET if wide else OPSET)
     return helper.make_model(graph, opset_imports=[opset], ir_version=10)
 
 
-def _output(writer: Writer, index: int) -> str:
-    """The name, in the ONNX model, of tensor `index`, which is an output: its TFLite name if no other value has this
-    name. An input or a constant that is also an output is copied, and the copy is called "NAME/output".
-    """
-    tensor = writer.tensor(index)
-    if (array := writer.known(index)) is not None:
-        return writer.node("Identity", [writer.constant(array, tensor.name)], f"{tensor.name}/output")
-    name = writer.integral(index) if writer.quantized(index) else writer.real(index)
-    if index in writer.network.inputs:
-        return writer.node("Identity", [name], f"{tensor.name}/output")
-    inputs = {writer.tensor(other).name for other in writer.network.inputs}
-    if name != tensor.name and tensor.name not in inputs and tensor.name not in writer.outputs:
-        writer.exchange(name, tensor.name)
-        name = tensor.name
-    writer.outputs.add(name)
-    return name
-
-
-def _declared(writer: Writer, index: int, name: str) -> onnx.ValueInfoProto:
-    tensor = writer.tensor(index)
+def _declared(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
     if tensor.dtype.name == "int4":
-        raise FrontendError(
-            [f"'{tensor.name}', an input or output, is int4; convert the model with int8 ones"]
-        )
+        problem = f"'{tensor.name}', an input or output, is int4; convert the model with int8 ones"
+        raise FrontendError([problem])
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype.name))
     return helper.make_tensor_value_info(name, kind, tensor.shape)

@@ -6,7 +6,6 @@ that is left out. A field that is a string, a vector or a table holds the distan
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +14,20 @@ import numpy as np
 from ..errors import FrontendError
 
 PADDING = 8
-"""Number of zero bytes that are appended to a file in memory. The widest numbers have 8 bytes; the zeros let the reader
-take a number at the file's end without a check of its width.
+"""Number of zero bytes that are appended to a file in memory. The widest numbers have 8 bytes; with the zeros, the
+package tflite can take a number at the file's end without a check of its width.
 """
 
 
 def damaged(problem: str) -> FrontendError:
     """The error for a file that is cut off or contradicts itself; `problem` says where."""
     return FrontendError([f"is a damaged TFLite file: {problem}; export or copy it again"])
+
+
+def require(holds: bool, problem: str) -> None:
+    """Raises FrontendError for a damaged file unless `holds`; `problem` says what is wrong otherwise."""
+    if not holds:
+        raise damaged(problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,80 +41,57 @@ class Table:
     place: int
     name: str
 
-    @property
-    def size(self) -> int:
-        """Length of the file in bytes, without the padding."""
-        return len(self.data) - PADDING
-
-    def early_end(self, part: str) -> FrontendError:
-        """The error for a `part` of the model that reaches beyond the end of the file."""
-        return damaged(f"the file ends early: {part} is outside of its {self.size:,} bytes")
-
-    def read(self, form: str, place: int) -> int:
-        """The number at byte `place` of the file, in the format `form` of `struct` ("<i"). Raises FrontendError outside
-        of the file.
+    def span(self, place: int, dtype: str, count: int = 1) -> np.ndarray[Any, Any]:
+        """A read-only view of `count` numbers of numpy type `dtype` that begin at byte `place` of the file. Raises
+        FrontendError for numbers outside of the file.
         """
         if place < 0:
             raise damaged(f"{self.name} has an offset before the start of the file")
-        if place + struct.calcsize(form) > self.size:
-            raise self.early_end(self.name)
-        return struct.unpack_from(form, self.data, place)[0]
+        size = len(self.data) - PADDING
+        if place + count * np.dtype(dtype).itemsize > size:
+            raise damaged(f"the file ends early: {self.name} is outside of its {size:,} bytes")
+        return np.frombuffer(self.data, dtype, count, place)
+
+    def number(self, field: int, dtype: str = "<i4", default: int = 0) -> int:
+        """The value of a number field of numpy type `dtype`; `default` if the field is left out."""
+        place = self.field(field)
+        return default if place is None else int(self.span(place, dtype)[0])
 
     def field(self, number: int) -> int | None:
         """The byte at which a field begins; None for a field that is left out."""
-        vtable = self.place - self.read("<i", self.place)
-        if 6 + 2 * number > self.read("<H", vtable):
+        vtable = self.place - int(self.span(self.place, "<i4")[0])
+        if 6 + 2 * number > self.span(vtable, "<u2")[0]:
             return None
-        distance = self.read("<H", vtable + 4 + 2 * number)
+        distance = int(self.span(vtable + 4 + 2 * number, "<u2")[0])
         return self.place + distance if distance else None
 
-    def number(self, number: int, form: str = "<i", default: int = 0) -> int:
-        """The value of field `number`, in the format `form` of `struct`; `default` if the field is left out."""
-        place = self.field(number)
-        return default if place is None else self.read(form, place)
+    def table(self, field: int, name: str) -> Table | None:
+        """The table in a field, called `name` in messages; None if the field is left out."""
+        place = self.field(field)
+        return None if place is None else Table(self.data, place + int(self.span(place, "<u4")[0]), name)
 
-    def table(self, number: int, name: str) -> Table | None:
-        """The table in field `number`, called `name` in messages; None if the field is left out."""
-        place = self.field(number)
-        return None if place is None else Table(self.data, place + self.read("<I", place), name)
+    def numbers(self, field: int, dtype: str) -> np.ndarray[Any, Any]:
+        """The vector of numbers of numpy type `dtype` in a field; a read-only view of the file. Empty if left out."""
+        vector = self.table(field, f"a vector of {self.name}")
+        if vector is None:
+            return np.zeros(0, dtype)
+        return vector.span(vector.place + 4, dtype, int(vector.span(vector.place, "<u4")[0]))
 
-    def vector(self, number: int, size: int) -> tuple[int, int]:
-        """Returns (first byte, number of elements) of the vector in field `number`, whose elements have `size` bytes;
-        (0, 0) if the field is left out.
-        """
-        place = self.field(number)
-        if place is None:
-            return 0, 0
-        start = place + self.read("<I", place)
-        count = self.read("<I", start)
-        if start + 4 + count * size > self.size:
-            raise self.early_end(f"a vector of {self.name}")
-        return start + 4, count
+    def tables(self, field: int, name: str) -> list[Table]:
+        """The vector of tables in a field, called "`name` 0", "`name` 1" ... in messages; empty if left out."""
+        vector, distances = self.table(field, name), self.numbers(field, "<u4").tolist()
+        start = vector.place + 4 if vector else 0
+        return [Table(self.data, start + 4 * i + far, f"{name} {i}") for i, far in enumerate(distances)]
 
-    def numbers(self, number: int, dtype: str) -> np.ndarray[Any, Any]:
-        """The vector of numbers of numpy type `dtype` in field `number`, as a read-only view of the file; empty if left
-        out.
-        """
-        start, count = self.vector(number, np.dtype(dtype).itemsize)
-        return np.frombuffer(self.data, dtype, count, start)
-
-    def tables(self, number: int, name: str) -> list[Table]:
-        """The vector of tables in field `number`, called "`name` 0", "`name` 1" ... in messages; empty if left out."""
-        start, count = self.vector(number, 4)
-        places = range(start, start + 4 * count, 4)
-        return [Table(self.data, at + self.read("<I", at), f"{name} {i}") for i, at in enumerate(places)]
-
-    def text(self, number: int) -> str:
-        """The string in field `number`; empty if the field is left out."""
-        start, count = self.vector(number, 1)
+    def text(self, field: int) -> str:
+        """The string in a field; empty if the field is left out."""
         try:
-            return self.data[start : start + count].decode()
+            return self.numbers(field, "<u1").tobytes().decode()
         except UnicodeDecodeError:
             raise damaged(f"the name of {self.name} is not UTF-8 text") from None
 
-    def check(self, most: int) -> None:
-        """Raises FrontendError unless each field begins at least `most` bytes before the end of `data`."""
-        vtable = self.place - self.read("<i", self.place)
-        for number in range(self.read("<H", vtable) // 2 - 2):
-            if (place := self.field(number)) is not None and place + most > len(self.data):
-                raise self.early_end(self.name)
+    def check(self) -> None:
+        """Raises FrontendError unless each field of numbers lies in the file."""
+        vtable = self.place - int(self.span(self.place, "<i4")[0])
+        for number in range(int(self.span(vtable, "<u2")[0]) // 2 - 2):
+            self.span(self.field(number) or 0, "<u1")

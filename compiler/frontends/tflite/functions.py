@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .model import Grid
+from .formulas import centred, fixed, grids
 from .softmax import soften_integers
 from .step import Step
 from .writer import refuse
@@ -18,6 +19,10 @@ input by 128.
 """
 REACH = np.float32(3 / 32768)
 """Scale at which int16 ranges from -3 to 3; outside of this range HARD_SWISH is 0 or x."""
+RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
+)
+"""Limits (least, largest) of the results of RELU and its variants."""
 LEAST_NORM = 1e-6
 """Least norm by which L2_NORMALIZATION divides (l2normalization.h of TFLite)."""
 
@@ -27,50 +32,60 @@ def elementwise(step: Step, **attributes: Any) -> None:
     commas between them, several, each of which reads the result of the one before. "Sub,Mul" is (a - b)^2: a Mul with
     a single input multiplies this input by itself.
     """
-    if step.operator.kind == "SELECT" and len({step.writer.rank(index) for index in step.inputs}) > 1:
+    if step.operator.kind == "SELECT" and len({len(step.shape(index)) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
-    names, planes = step.operands()
+    names = step.operands()
     for onnx in step.onnx.split(","):
         square = onnx == "Mul" and len(names) == 1
         names = [step.node(onnx, names * 2 if square else names, **attributes)]
-    step.put(names[0], planes)
+    step.put(names[0])
 
 
 def leaky(step: Step) -> None:
-    """Adds the ONNX nodes for LEAKY_RELU."""
-    elementwise(step, alpha=step.options.Alpha())
+    """Converts LEAKY_RELU: floats to LeakyRelu, integers to nodes with the arithmetic of TFLite's kernel."""
+    alpha, pair = step.options.Alpha(), grids(step)
+    if pair is None:
+        elementwise(step, alpha=alpha)
+        return
+    # TFLite computes both multipliers in float32.
+    x, scale = centred(step), pair[0].scale[0]
+    above, below = (x.multiplied(float(own / pair[1].scale[0])) for own in (scale, scale * np.float32(alpha)))
+    above.apply("Max" if alpha <= 1 else "Min", below).put()
 
 
 def gelu(step: Step) -> None:
-    """Adds the ONNX nodes for GELU, exact or by tanh."""
+    """Converts GELU, exact or by tanh."""
     elementwise(step, approximate="tanh" if step.options.Approximate() else "none")
 
 
-def clamp(step: Step) -> None:
-    """Adds the ONNX nodes for RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
-    bounds = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
-    (name,), planes = step.operands()
-    step.put(step.clamped(name, *bounds[step.operator.kind], step.tensor(step.output).grid), planes)
-
-
-def requantize(step: Step) -> None:
-    """Converts QUANTIZE or DEQUANTIZE. A constant input (such as weights stored as float16) gives a constant output."""
-    writer, source, output = step.writer, step.inputs[0], step.output
-    if writer.known(source) is not None and not writer.quantized(output):
-        writer.constants[output] = writer.real_values(source, "data")
-        return
-    (name,), planes = step.operands((source,))
-    if step.tensor(source).dtype == np.float16:
-        name = step.node("Cast", [name], "wide", to=1)
-    if name == writer.reals.get((source, planes)) and not writer.quantized(output):
-        name = step.node("Identity", [name])
-    step.put(name, planes)
+def rescale(step: Step) -> None:
+    """Converts QUANTIZE, DEQUANTIZE, ABS and RELU with its variants. Between integers of different scales they become
+    nodes with the arithmetic of TFLite's kernels, which multiply once by the quotient of the scales. DEQUANTIZE of a
+    constant (such as weights stored as float16) gives a constant.
+    """
+    pair = grids(step)
+    low, high = RANGES.get(step.operator.kind, (-np.inf, np.inf))
+    if pair is not None and pair[0].scale != pair[1].scale:
+        # The kernel of QUANTIZE divides the scales in float64, the others in float32.
+        kind = np.float64 if step.operator.kind == "QUANTIZE" else np.float32
+        x, scale = centred(step), kind(pair[1].scale[0])
+        x = (x.apply("Abs") if step.onnx else x).multiplied(float(kind(pair[0].scale[0]) / scale))
+        if low > -np.inf:
+            x = x.apply("Clip", np.rint(low / scale), min(np.rint(high / scale), 2**16))
+        x.put()
+    elif step.operator.kind != "DEQUANTIZE":
+        name = step.operand()
+        step.put(step.node(step.onnx, [name]) if step.onnx else step.clamped(name, low, high))
+    elif step.writer.known(step.inputs[0]) is not None:
+        step.writer.constants[step.output] = step.reals(0, "data")
+    else:
+        half = step.tensor(step.inputs[0]).dtype == np.float16
+        step.put(step.cast(step.operand()) if half else step.node("Identity", [step.operand()]))
 
 
 def cast(step: Step) -> None:
     """Converts CAST between tensors that are not quantized."""
-    (name,), planes = step.operands()
-    step.put(step.cast(name), planes)
+    step.put(step.cast(step.operand()))
 
 
 def hard_swish(step: Step) -> None:
@@ -80,52 +95,21 @@ def hard_swish(step: Step) -> None:
     exact in float32, except the last product. The error of the last product is below 2^-9 of its unit, far smaller than
     a step of the output.
     """
-    writer, data = step.writer, step.inputs[0]
-    source, result = step.tensor(data).grid, step.tensor(step.output).grid
-    if source is None or result is None or writer.known(data) is not None:
+    pair = grids(step)
+    if pair is None or step.tensor(step.inputs[0]).dtype.itemsize > 1:
         elementwise(step)
         return
-    planes, one = writer.prefer_planes((data,)), np.ones(1, np.float32)
-
-    def node(kind: str, value: str, *numbers: float) -> str:
-        return step.node(kind, [value, *(step.constant(n, "number", np.float32) for n in numbers)], "step")
-
-    def rounded(value: str) -> str:
-        return node("Floor", node("Add", value, 0.5))
-
-    def signed(sign: str, size: str) -> str:
-        """Adds nodes that give the values `size` the signs of the values `sign`; returns the result's name."""
-        return writer.node("Mul", [writer.node("Sign", [sign], f"{sign}/sign"), size], f"{size}/signed")
-
-    scale = HIGH * source.scale[0]
-    (factor, shift), (gate_factor, gate_shift) = fixed(scale / result.scale[0]), fixed(scale / REACH)
-    stored = writer.integral(data, planes=planes)
-    centred_grid = Grid(scale=one, zero=source.zero)
-    centred = writer.dequantized(stored, centred_grid, f"{step.name}/centred", step.tensor(data).dtype)
-    scaled = rounded(node("Mul", centred, factor / 256))
-    gate = node("Clip", node("Mul", centred, 128 * 2.0 ** max(gate_shift - 1, 0)), -32768, 32767)
-    gate = rounded(node("Mul", gate, gate_factor / 32768))
+    x, scale = centred(step), HIGH * pair[0].scale[0]
+    (factor, shift), (gate_factor, gate_shift) = fixed(scale / pair[1].scale[0]), fixed(scale / REACH)
+    gate = (x * (128 * 2.0 ** max(gate_shift - 1, 0))).apply("Clip", -32768, 32767)
+    gate = (gate * (gate_factor / 32768)).rounded()
     if gate_shift > 0:
-        gate = node("Clip", node("Mul", gate, 2), -32768, 32767)
+        gate = (gate * 2).apply("Clip", -32768, 32767)
     elif gate_shift < 0:
-        gate = signed(gate, rounded(node("Mul", node("Abs", gate), 2.0**gate_shift)))
-    gate = node("Floor", node("Mul", node("Add", gate, 32768), 0.5))
-    product = node("Mul", step.node("Mul", [scaled, gate], "product"), 2.0**-15)
-    size = rounded(node("Mul", node("Floor", node("Abs", product)), 2.0**shift))
-    grid = Grid(scale=one, zero=result.zero)
-    integers = writer.quantized_node(signed(product, size), grid, step.tensor(step.output))
-    writer.put_integers(step.output, integers, planes=planes)
-
-
-def fixed(multiplier: float, bits: int = 15) -> tuple[int, int]:
-    """`multiplier` as TFLite's fixed-point number of 31 or 15 `bits`: (factor, shift), where factor / 2**bits *
-    2**shift is nearest to it. TFLite rounds to 31 bits first.
-    """
-    fraction, shift = math.frexp(multiplier)
-    factor = math.floor(fraction * 2**31 + 0.5)
-    if factor == 2**31:
-        factor, shift = factor // 2, shift + 1
-    return (factor if bits == 31 else min((factor + 2**15) >> 16, 2**15 - 1)), shift
+        gate = gate.halved(-gate_shift)
+    gate = ((gate + 32768) * 0.5).apply("Floor")
+    product = (x * (factor / 256)).rounded() * gate * 2.0**-15
+    (product.apply("Sign") * (product.apply("Abs").apply("Floor") * 2.0**shift).rounded()).put()
 
 
 def reduce(step: Step) -> None:
@@ -133,37 +117,42 @@ def reduce(step: Step) -> None:
     remaining axes is the same in both layouts, or if all axes remain (KeepDims).
     """
     source, keep = step.inputs[0], bool(step.options.KeepDims())
-    axes = sorted({step.axis(source, int(axis)) for axis in step.numbers(1, "axes")})
-    planes = step.writer.prefer_planes((source,)) and (keep or 3 in axes or {1, 2} <= {*axes})
-    places = step.constant([step.axis(source, axis, planes) for axis in axes], "axes", np.int64)
-    data = step.writer.real(source, planes=planes)
-    step.put(step.node(step.onnx, [data, places], keepdims=int(keep)), planes and keep)
+    axes = step.numbers(1, "axes").reshape(-1).tolist()
+    reduced = {axis % len(step.shape(source)) for axis in axes}
+    step.planes = step.planes and (keep or 3 in reduced or {1, 2} <= reduced)
+    places = step.constant(sorted({step.axis(source, axis) for axis in axes}), "axes")
+    name = step.node(step.onnx, [step.operand(), places], keepdims=int(keep))
+    step.planes = step.planes and keep
+    step.put(name)
 
 
 def extreme(step: Step) -> None:
     """Converts ARG_MAX or ARG_MIN; of several equal extreme values, the first one's index is the result."""
     axis = step.axis(step.inputs[0], int(step.numbers(1, "axis").reshape(())))
-    found = step.node(step.onnx, [step.writer.real(step.inputs[0])], "wide", axis=axis, keepdims=0)
-    step.put(step.cast(found))
+    step.put(step.cast(step.node(step.onnx, [step.operand()], "wide", axis=axis, keepdims=0)))
 
 
 def soften(step: Step) -> None:
     """Converts SOFTMAX of beta times the input, or LOG_SOFTMAX, along the last axis."""
     beta = step.options.Beta() if step.options else 1.0
-    short = all(step.tensor(index).dtype == np.int16 for index in (step.inputs[0], step.output))
-    known = step.writer.known(step.inputs[0]) is not None
-    if step.onnx == "Softmax" and short and not known and step.quantized(step.inputs[0], step.output):
-        soften_integers(step, beta)
+    source, result = step.tensor(step.inputs[0]), step.tensor(step.output)
+    if (
+        step.onnx == "Softmax"
+        and source.grid
+        and result.grid
+        and {source.dtype, result.dtype} == {np.dtype(np.int16)}
+    ):
+        soften_integers(step, float(source.grid.scale[0]) * beta)
         return
-    (data,), planes = step.operands(step.inputs[:1])
+    data = step.operand()
     if beta not in (0.0, 1.0):
         data = step.node("Mul", [data, step.constant(beta, "beta", np.float32)], "scores")
-    step.put(step.node(step.onnx, [data], axis=step.axis(step.inputs[0], -1, planes)), planes)
+    step.put(step.node(step.onnx, [data], axis=step.axis(step.inputs[0], -1)))
 
 
 def l2_normalization(step: Step) -> None:
     """Converts L2_NORMALIZATION along the last axis."""
-    data = step.writer.real(step.inputs[0])
-    norm = step.node("ReduceL2", [data, step.constant([-1], "axis")], "norm", keepdims=1)
+    data, axis = step.operand(), step.constant([-1], "axis")
+    norm = step.node("ReduceL2", [data, axis], "norm", keepdims=1)
     divisor = step.node("Max", [norm, step.constant(LEAST_NORM, "least", np.float32)], "divisor")
     step.put(step.node("Div", [data, divisor]))

@@ -20,15 +20,15 @@ import tflite
 from vdla.compiler.ir.limits import MOST_TENSOR_BYTES
 
 from ..errors import FrontendError
-from .flatbuffer import PADDING, Table, damaged
+from .flatbuffer import PADDING, Table, require
 
 _NAMES = ("FLOAT16", "FLOAT32", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "UINT8", "BOOL")
 TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {name: np.dtype(name.lower()) for name in _NAMES} | {"INT4": np.dtype(ml_dtypes.int4)}
 )
 """numpy's types of TFLite's tensors; tensors of all other types are refused."""
-_EMPTY = struct.pack("<HHi", 4, 4, 4)
-"""Bytes of a table without fields, at byte 4. It stands for missing options, so that each field has its default."""
+_EMPTY = Table(struct.pack("<HHi", 4, 4, 4) + bytes(PADDING), 4, "missing options")
+"""A table without fields, for options that a file leaves out: each field has its default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,26 +61,22 @@ class Tensor:
 class Operator:
     """An operator of a TFLite file. `kind`: its built-in name; `custom`: the name of a custom operator. `inputs` and
     `outputs`: numbers of tensors; -1 stands for an input that is left out. `stored`: the table with the operator's
-    options; `stored_kind`: the name of their class.
+    options; `stored_kind`: the name of their class, "" for an unknown one, None for a file that leaves the options out.
     """
 
     kind: str
     custom: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    stored: Table | None
-    stored_kind: str
+    stored: Table
+    stored_kind: str | None
 
     def options(self, name: str) -> Any:
         """The options as an object of the class `name` of the package tflite. Raises FrontendError for options of
         another class, or outside of the file."""
+        require(self.stored_kind in (name, None), f"{self.kind} has {self.stored_kind or 'unknown options'}")
+        self.stored.check()
         options = getattr(tflite, name)()
-        if self.stored is None:
-            options.Init(_EMPTY, 4)
-            return options
-        if self.stored_kind != name:
-            raise damaged(f"{self.kind} has {self.stored_kind or 'unknown options'}")
-        self.stored.check(PADDING)
         options.Init(self.stored.data, self.stored.place)
         return options
 
@@ -94,13 +90,6 @@ class Network:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    @property
-    def has_windows(self) -> bool:
-        """Whether an operator slides windows over images."""
-        return any(
-            operator.kind.endswith(("CONV_2D", "POOL_2D", "TRANSPOSE_CONV")) for operator in self.operators
-        )
-
 
 def read_network(content: bytes) -> Network:
     """The first subgraph of a TFLite file, which is the subgraph that LiteRT runs. Raises FrontendError for a damaged
@@ -108,42 +97,26 @@ def read_network(content: bytes) -> Network:
     """
     content += bytes(PADDING)  # the package reads numbers of options without a check of their width
     root = Table(content, 0, "the model")
-    model = Table(content, root.read("<I", 0), "the model")
+    model = Table(content, int(root.span(0, "<u4")[0]), "the model")
     graphs = model.tables(2, "subgraph")
-    if not graphs:
-        raise damaged("it has no subgraph")
+    require(bool(graphs), "it has no subgraph")
     buffers = model.tables(4, "buffer")
     tensors = tuple(_tensor(table, buffers) for table in graphs[0].tables(0, "tensor"))
     operators = tuple(_operators(model, graphs[0]))
     inputs, outputs = _indices(graphs[0], 1), _indices(graphs[0], 2)
-    _check_order(tensors, operators, inputs, outputs)
+    known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None)} - {-1}
+    for part, read, made in (*((o.kind, o.inputs, o.outputs) for o in operators), ("the model", outputs, ())):
+        outside = {*read, *made} - {-1, *range(len(tensors))}
+        require(not outside, f"{part} refers to tensors {outside}, but there are {len(tensors)} tensors only")
+        missing = [tensors[i].name for i in read if i not in {*known, -1}]
+        require(not missing, f"{part} reads '{''.join(missing[:1])}', which no earlier operator computes")
+        require(known.isdisjoint(made), f"{part} writes an input, a constant or another operator's output")
+        known.update(made)
     return Network(tensors=tensors, operators=operators, inputs=inputs, outputs=outputs)
 
 
-def _check_order(
-    tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
-) -> None:
-    """Raises FrontendError unless each tensor exists, gets its value once, and is read only after that."""
-    places = {*inputs, *outputs, *(i for o in operators for i in (*o.inputs, *o.outputs))} - {-1}
-    if places and not 0 <= min(places) <= max(places) < len(tensors):
-        raise damaged(f"it refers to tensor {max(places)}, but has {len(tensors)} tensors only")
-    known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None), -1}
-    for operator in operators:
-        if missing := {*operator.inputs} - known:
-            raise damaged(
-                f"{operator.kind} reads '{tensors[min(missing)].name}', which no earlier operator computes"
-            )
-        if known & {*operator.outputs}:
-            raise damaged(
-                f"{operator.kind} writes a tensor that is an input, a constant or another operator's output"
-            )
-        known.update(operator.outputs)
-    if -1 in outputs or (missing := {*outputs} - known):
-        raise damaged("no operator computes one of its outputs")
-
-
-def _indices(table: Table, number: int) -> tuple[int, ...]:
-    return tuple(table.numbers(number, "<i4").tolist())
+def _indices(table: Table, field: int) -> tuple[int, ...]:
+    return tuple(table.numbers(field, "<i4").tolist())
 
 
 def _named(kinds: type) -> dict[int, str]:
@@ -155,81 +128,64 @@ def _operators(model: Table, graph: Table) -> Iterator[Operator]:
     names, classes = _named(tflite.BuiltinOperator), _named(tflite.BuiltinOptions)
     codes = model.tables(1, "operator code")
     for table in graph.tables(3, "operator"):
-        place = table.number(0, "<I")
-        if place >= len(codes):
-            raise damaged(f"{table.name} has an unknown operator code")
-        number = max(codes[place].number(0, "<b"), codes[place].number(3))
+        place, options = table.number(0, "<u4"), table.table(4, f"the options of {table.name}")
+        require(place < len(codes), f"{table.name} has an unknown operator code")
+        number = max(codes[place].number(0, "<i1"), codes[place].number(3))
         yield Operator(
             kind=names.get(number, f"operator code {number}"),
             custom=codes[place].text(1),
             inputs=_indices(table, 1),
             outputs=_indices(table, 2),
-            stored=table.table(4, f"the options of {table.name}"),
-            stored_kind=classes.get(table.number(3, "<B"), ""),
+            stored=options or _EMPTY,
+            stored_kind=classes.get(table.number(3, "<u1"), "") if options else None,
         )
 
 
 def _tensor(table: Table, buffers: Sequence[Table]) -> Tensor:
-    name = table.text(3) or table.name
-    kind = _named(tflite.TensorType).get(table.number(1, "<b"), "an unknown one")
+    name, shape, place = table.text(3) or table.name, _indices(table, 0), table.number(2, "<u4")
+    kind = _named(tflite.TensorType).get(table.number(1, "<i1"), "an unknown one")
     if kind not in TYPES:
         raise FrontendError([f"tensor '{name}' has the type {kind}; supported are {', '.join(TYPES)}"])
-    dtype, shape = TYPES[kind], _indices(table, 0)
-    if min(shape, default=1) < 0 or max(prod(shape), *shape, 0) * dtype.itemsize > MOST_TENSOR_BYTES:
-        raise damaged(
-            f"tensor '{name}' has the shape {shape}, which is negative or more than {MOST_TENSOR_BYTES:,} bytes"
-        )
     if table.field(6) is not None:
         raise FrontendError([f"tensor '{name}' is sparse; store it densely (DENSIFY is not supported)"])
-    place = table.number(2, "<I")
-    if place >= len(buffers):
-        raise damaged(f"tensor '{name}' is in buffer {place}, but there are only {len(buffers)} buffers")
-    grid = (
-        None if dtype.kind in "fb" else _grid(name, table.table(4, f"the scales of '{name}'"), shape, dtype)
-    )
-    return Tensor(
-        name=name, shape=shape, dtype=dtype, grid=grid, data=_data(name, buffers[place], shape, dtype)
-    )
+    dtype, label = TYPES[kind], f"tensor '{name}' of shape {shape}"
+    size, most = max(prod(shape), *shape, 0) * dtype.itemsize, MOST_TENSOR_BYTES
+    require(min(shape, default=1) >= 0 and size <= most, f"{label} is negative or above {most:,} bytes")
+    require(place < len(buffers), f"{label} is in buffer {place} of {len(buffers)} buffers")
+    scales = table.table(4, f"the scales of '{name}'")
+    grid = None if dtype.kind in "fb" or scales is None else _grid(label, scales, shape, dtype)
+    data = _data(label, buffers[place], shape, dtype)
+    return Tensor(name=name, shape=shape, dtype=dtype, grid=grid, data=data)
 
 
-def _grid(name: str, table: Table | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid | None:
-    scale = None if table is None else table.numbers(2, "<f4").astype(np.float32)
-    if table is None or scale is None or not scale.size:
+def _grid(label: str, table: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid | None:
+    scale, zero = table.numbers(2, "<f4").astype(np.float32), table.numbers(3, "<i8").astype(np.int64)
+    axis, limits = table.number(6), ml_dtypes.iinfo(dtype)
+    if not scale.size:
         return None
-    zero, axis = table.numbers(3, "<i8").astype(np.int64), table.number(6)
     zero = zero if zero.size else np.zeros(1, np.int64)
     if not (np.isfinite(scale).all() and (scale > 0).all()):
-        raise FrontendError(
-            [f"tensor '{name}' has a scale that is not a positive number; convert the model again"]
-        )
-    fits = 0 <= axis < len(shape) and scale.size == shape[axis]
-    limits = ml_dtypes.iinfo(dtype)
-    if (scale.size > 1 and not fits) or zero.size not in (1, scale.size):
-        raise damaged(
-            f"tensor '{name}' {shape} has {scale.size} scales and {zero.size} zero points, which do not match its "
-            f"axis {axis}"
-        )
-    if zero.min() < limits.min or zero.max() > limits.max:
-        raise damaged(f"tensor '{name}' has a zero point outside of {dtype}")
+        raise FrontendError([f"{label} has a scale that is not a positive number; convert the model again"])
+    sizes = {1, shape[axis]} if 0 <= axis < len(shape) else {1}
+    fits = scale.size in sizes and zero.size in (1, scale.size)
+    require(fits, f"{label} has {scale.size} scales and {zero.size} zero points along its axis {axis}")
+    fits = limits.min <= zero.min() and zero.max() <= limits.max
+    require(bool(fits), f"{label} has a zero point outside of {dtype}")
     return Grid(scale=scale, zero=np.broadcast_to(zero, scale.shape), axis=axis)
 
 
-def _data(name: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray | None:
-    """The values of a constant tensor; None for an activation, whose buffer is empty."""
-    raw = buffer.numbers(0, "<u1")
-    start, count = buffer.number(1, "<Q"), buffer.number(2, "<Q")
+def _data(label: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray | None:
+    """The values of a constant tensor, called `label` in messages; None for an activation, whose buffer is empty."""
+    raw, start = buffer.numbers(0, "<u1"), buffer.number(1, "<u8")
     if start > 1:  # files above 2 GB store data behind the flatbuffer
-        if start + count > buffer.size:
-            raise buffer.early_end(f"the data of tensor '{name}'")
-        raw = np.frombuffer(buffer.data, np.uint8, count, start)
+        raw = buffer.span(start, "<u1", buffer.number(2, "<u8"))
     if not raw.size:
         return None
     if dtype == TYPES["INT4"] and raw.size == -(-prod(shape) // 2):
         # Two elements in a byte, the lower four bits first.
         pairs = np.stack([raw << 4, raw & 0xF0], axis=1).view(np.int8) >> 4
         return pairs.reshape(-1)[: prod(shape)].reshape(shape)
-    if raw.size != prod(shape) * dtype.itemsize:
-        raise damaged(
-            f"tensor '{name}' of shape {shape} and type {dtype} cannot have {raw.size} bytes of data"
-        )
+    require(
+        raw.size == prod(shape) * dtype.itemsize, f"{label} and type {dtype} has {raw.size} bytes of data"
+    )
     return np.frombuffer(raw.tobytes(), dtype).reshape(shape)

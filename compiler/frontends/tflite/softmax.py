@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .formulas import Term
 from .step import Step
 
 VALUES = 513
@@ -23,44 +24,25 @@ INTEGERS = 2**16
 """Number of different int16 values."""
 
 
-def soften_integers(step: Step, beta: float) -> None:
-    """Converts the SOFTMAX of an int16 activation along its last axis."""
-    data, writer = step.inputs[0], step.writer
-    grid = step.tensor(data).grid
-    assert grid is not None
-    planes = writer.prefer_planes((data,))
-    axis = step.axis(data, -1, planes)
+def soften_integers(step: Step, scale: float) -> None:
+    """Converts the SOFTMAX of an int16 tensor along its last axis. `scale`: the tensor's scale times beta."""
+    axis = step.axis(step.inputs[0], -1)
 
-    def node(kind: str, inputs: list[str], *numbers: int | list[int], **attributes: object) -> str:
-        return step.node(
-            kind, [*inputs, *(step.constant(n, "number", np.int64) for n in numbers)], kind, **attributes
-        )
+    def looked_up(table: np.ndarray, index: Term) -> Term:
+        entries = Term(step, step.constant(table, "table", np.int16), np.int16)
+        return entries.apply("Gather", index.apply("Min", len(table) - 1)).to(np.int64)
 
-    def looked_up(table: np.ndarray, index: str) -> str:
-        last = len(table) - 1
-        found = step.node(
-            "Gather", [step.constant(table, "table", np.int16), node("Min", [index], last)], "found"
-        )
-        return step.node("Cast", [found], "found", to=7)
-
-    stored = step.node("Cast", [writer.integral(data, planes=planes)], "wide", to=7)
-    below = node("Sub", [node("ReduceMax", [stored], [axis], keepdims=1), stored])
-    powers = looked_up(_powers(float(grid.scale[0]) * beta), below)
-    total = node("ReduceSum", [powers], [axis], keepdims=1)
+    stored = Term(step, step.operand(0, stored=True)).to(np.int64)
+    powers = looked_up(_powers(scale), stored.apply("ReduceMax", [axis], keepdims=1) - stored)
+    total = powers.apply("ReduceSum", [axis], keepdims=1)
     # The largest power of two up to the total, which the kernel finds by counting leading zeros.
-    bits = [2**bit for bit in range(((ONE - 1) * step.shape(data)[-1]).bit_length())]
-    reached = step.node(
-        "Cast", [node("GreaterOrEqual", [node("Unsqueeze", [total], -1)], bits)], "reached", to=7
-    )
-    unit = node("ReduceMax", [node("Mul", [reached], bits)], [-1], keepdims=0)
-    widened = node(
-        "Mul", [total, step.node("Div", [step.constant(2**30, "number", np.int64), unit], "factor")]
-    )
-    mantissa = node("Div", [node("Add", [widened], 2**13)], 2**14)
-    inverse = looked_up(_inverses(), node("Sub", [mantissa], INTEGERS))
-    product, half = step.node("Mul", [powers, inverse], "product"), node("Div", [unit], 2)
-    quotient = step.node("Div", [step.node("Add", [product, half], "product"), unit], "quotient")
-    writer.put_integers(step.output, step.cast(node("Min", [quotient], ONE - 1), "narrow"), planes=planes)
+    bits = [2**bit for bit in range(((ONE - 1) * step.shape(step.inputs[0])[-1]).bit_length())]
+    reached = total.apply("Unsqueeze", -1).apply("GreaterOrEqual", bits).to(np.int64)
+    unit = (reached * bits).apply("ReduceMax", [-1], keepdims=0)
+    mantissa = (total * (2 * INTEGERS) // unit + 1) // 2
+    inverse = looked_up(_inverses(), mantissa - INTEGERS)
+    quotient = (powers * inverse + unit // 2) // unit
+    step.put(step.cast(quotient.apply("Min", ONE - 1).name), stored=True)
 
 
 def _powers(scale: float) -> np.ndarray:

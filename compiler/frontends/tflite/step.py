@@ -12,8 +12,8 @@ import tflite
 from onnx import helper
 
 from .flatbuffer import damaged
-from .model import Grid, Operator, Tensor
-from .writer import PLANE_AXES, TO_PLANES, Writer, refuse
+from .model import Operator, Tensor
+from .writer import PLANE_AXES, Writer, refuse
 
 _KINDS = tflite.ActivationFunctionType
 BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
@@ -27,13 +27,12 @@ BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
 """Limits (least, largest) to which a fused activation clamps, by the activation's number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Step:
     """The conversion of one TFLite operator, `operator`, to ONNX nodes, which `writer` collects. `onnx`: the ONNX
     operator that the table of conversions (`rows.py`) names, or "". `options`: the operator's options (None: not read).
-    `inputs`: numbers of its input tensors (-1: left out); `output`: number of its first output tensor.
-
-    Several methods have a parameter `planes`: whether a value has the layout (N, C, H, W) instead of (N, H, W, C).
+    `inputs`: numbers of its input tensors (-1: left out); `output`: number of its first output tensor. `planes`:
+    whether operands are read, and the output is written, as (N, C, H, W) instead of (N, H, W, C), if they are images.
     """
 
     writer: Writer
@@ -42,6 +41,7 @@ class Step:
     options: Any
     inputs: tuple[int, ...]
     output: int
+    planes: bool
 
     @property
     def activation(self) -> int:
@@ -54,8 +54,8 @@ class Step:
         """Name for the real values of the operator's result. It is "TENSOR/exact" if a fused activation or a
         quantization follows, else the name of the output tensor itself.
         """
-        name, plain = self.tensor(self.output).name, not self.writer.quantized(self.output)
-        return name if plain and not self.activation else f"{name}/exact"
+        tensor = self.tensor(self.output)
+        return tensor.name if tensor.grid is None and not self.activation else f"{tensor.name}/exact"
 
     def tensor(self, index: int) -> Tensor:
         """The TFLite tensor of this index."""
@@ -65,15 +65,39 @@ class Step:
         """The shape of a tensor in TFLite's order."""
         return self.tensor(index).shape
 
-    def quantized(self, *indices: int) -> bool:
-        """Whether all tensors with these `indices` are quantized."""
-        return all(self.tensor(index).grid is not None for index in indices)
+    def present(self, place: int | None) -> int | None:
+        """`place` if the operator has an input at this place, which is not left out; else None."""
+        return place if place is not None and (*self.inputs, -1)[place : place + 1] > (-1,) else None
+
+    def operand(self, place: int = 0, stored: bool = False) -> str:
+        """The name of the values of the operator's input at `place`: real values or, if `stored`, the integers of a
+        quantized tensor.
+        """
+        return self.writer.value(self.inputs[place], self.planes, stored)
+
+    def operands(self) -> list[str]:
+        """The names of the real values of all inputs."""
+        return [self.operand(place) for place in range(len(self.inputs))]
 
     def numbers(self, place: int, role: str) -> np.ndarray:
-        """The constant values of the operator's input at `place`, flat; `role` names them in messages."""
-        return self.writer.values(self.inputs[place], role).reshape(-1)
+        """The values of the operator's input at `place`, which must be a constant; `role` names them in messages.
+        Raises RefusedOperator.
+        """
+        array = self.writer.known(self.inputs[place])
+        if array is None:
+            name = self.tensor(self.inputs[place]).name
+            refuse(f"its {role} '{name}' is computed by the model", "make it a constant")
+        return array
 
-    def constant(self, values: Any, part: str, dtype: Any = None) -> str:
+    def reals(self, place: int, role: str) -> np.ndarray:
+        """The values of the constant input at `place` as float32, dequantized where the tensor is quantized."""
+        array, grid = self.numbers(place, role).astype(np.float32), self.tensor(self.inputs[place]).grid
+        if grid is None:
+            return array
+        shape = () if grid.one else [-1 if axis == grid.axis else 1 for axis in range(array.ndim)]
+        return (array - grid.zero.reshape(shape)).astype(np.float32) * grid.scale.reshape(shape)
+
+    def constant(self, values: Any, part: str, dtype: Any = np.int64) -> str:
         """Adds a constant called "NAME/part", where NAME is the operator's `name`; returns its name."""
         return self.writer.constant(np.array(values, dtype), f"{self.name}/{part}")
 
@@ -83,91 +107,66 @@ class Step:
         """
         return self.writer.node(op_type, inputs, f"{self.name}/{part}".rstrip("/"), **attributes)
 
-    def axis(self, index: int, axis: int, planes: bool = False) -> int:
-        """Converts TFLite's `axis` of tensor `index`, which may be negative, to an axis of 0 or more. With `planes`,
-        the result is the axis in the layout (N, C, H, W).
+    def axis(self, index: int, axis: int) -> int:
+        """Converts TFLite's `axis` of tensor `index`, which may be negative, to an axis of 0 or more in the layout that
+        the operator reads.
         """
-        rank = self.writer.rank(index)
+        rank = len(self.shape(index))
         if not -rank <= axis < rank:
             raise damaged(f"tensor '{self.tensor(index).name}' has no axis {axis}")
-        return PLANE_AXES[axis % rank] if planes else axis % rank
-
-    def operands(self, inputs: Sequence[int] | None = None) -> tuple[list[str], bool]:
-        """The names of the real values of `inputs` (by default all inputs), all in one layout; and whether this layout
-        is planes, (N, C, H, W).
-        """
-        inputs = self.inputs if inputs is None else inputs
-        if not inputs:
-            raise IndexError("an operator has no inputs")
-        planes = self.writer.prefer_planes(inputs)
-        return [self._aligned(index, planes) for index in inputs], planes
-
-    def _aligned(self, index: int, planes: bool) -> str:
-        """The name of an operand's real values, in the layout (N, C, H, W) if `planes`. A constant of 1 to 3 axes first
-        gets leading axes of size 1, to be (N, H, W, C), so that it broadcasts as in TFLite.
-        """
-        tensor, array = self.tensor(index), self.writer.known(index)
-        if not planes or array is None or array.ndim in (0, 4):
-            return self.writer.real(index, planes=planes)
-        image = array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(TO_PLANES)
-        name = self.writer.constant(image, tensor.name)
-        if tensor.grid is None:
-            return name
-        if not tensor.grid.one:
-            refuse(f"its constant '{tensor.name}' has a scale for each channel", "quantize it with one scale")
-        return self.writer.dequantized(name, tensor.grid, f"{tensor.name}/real", array.dtype)
+        return PLANE_AXES[axis % rank] if self.planes else axis % rank
 
     def cast(self, name: str, part: str = "") -> str:
         """Adds a conversion of the value `name` to the element type of the output; returns the name of the result."""
         to = helper.np_dtype_to_tensor_dtype(np.dtype(self.tensor(self.output).dtype.name))
         return self.node("Cast", [name], part, to=to)
 
-    def put(self, name: str, planes: bool = False) -> None:
-        """Applies the fused activation to the value `name`, and makes the result the value of the output."""
-        tensor = self.tensor(self.output)
-        if self.activation == _KINDS.TANH:
-            name = self.writer.node("Tanh", [name], f"{tensor.name}/tanh")
-        else:
-            name = self.clamped(name, *self.bounds(), tensor.grid)
-        self.writer.put(self.output, name, planes=planes)
+    def put(self, name: str, *, stored: bool = False, output: int | None = None) -> None:
+        """Applies the fused activation to the value `name`, quantizes the result if the tensor `output` (default: the
+        operator's first output) is quantized, and makes it the value of this tensor. If `stored`, `name` already holds
+        the tensor's integers.
+        """
+        output = self.output if output is None else output
+        tensor = self.tensor(output)
+        if not stored:
+            if self.activation == _KINDS.TANH:
+                name = self.writer.node("Tanh", [name], f"{tensor.name}/tanh")
+            else:
+                name = self.clamped(name, *self.bounds())
+            if tensor.grid is not None and not tensor.grid.one:
+                refuse(f"its result '{tensor.name}' has several scales", "convert the model again")
+            if tensor.grid is not None:
+                name = self.writer.scaled("QuantizeLinear", name, tensor.grid, tensor.name, tensor.dtype)
+        self.writer.values[output, self.planes and len(tensor.shape) == 4, tensor.grid is not None] = name
 
     def bounds(self) -> tuple[float, float]:
-        """The limits (least, largest) to which the fused activation clamps. Raises RefusedOperator for TANH and
-        SIGN_BIT.
+        """The limits (least, largest) to which the fused activation clamps. Raises RefusedOperator for an activation
+        without limits.
         """
-        if self.activation in (_KINDS.TANH, _KINDS.SIGN_BIT):
-            refuse("has the fused activation TANH or SIGN_BIT", "use an operator of its own")
         if self.activation not in BOUNDS:
-            raise damaged(f"an operator has the unknown fused activation {self.activation}")
+            refuse(f"has the fused activation {self.activation} (4: TANH)", "use an operator of its own")
         return BOUNDS[self.activation]
 
-    def clamped(self, name: str, low: float, high: float, grid: Grid | None) -> str:
-        """Clamps the value `name` to low .. high; returns the result's name. A limit outside of the range that the
-        output's quantization `grid` can represent is left out; without any limit no node is added.
-        """
+    def clamped(self, name: str, low: float, high: float) -> str:
+        """Clamps the value `name` to low .. high, where an infinite limit is none; returns the result's name."""
         tensor = self.tensor(self.output)
-        if grid is not None and grid.one:
-            limits, scale = np.iinfo(tensor.dtype), np.float64(grid.scale[0])
-            least, most = ((end - grid.zero[0]) * scale for end in (limits.min, limits.max))
-            low, high = (-np.inf if low <= least else low), (np.inf if high >= most else high)
         if (low, high) == (-np.inf, np.inf):
             return name
         if (low, high) == (0.0, np.inf):
             return self.writer.node("Relu", [name], f"{tensor.name}/clamped")
-        ends = [
-            "" if np.isinf(end) else self.writer.constant(np.array(end, np.float32), f"{tensor.name}/bound")
-            for end in (low, high)
-        ]
+        ends = ["" if np.isinf(end) else self.constant(end, "bound", np.float32) for end in (low, high)]
         return self.writer.node("Clip", [name, *ends], f"{tensor.name}/clamped")
 
-    def same_type(self) -> bool:
-        """Whether the first input and the output have the same type and, if quantized, the same quantization."""
-        a, b = self.tensor(self.inputs[0]), self.tensor(self.output)
-        if a.dtype != b.dtype or a.grid is None or b.grid is None:
-            return a.dtype == b.dtype and a.grid is b.grid
-        return np.array_equal(a.grid.scale, b.grid.scale) and np.array_equal(a.grid.zero, b.grid.zero)
+    def same_type(self, first: int, second: int) -> bool:
+        """Whether two tensors have the same element type and, if quantized, the same quantization."""
+        a, b = self.tensor(first), self.tensor(second)
+        grids = [grid and (grid.scale.tolist(), grid.zero.tolist()) for grid in (a.grid, b.grid)]
+        return a.dtype == b.dtype and grids[0] == grids[1]
 
-    def same_integers(self) -> bool:
-        """Whether the output can have the stored integers of the first input, a quantized activation, unchanged."""
-        source = self.inputs[0]
-        return self.writer.quantized(source) and self.writer.known(source) is None and self.same_type()
+    def move(self, op_type: str, *numbers: Any, **attributes: Any) -> None:
+        """Converts an operator that only moves elements of its first input to the ONNX operator `op_type`, which reads
+        also the constant `numbers`. It moves stored integers where input and output have the same quantization.
+        """
+        stored = self.same_type(self.inputs[0], self.output)
+        constants = [self.constant(array, "numbers") for array in numbers]
+        self.put(self.node(op_type, [self.operand(0, stored), *constants], **attributes), stored=stored)

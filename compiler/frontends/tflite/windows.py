@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tflite
 
-from .flatbuffer import damaged
+from .flatbuffer import require
+from .formulas import Term
 from .model import Grid
 from .short_products import short_product
 from .step import Step
@@ -22,181 +24,136 @@ away from zero, as in TFLite. Other averages, of fewer than 4,096 elements, are 
 """
 PLACES = 1024
 """Number of positions that LiteRT's bilinear resize of integers distinguishes between two neighbouring elements."""
-Pair = tuple[int, int]
 
 
-def same_pads(
-    step: Step, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)
-) -> tuple[int, int, int, int]:
-    """Pads (top, left, bottom, right) of an operator with windows. With TFLite's padding SAME, an odd number of pad
-    rows or columns has one more at the end; with padding VALID there are no pads. `plane`: rows and columns of the
-    operator's input or, for a transposed convolution, of its output.
+def _window(step: Step, plane: Sequence[int] | np.ndarray, kernel: tuple[int, ...]) -> dict[str, Any]:
+    """The ONNX attributes of an operator with windows of the size `kernel`. With TFLite's padding SAME, an odd number
+    of pad rows or columns has one more at the end; with padding VALID there are no pads. `plane`: rows and columns of
+    the operator's input or, for a transposed convolution, of its output.
     """
-    same = step.options.Padding() == tflite.Padding.SAME
-    ends: list[Pair] = []
-    for size, extent, stride, dilation in zip(plane, kernel, strides, dilations, strict=True):
+    options = step.options
+    window = {"kernel_shape": kernel, "strides": (options.StrideH(), options.StrideW())}
+    if hasattr(options, "DilationHFactor"):
+        window["dilations"] = options.DilationHFactor(), options.DilationWFactor()
+    ends: list[tuple[int, int]] = []
+    dilations = window.get("dilations", (1, 1))
+    fits = min(*kernel, *window["strides"], *dilations) > 0
+    require(fits, f"{step.operator.kind} has a window, stride or dilation below 1: {window}")
+    for size, extent, stride, dilation in zip(plane, kernel, window["strides"], dilations, strict=True):
         span = (extent - 1) * dilation + 1
-        total = max((-(-size // stride) - 1) * stride + span - size, 0) if same else 0
+        total = max((-(-size // stride) - 1) * stride + span - size, 0)
+        total = total if options.Padding() == tflite.Padding.SAME else 0
         ends.append((total // 2, total - total // 2))
-    return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
+    return {**window, "pads": (ends[0][0], ends[1][0], ends[0][1], ends[1][1])}
 
 
 def convolution(step: Step) -> None:
-    """Converts CONV_2D with weights (O, H, W, I / groups), and one scale for each output channel or a single scale."""
-    _convolve(step, order=(0, 3, 1, 2))
-
-
-def depthwise(step: Step) -> None:
-    """Converts DEPTHWISE_CONV_2D with weights (1, H, W, channels * multiplier), and scales along the last axis."""
-    _convolve(step, order=(3, 0, 1, 2))
-
-
-def _convolve(step: Step, order: tuple[int, ...]) -> None:
-    """Converts a convolution. `order` transposes TFLite's weights to ONNX's (O, I / groups, H, W)."""
-    options, data = step.options, step.inputs[0]
-    weights = step.writer.values(step.inputs[1], "filter").transpose(order)
-    _, height, width, channels = step.shape(data)
-    kernel = weights.shape[2], weights.shape[3]
-    strides = options.StrideH(), options.StrideW()
-    dilations = options.DilationHFactor(), options.DilationWFactor()
-    if min(*strides, *dilations, *weights.shape) < 1 or channels % weights.shape[1]:
-        problem = f"has invalid strides {strides}, dilations {dilations} or filter shape {weights.shape}"
-        raise damaged(f"{step.operator.kind} {problem}")
-    pads, group = same_pads(step, (height, width), kernel, strides, dilations), channels // weights.shape[1]
-    window = {
-        "kernel_shape": kernel,
-        "strides": strides,
-        "dilations": dilations,
-        "pads": pads,
-        "group": group,
-    }
-    if short := short_product(step, data, step.inputs[1], step.inputs[2:], order[0]):
-        sums = short.of_weights("ConvInteger", step.writer.integral(data, planes=True), weights, **window)
-        step.writer.put_integers(step.output, short.rounded(sums, (-1, 1, 1)), planes=True)
+    """Converts CONV_2D, with weights (O, H, W, I / groups), or DEPTHWISE_CONV_2D, with weights (1, H, W, channels *
+    multiplier). The weights have one scale for each output channel, or a single scale.
+    """
+    order = (3, 0, 1, 2) if step.operator.kind == "DEPTHWISE_CONV_2D" else (0, 3, 1, 2)
+    weights = step.numbers(1, "filter").transpose(order)
+    _, height, width, channels = step.shape(step.inputs[0])
+    window = _window(step, (height, width), weights.shape[2:])
+    window["group"] = channels // weights.shape[1]
+    if short := short_product(step, 0, 1, 2, order[0]):
+        short.put("ConvInteger", short.term(0), weights, (-1, 1, 1), **window)
         return
-    inputs = [
-        step.writer.real(data, planes=True),
-        _weights(step, data, step.inputs[1], weights, axis=order[0]),
-        *_bias(step, 2, data, step.inputs[1]),
-    ]
-    step.put(step.node("Conv", inputs, **window), planes=True)
+    step.put(step.node("Conv", [step.operand(), *_factors(step, weights, order[0])], **window))
 
 
 def transposed(step: Step) -> None:
     """Converts TRANSPOSE_CONV with weights (O, H, W, I); the declared shape of the output determines the pads."""
-    filters, data = step.inputs[1:3]
-    weights = step.writer.values(filters, "filter").transpose(0, 3, 1, 2)
-    strides, kernel = (step.options.StrideH(), step.options.StrideW()), weights.shape[2:]
-    _, height, width, _ = step.shape(data)
-    _, rows, columns, _ = step.shape(step.output)
-    if min(*strides, *weights.shape) < 1:
-        raise damaged(f"{step.operator.kind} has invalid strides {strides} or filter shape {weights.shape}")
-    top, left, _, _ = same_pads(step, (rows, columns), (kernel[0], kernel[1]), strides)
-    # Rows and columns that the product has beyond the declared result.
-    over = [
-        (size - 1) * stride + extent - before - result
-        for size, before, extent, stride, result in zip(
-            (height, width), (top, left), kernel, strides, (rows, columns), strict=True
-        )
-    ]
-    pads, more = (top, left, *(max(n, 0) for n in over)), [max(-n, 0) for n in over]
-    window = {"kernel_shape": kernel, "strides": strides, "pads": pads, "output_padding": more}
-    if short := short_product(step, data, filters, step.inputs[3:]):
-        name, turned = step.writer.integral(data, planes=True), weights.transpose(1, 0, 2, 3)
-        sums = short.of_weights("ConvTranspose", name, turned, **window)
-        step.writer.put_integers(step.output, short.rounded(sums, (-1, 1, 1)), planes=True)
+    weights = step.numbers(1, "filter").transpose(0, 3, 1, 2)
+    plane, after = (np.array(step.shape(index)[1:3]) for index in (step.inputs[2], step.output))
+    window = _window(step, after, weights.shape[2:])
+    kernel, strides = np.array(window["kernel_shape"]), np.array(window["strides"])
+    before = np.array(window["pads"][:2])
+    if short := short_product(step, 2, 1, 3):
+        # A convolution of the elements, with zeros between them, by the weights turned by half a turn.
+        batch, channels = step.shape(step.inputs[2])[0], weights.shape[1]
+        data, (height, width), (down, right) = short.term(2).to(np.int64), plane.tolist(), strides.tolist()
+        spread = data.apply("Reshape", [batch, channels, height, 1, width, 1])
+        spread = spread.apply("Pad", [0] * 9 + [down - 1, 0, right - 1])
+        spread = spread.apply("Reshape", [batch, channels, height * down, width * right])
+        ends = [0, 0, *(kernel - 1 - before), 0, 0, *(after + before - plane * strides)]
+        short.put("ConvInteger", spread.apply("Pad", ends), weights[:, :, ::-1, ::-1], (-1, 1, 1))
         return
-    real = _weights(step, data, filters, weights, axis=0)
-    turned = step.writer.node("Transpose", [real], f"{step.tensor(filters).name}/turned", perm=(1, 0, 2, 3))
-    inputs = [step.writer.real(data, planes=True), turned, *_bias(step, 3, data, filters)]
-    step.put(step.node("ConvTranspose", inputs, **window), planes=True)
+    # Rows and columns that the product has beyond the declared result.
+    over = (plane - 1) * strides + kernel - before - after
+    window |= {"pads": [*before, *np.maximum(over, 0)], "output_padding": np.maximum(-over, 0).tolist()}
+    factors = _factors(step, weights.swapaxes(0, 1), 0, 1, data=2)
+    step.put(step.node("ConvTranspose", [step.operand(2), *factors], **window))
 
 
 def pool(step: Step) -> None:
     """Converts AVERAGE_POOL_2D, whose averages do not count pads, or MAX_POOL_2D."""
-    options, writer, (data, *_) = step.options, step.writer, step.inputs
-    source, tensor = step.tensor(data), step.tensor(step.output)
-    _, height, width, _ = source.shape
-    kernel = options.FilterHeight(), options.FilterWidth()
-    strides = options.StrideH(), options.StrideW()
-    if min(*kernel, *strides) < 1:
-        raise damaged(f"{step.operator.kind} has invalid windows {kernel} or strides {strides}")
-    pads = same_pads(step, (height, width), kernel, strides)
-    window = {"kernel_shape": kernel, "strides": strides, "pads": pads}
-    if step.onnx == "MaxPool" or not step.same_integers() or tensor.grid is None:
-        step.put(step.node(step.onnx, [writer.real(data, planes=True)], **window), planes=True)
-        return
-    integers = writer.integral(data, planes=True)
-    raw = writer.dequantized(integers, RAW, f"{source.name}/integers", source.dtype)
-    result = step.node(step.onnx, [raw], **window)
-    zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
-    low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
-    result = step.clamped(result, low, high, RAW)
-    away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
-    writer.put_integers(step.output, writer.quantized_node(result, away, tensor), planes=True)
+    _, height, width, _ = step.shape(step.inputs[0])
+    _average(
+        step, [], **_window(step, (height, width), (step.options.FilterHeight(), step.options.FilterWidth()))
+    )
 
 
 def resize(step: Step) -> None:
     """Converts RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR with constant sizes."""
-    data, size = step.inputs
-    if step.onnx == "linear" and step.tensor(data).dtype == np.int16 and step.same_integers():
-        _interpolate(step)
+    data, sizes = step.inputs[0], step.numbers(1, "size").tolist()
+    linear = step.operator.kind == "RESIZE_BILINEAR"
+    if linear and step.tensor(data).dtype == np.int16 and step.same_type(data, step.output):
+        _interpolate(step, sizes)
         return
     batch, _, _, channels = step.shape(data)
     half = "half_pixel" if step.options.HalfPixelCenters() else "asymmetric"
     coordinates = "align_corners" if step.options.AlignCorners() else half
-    sizes = step.constant([batch, channels, *step.writer.values(size, "size")], "sizes")
-    inputs = [step.writer.real(data, planes=True), "", "", sizes]
-    more = {"mode": step.onnx, "coordinate_transformation_mode": coordinates}
-    if step.onnx == "nearest":
+    more = {"mode": "linear" if linear else "nearest", "coordinate_transformation_mode": coordinates}
+    if not linear:
         more["nearest_mode"] = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
-    step.put(step.node("Resize", inputs, **more), planes=True)
+    _average(step, ["", "", step.constant([batch, channels, *sizes], "sizes")], **more)
 
 
-def _interpolate(step: Step) -> None:
-    """Converts RESIZE_BILINEAR of int16 to the arithmetic of LiteRT's kernel, with 10 bits for a position between two
-    elements. An exact interpolation differed from the kernel by up to 235 steps.
+def _average(step: Step, more: list[str], **attributes: Any) -> None:
+    """Converts an operator whose results are means of elements, or elements, to the ONNX operator of its row, which
+    reads the first input and `more`. Means of integers are computed from the stored integers, and halves are rounded
+    away from zero.
     """
-    data, size = step.inputs
-    source, writer = step.tensor(data), step.writer
-    value = step.node("Cast", [writer.integral(data, planes=True)], "wide", to=7)
-    sizes = step.writer.values(size, "size").tolist()
-    if tuple(sizes) != step.shape(step.output)[1:3]:
-        raise damaged(
-            f"{step.operator.kind} declares an output of shape {step.shape(step.output)}, but computes {sizes}"
-        )
-    for axis, after in zip((2, 3), sizes, strict=True):
-        low, high, share = _places(step, source.shape[axis - 1], after)
-        parts: list[str] = []
-        for places, weight in ((low, PLACES - share), (high, share)):
-            part = step.node("Gather", [value, step.constant(places, "places", np.int64)], "part", axis=axis)
-            column = weight.reshape(-1, 1) if axis == 2 else weight
-            parts.append(step.node("Mul", [part, step.constant(column, "weight", np.int64)], "part"))
-        value = step.node("Add", parts, "sum")
-    half = step.node(
-        "Mul", [step.node("Sign", [value], "sign"), step.constant(PLACES**2 // 2, "half", np.int64)], "half"
-    )
-    # Div of integers rounds towards zero.
-    whole = step.node(
-        "Div", [step.node("Add", [value, half], "more"), step.constant(PLACES**2, "unit", np.int64)]
-    )
-    writer.put_integers(step.output, step.cast(whole, "narrow"), planes=True)
+    source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
+    means = step.operator.kind in ("AVERAGE_POOL_2D", "RESIZE_BILINEAR") and source.shape[1:3] != (1, 1)
+    if not means or tensor.grid is None or not step.same_type(step.inputs[0], step.output):
+        step.put(step.node(step.onnx, [step.operand(), *more], **attributes))
+        return
+    integers = step.operand(0, stored=True)
+    raw = step.writer.scaled("DequantizeLinear", integers, RAW, f"{source.name}/integers", source.dtype)
+    zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
+    low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
+    result = step.clamped(step.node(step.onnx, [raw, *more], **attributes), low, high)
+    away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
+    result = step.writer.scaled("QuantizeLinear", result, away, tensor.name, tensor.dtype)
+    step.put(result, stored=True)
 
 
-def _places(step: Step, before: int, after: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Source elements and weight for each element of an axis resized from `before` to `after` elements: (index of the
-    element below, index of the element above, weight of the element above in units of 1/PLACES), as
-    `ResizeBilinearInteger` in TFLite's reference_ops.h computes them.
+def _interpolate(step: Step, sizes: list[int]) -> None:
+    """Converts RESIZE_BILINEAR of int16 to the arithmetic of LiteRT's kernel (`ResizeBilinearInteger` in TFLite's
+    reference_ops.h), with 10 bits for a position between two elements. An exact interpolation differed from the kernel
+    by up to 235 steps.
     """
-    scale = (PLACES * before + after // 2) // after
-    if step.options.AlignCorners() and after > 1:
-        scale = (PLACES * (before - 1) + (after - 1) // 2) // (after - 1)
-    place = np.arange(after) * scale
-    if step.options.HalfPixelCenters():
-        place += scale // 2 - PLACES // 2
-    # In front of the first element both are the first.
-    low, high = np.maximum(place // PLACES, 0), np.clip(-(-place // PLACES), 0, before - 1)
-    return low, high, place - PLACES * low
+    before, declared = (step.shape(index)[1:3] for index in (step.inputs[0], step.output))
+    fits = tuple(sizes) == declared
+    require(fits, f"{step.operator.kind} declares a plane of {declared}, but computes {sizes}")
+    value = Term(step, step.operand(0, True)).to(np.int64)
+    for axis, size, after in zip((2, 3), before, sizes, strict=True):
+        scale = (PLACES * size + after // 2) // after
+        if step.options.AlignCorners() and after > 1:
+            scale = (PLACES * (size - 1) + (after - 1) // 2) // (after - 1)
+        place = np.arange(after) * scale
+        if step.options.HalfPixelCenters():
+            place += scale // 2 - PLACES // 2
+        # In front of the first element both are the first.
+        low, high = np.maximum(place // PLACES, 0), np.clip(-(-place // PLACES), 0, size - 1)
+        share = (place - PLACES * low).reshape((-1, 1) if axis == 2 else -1)
+        below, above = (value.apply("Gather", places, axis=axis) for places in (low, high))
+        value = below * (PLACES - share) + above * share
+    # Halves are rounded away from zero: Div of integers rounds towards zero.
+    whole = (value + value.apply("Sign") * (PLACES**2 // 2)) // PLACES**2
+    step.put(step.cast(whole.name), stored=True)
 
 
 def fully_connected(step: Step) -> None:
@@ -205,119 +162,72 @@ def fully_connected(step: Step) -> None:
     """
     if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
         refuse("has shuffled weights", "convert the model without them")
-    data, filters = step.inputs[:2]
-    weights, before, after = step.writer.values(filters, "filter"), step.shape(data), step.shape(step.output)
-    if weights.ndim != 2 or not weights.size or np.prod(before) % weights.shape[1]:
-        raise damaged(f"{step.operator.kind} multiplies {before} with {weights.shape}")
-    if short := short_product(step, data, filters, step.inputs[2:]):
-        rows, order = _rows(step, data, weights.shape[1], step.writer.integral)
-        weights = weights if order is None else weights[:, order]
-        result = short.rounded(short.of_weights("MatMulInteger", rows, weights.T), (-1,))
-        if len(after) != 2:
-            result = step.writer.reshaped(result, after, f"{step.name}/view")
-        step.writer.put_integers(step.output, result)
-        return
-    bias = _bias(step, 2, data, filters)
-    if len(before) == 3 and len(after) == 3 and before[-1] == weights.shape[1]:
-        turned = _weights(step, data, filters, weights.T, axis=0, last=True)
-        product = step.node("MatMul", [step.writer.real(data), turned])
-        if bias:
-            product = step.node("Add", [product, *bias], "sum")
+    weights, source, writer = step.numbers(1, "filter"), step.inputs[0], step.writer
+    depth = weights.shape[1]
+    makers = {operator.outputs[0]: operator for operator in writer.network.operators if operator.outputs}
+    while source in makers and makers[source].kind in ("RESHAPE", "SQUEEZE", "EXPAND_DIMS"):
+        source = makers[source].inputs[0]
+    shape = step.shape(source)
+    image = len(shape) == 4 and np.prod(shape[1:]) == depth and writer.in_planes(source)
+    if image and step.same_type(source, step.inputs[0]):
+        weights = weights.reshape(-1, *shape[1:]).transpose(0, 3, 1, 2).reshape(weights.shape)
     else:
-        rows, order = _rows(step, data, weights.shape[1])
-        weights = weights if order is None else weights[:, order]
-        factor = _weights(step, data, filters, weights, axis=0)
-        product = step.node("Gemm", [rows, factor, *bias], transB=1)
-        if len(after) != 2:
-            product = step.writer.reshaped(product, after, f"{step.name}/view")
+        source, image = step.inputs[0], False
+    short = short_product(step, 0, 1, 2)
+    rows = writer.value(source, image, short is not None)
+    if step.shape(source) != (step.shape(source)[0], depth):
+        rows = writer.reshaped(rows, (-1, depth), f"{step.tensor(source).name}/rows")
+    if short:
+        short.put("MatMulInteger", Term(step, rows), weights.T, (-1,))
+        return
+    product = step.node("Gemm", [rows, *_factors(step, weights, 0)], transB=1)
+    if len(step.shape(step.output)) != 2:
+        product = step.writer.reshaped(product, step.shape(step.output), f"{step.name}/view")
     step.put(product)
-
-
-def _rows(
-    step: Step, data: int, length: int, value: Callable[..., str] | None = None
-) -> tuple[str, np.ndarray | None]:
-    """Reshapes the tensor `data` to rows of `length` elements: (name of the result, order of the weights' columns that
-    matches a row's elements). The order is None if the columns match already. `value`: `Writer.real` (default) or
-    `Writer.integral`, the function that names the tensor's reals or integers.
-    """
-    tensor, shape = step.tensor(data), step.shape(data)
-    planes = len(shape) == 4 and step.writer.in_planes(data)
-    if planes and np.prod(shape[1:]) != length:
-        planes = shape[3] == 1
-    name = (value or step.writer.real)(data, planes=planes)
-    if len(shape) != 2 or shape[1] != length:
-        name = step.writer.reshaped(name, (-1, length), f"{tensor.name}/rows")
-    return name, planes_order(shape) if planes else step.writer.columns.get(data)
-
-
-def planes_order(shape: tuple[int, ...]) -> np.ndarray | None:
-    """For each element of an image flattened as (C, H, W), its index in the image flattened as (H, W, C); None if the
-    indices are 0, 1, 2, ... `shape` is (N, H, W, C).
-    """
-    order = np.arange(np.prod(shape[1:])).reshape(shape[1:]).transpose(2, 0, 1).reshape(-1)
-    return None if (order == np.arange(order.size)).all() else order
 
 
 def matrix_product(step: Step) -> None:
     """Converts BATCH_MATMUL, a product of two activations or of an activation and a constant."""
-    factors: list[str] = []
-    first, second = step.inputs
-    short = short_product(step, first, second)
-    for index, turned in ((first, step.options.AdjX()), (second, step.options.AdjY())):
-        tensor, rank, array = step.tensor(index), step.writer.rank(index), step.writer.known(index)
-        if short is None:
-            name = step.writer.real(index)
-        else:
-            name = step.writer.integral(index) if array is None else step.writer.constant(array, tensor.name)
+    short, factors = short_product(step, 0, 1, None), list[str]()
+    for place, turned in enumerate((step.options.AdjX(), step.options.AdjY())):
+        name = step.operand(place, stored=short is not None)
         if turned:
-            axes = (*range(rank - 2), rank - 1, rank - 2)
-            name = step.writer.node("Transpose", [name], f"{tensor.name}/turned", perm=axes)
+            rank = len(step.shape(step.inputs[place]))
+            name = step.node("Transpose", [name], "turned", perm=[*range(rank - 2), rank - 1, rank - 2])
         factors.append(name)
-    if short is None:
-        step.put(step.node("MatMul", factors))
+    if short:
+        short.put("MatMulInteger", Term(step, factors[0]), Term(step, factors[1]), ())
     else:
-        step.writer.put_integers(step.output, short.rounded(short.of_two(*factors), ()))
+        step.put(step.node("MatMul", factors))
 
 
-def _weights(
-    step: Step, data: int, filters: int, weights: np.ndarray, *, axis: int, last: bool = False
-) -> str:
-    """Adds the constant `weights`, the values of tensor `filters` in ONNX's layout. Returns the name of the real-valued
-    weights: if tensor `data` is quantized, the result of a DequantizeLinear, else a float constant.
-
-    `axis`: the axis of output channels in TFLite's layout; the weights may have one scale for each index along this
-    axis. `last`: output channels are the last axis of `weights`, not the first.
+def _factors(step: Step, weights: np.ndarray, axis: int, channels: int = 0, data: int = 0) -> list[str]:
+    """Adds the `weights`, the values of the operator's input at place 1 in ONNX's layout, and the bias, if the operator
+    has one; returns the names of the real values. `data`: the place of the data; the bias is the last input. `axis`:
+    the axis of output channels in TFLite's layout, along which the weights may have several scales; `channels`: the
+    same axis in ONNX's layout.
     """
-    writer, tensor, grid = step.writer, step.tensor(filters), step.tensor(filters).grid
-    if grid is None:
-        return writer.constant(weights.astype(np.float32), tensor.name)
-    if not grid.one and grid.axis != axis:
+    source, grid = (step.tensor(step.inputs[place]).grid for place in (data, 1))
+    if grid is not None and not grid.one and grid.axis != axis:
         way_out = f"quantize it along axis {axis}, or with one scale"
         refuse(f"its filter has scales along axis {grid.axis}", way_out)
-    if not writer.quantized(data):
-        by_channel = (-1,) if last else (-1, *[1] * (weights.ndim - 1))
-        real = (weights.astype(np.float32) - grid.zero.reshape(by_channel)) * grid.scale.reshape(by_channel)
-        return writer.constant(real.astype(np.float32), tensor.name)
-    zero = grid.zero
-    if weights.dtype == np.uint8 and (zero == 128).all():
-        weights, zero = (weights.astype(np.int16) - 128).astype(np.int8), zero - 128
-    name, grid = writer.constant(weights, tensor.name), Grid(scale=grid.scale, zero=zero)
-    return writer.dequantized(name, grid, f"{tensor.name}/real", weights.dtype, axis=int(last))
+    names = [_real(step, 1, weights, grid, channels)]
+    if (place := step.present(max(data, 1) + 1)) is not None:
+        bias, steps = step.numbers(place, "bias").reshape(-1), None
+        if source is not None and grid is not None:
+            steps = Grid(scale=source.scale * grid.scale, zero=np.zeros_like(grid.zero))
+        if steps is not None and bias.dtype == np.int64:
+            bias, steps = bias * steps.scale.astype(np.float64), None
+        names.append(_real(step, place, bias, steps))
+    return names
 
 
-def _bias(step: Step, place: int, data: int, filters: int) -> list[str]:
-    """The name of a product's bias (the operator's input at `place`) in a list, which is empty for a product without
-    bias. The bias is float, or integers in steps of data scale x weight scale.
+def _real(step: Step, place: int, array: np.ndarray, grid: Grid | None, axis: int = 0) -> str:
+    """Adds `array`, the values of the operator's input at `place`, as a constant: floats or, with a quantization `grid`
+    that has its scales along `axis`, integers and a DequantizeLinear. Returns the name of the real values.
     """
-    if (step.inputs[place : place + 1] or (-1,))[0] < 0:
-        return []
     writer, name = step.writer, step.tensor(step.inputs[place]).name
-    bias = step.numbers(place, "bias")
-    data_grid, weight_grid = step.tensor(data).grid, step.tensor(filters).grid
-    if data_grid is None or weight_grid is None:
-        return [writer.constant(bias.astype(np.float32), name)]
-    grid = Grid(scale=data_grid.scale * weight_grid.scale, zero=np.zeros_like(weight_grid.zero))
-    if np.abs(bias, dtype=np.float64).max(initial=0) < 2**31:
-        integers = writer.constant(bias.astype(np.int32), name)
-        return [writer.dequantized(integers, grid, f"{name}/real", np.dtype(np.int32))]
-    return [writer.constant((bias * grid.scale.astype(np.float64)).astype(np.float32), name)]
+    if grid is None:
+        return writer.constant(array.astype(np.float32), name)
+    integers = writer.constant(array, name)
+    return writer.scaled("DequantizeLinear", integers, grid, f"{name}/real", array.dtype, axis)

@@ -98,6 +98,16 @@ def test_a_file_that_ends_early_is_measured() -> None:
         read_model(content[:root] + b"\xff\xff\xff\x7f" + content[root + 4 :])
 
 
+@pytest.mark.parametrize("name", ["CONV_2D int16", "AVERAGE_POOL_2D int8", "TRANSPOSE_CONV int8"])
+@pytest.mark.parametrize("stride", [0, -1])
+def test_strides_below_one_are_named(name: str, stride: int) -> None:
+    model = dict(cases())[name]()
+    kind, inputs, outputs, options, fields = model.operators[-1]
+    model.operators[-1] = (kind, inputs, outputs, options, {**fields, "StrideW": stride})
+    with pytest.raises(ModelError, match=rf"TFLite file: {kind} has a window, stride .* below 1: .*; export"):
+        read_model(model.content())
+
+
 @pytest.mark.parametrize("content", [b"", b"TFL3", bytes(range(200)), b"\x00" * 64])
 def test_other_files_with_the_suffix_are_no_tflite_files(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "net.tflite"
