@@ -28,8 +28,8 @@ IN_ORDER: Order = (0, 1, 2, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizedAxis:
-    """An axis for which a Resize gives a scale or a size: its numbers of elements in input and output, and the scale
-    (None: the node gives the size)."""
+    """An axis for which a Resize gives a scale or a size: its index, its numbers of elements in input and output, and
+    the scale (None: the ratio of these numbers)."""
 
     axis: int
     size: int
