@@ -46,7 +46,7 @@ def axis_table(
     half = np.float32(0.5)
     ratio = outputs / size if scale is None else scale
     exact = scale is None and mode == "nearest" and rounding.startswith("round")
-    if size == outputs:
+    if ratio == 1:
         position = np.arange(outputs, dtype=np.float32)
     else:
         position = positions(size, outputs, ratio, coordinates, exact=exact)

@@ -110,7 +110,8 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
         mode="nearest" if mode == "nearest" else "linear",
         coordinates=COORDINATES[COORDINATES.index(coordinates)],
         rounding=ROUNDINGS[ROUNDINGS.index(rounding)],
-        scales=(scales.get(order[2]), scales.get(order[3])),
+        # ONNX Runtime copies a tensor whose sizes all stay, whatever the scales are.
+        scales=(None, None) if tuple(sizes) == given else (scales.get(order[2]), scales.get(order[3])),
     )
     shape = tuple(sizes[axis] for axis in order)
     if order == IN_ORDER:
