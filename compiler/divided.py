@@ -101,7 +101,7 @@ class Work:
     def divide(self, cost_threads: int | None) -> tuple[Partition, tuple[Comparison, ...]]:
         """Returns the partition, and the comparisons of regions that decided it. A region runs on the accelerator if
         the accelerator has its operators and, with `cost_threads`, is faster than the processor with this number of
-        threads.
+        threads, or the processor cannot run the region.
         """
         on_cpu: set[str] = set()
         comparisons: dict[tuple[str, ...], Comparison] = {}
@@ -200,7 +200,8 @@ class Work:
 
 
 def undivided(model: Source, on_cpu: OnCpu, dump_passes: Path | None) -> HeterogeneousNetwork | None:
-    """A whole model compiled as one region of the processor; None if the processor refuses the model too."""
+    """A whole model compiled as one region of the processor; None if the processor refuses the model too. Raises the
+    error if inputs must be known at compile time (`parameters_of`)."""
     try:
         network = on_cpu(model, None if dump_passes is None else dump_passes / "00-cpu")
     except ModelError as error:
@@ -244,8 +245,8 @@ def place(
     """Partitions `model`, a result of `prepare_model`: the regions for the accelerator are those that `compile_region`
     compiles without an error.
 
-    `config` is the accelerator, or None without one. Nodes that the accelerator refuses (UserError) go to the CPU, and
-    so do the nodes named in `on_cpu`.
+    `config` is the accelerator, or None without one. Nodes that the accelerator refuses (ModelError, DoesNotFitError)
+    go to the CPU, and so do the nodes named in `on_cpu`.
     """
     moved, abilities = set(on_cpu), PLAIN if config is None else Abilities.of(config)
     while True:

@@ -200,7 +200,8 @@ def _built(
 def _dumped(
     folder: Path | None, number: int, lowered: LoweredNode[Any, Any], schedule: Schedule
 ) -> Dump | None:
-    """The function that writes a node's dumps into its subfolder of `folder`; None without a folder."""
+    """Dumps a node's program before and after its schedule into its subfolder of `folder`; returns the function that
+    writes the node's later dumps. None without a folder."""
     if folder is None:
         return None
     dump = dump_node(folder, number, lowered.node.name)

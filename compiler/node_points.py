@@ -43,12 +43,12 @@ def measured_points(
     virtual_threads: int,
     program_of: Callable[[Points], Program],
 ) -> Points:
-    """Compares knobs of nodes with several kernels by simulating the whole network. Returns knobs for those nodes for
-    which an alternative takes fewer cycles than the knobs that the templates choose.
+    """Compares knobs of nodes with several kernels by simulating the whole network. Returns the fastest of these
+    choices: the knobs of the templates (empty), an alternative for all such nodes, or each node's best alternative, if
+    it has one. Returns an empty mapping also for large networks, and with one virtual thread.
 
     `kernels`: the kernels of all nodes. `program_of` links a program from the knobs of all nodes, with an instruction
-    group for each node; the program's constants may be zeros. Tuning records are ignored. Raises UnfitNodeError.
-    """
+    group for each node; the program's constants may be zeros. Tuning records are ignored. Raises UnfitNodeError."""
     if virtual_threads == 1 or sum(len(several) for several in kernels.values()) > MOST_KERNELS:
         return {}
     nodes = {
@@ -87,8 +87,8 @@ def measured_points(
 def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
-    """Two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that would be
-    best if the batch of each kernel were multiplied by the number of the node's kernels.
+    """At most two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that
+    would be best if the batch of each kernel were multiplied by the number of the node's kernels, where these fit.
     """
 
     @cache

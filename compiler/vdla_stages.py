@@ -85,8 +85,8 @@ class AcceleratorNetwork:
         self, settings: Mapping[str, Values], nodes: Iterable[str] | None = None
     ) -> dict[str, tuple[Values, ...]]:
         """The knobs of every kernel of `nodes` (None: all), by node. Kernels to which tuning records apply get the
-        knobs in `settings`; all others get the best knobs that are known without records. Raises UnfitNodeError for a
-        node whose smallest tile exceeds a memory.
+        knobs in `settings`, if there are any; all others get the best knobs that are known without records. Raises
+        UnfitNodeError for a node whose smallest tile exceeds a memory.
         """
         kernels = self.kernels if nodes is None else {node: self.kernels[node] for node in nodes}
         return choose_points(self.config, kernels, settings, self.virtual_threads, self._measured)

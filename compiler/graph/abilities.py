@@ -53,7 +53,7 @@ class Abilities:
 
 
 PLAIN = Abilities()
-"""Abilities of an accelerator without extensions."""
+"""Abilities of an accelerator that computes no optional operator."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
 """Abilities of an accelerator with all extensions, a superset of the abilities of every configuration. A design-space
 exploration of many configurations imports each model once, with these abilities.

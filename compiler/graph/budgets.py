@@ -97,7 +97,7 @@ def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
 
 @cache
 def item_bytes(element_type: int) -> int:
-    """Bytes of an element of an ONNX type. A string counts as the bytes of a pointer, because its length is unknown."""
+    """Bytes of an element of an ONNX type, 1 for an unknown type. A string counts as a pointer, whatever its length."""
     try:
         return max(1, onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)
     except (KeyError, TypeError, ValueError):

@@ -75,8 +75,8 @@ def as_convolution(node: Node) -> Node:
 
 
 def count_operations(graph: Graph, node: Node) -> int:
-    """Operations of a node on a processor: two for each multiply-add of a convolution or product, one for each
-    element-wise step."""
+    """Operations of a node on a processor: two for each multiply-add of a convolution, product or recurrent layer, one
+    for each element-wise step and for each element of a pool's windows; 0 for all other operators."""
     size = prod(graph.tensors[node.output].shape)
     match node.operator:
         case Convolution(transposed=True):

@@ -1,8 +1,8 @@
 """The integer interpreter: reference semantics of the integer operators, also where ONNX Runtime's results are
 inconsistent.
 
-All rounding is that of `vdla.isa.arithmetic`. Sums of products are computed as float64 matrix products: each product of
-two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.
+All rounding is that of `vdla.isa.arithmetic`. The sums of a convolution are computed as float64 matrix products: each
+product of two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _results(node: Node, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
 def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
     """The result of a node with one output, computed from its stored int8 inputs, each (N, C, H, W) or (N, K).
 
-    Raises ValueError for operators with several outputs and for operators that are not integer.
-    """
+    Raises ValueError for operators with several outputs, for Quantize and Dequantize, and for operators that are not
+    integer."""
     # A tensor (N, K) may be combined with one (N, K, 1, 1).
     operator, operands = node.operator, [_four(operand) for operand in operands]
     match operator:

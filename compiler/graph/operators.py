@@ -158,8 +158,8 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CumulativeSum:
-    """Input: data. Output: for each element the sum of all elements up to it along `axis` (0 or more); `te.ops.folds`
-    computes it.
+    """Input: data. Output: for each element the sum of all elements up to it along `axis` (0 or more), without the
+    element itself if `exclusive`; with `reverse`, of all elements from it on. `te.ops.folds` computes it.
     """
 
     axis: int
@@ -211,8 +211,8 @@ class RecurrentSteps:
     """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; the constant
     recurrent weights; the initial hidden state (D, batch, hidden). A GRU has one more constant: the recurrent weights
     of its gate n (cell "GRU"), or the bias of this gate (cell "GRU, reset after"). Outputs: hidden states of all steps
-    (steps, D, batch, hidden) and the final hidden state. `te.ops.recurrent.recurrent_steps` has the formulas.
-    """
+    (steps, D, batch, hidden) and the final hidden state. `activations`: for each direction, the names of the functions
+    that ONNX's operator applies. `te.ops.recurrent.recurrent_steps` has the formulas."""
 
     cell: Cell
     steps: int

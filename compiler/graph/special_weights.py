@@ -75,7 +75,7 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
     `pack_depthwise_weight`. A machine with the extension `sweep`, whose TAPS also multiplies input rows read before,
     has the order of `Sweep.packed`.
 
-    `dilation`: int [1], the dilation of columns.
+    `dilation`: int [1], the dilation of columns. Raises ValueError if the columns cannot be divided into such groups.
     """
     c, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))

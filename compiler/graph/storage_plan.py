@@ -20,8 +20,7 @@ ALIGNMENT = 64
 class StoragePlan:
     """The places of a network's tensors in one block of memory (arena). `offsets`: byte offset of each tensor except
     constants; the offset of a view is inside its source. `bytes`: size of the arena. `bytes_without_reuse`: the size
-    that it would have if no two tensors shared memory.
-    """
+    that it would have if no tensors shared memory, except views and their sources."""
 
     offsets: Mapping[str, int]
     bytes: int

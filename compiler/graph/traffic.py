@@ -58,11 +58,11 @@ def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
 
 def compulsory_bytes(graph: Graph, node: Node) -> int:
     """The least number of bytes that a convolution or matrix product must move: the input elements that some window
-    reads, the weights, the output and the biases. Operators that are fused with the node are not counted.
+    reads, the weights, the output and the biases. Operators that are fused with the node are not counted. Returns 0 for
+    a node of any other operator.
 
     If a node computes only a part of a convolution's filters (`share` is the part, below 1), the same part of the
-    input's bytes is counted.
-    """
+    input's bytes is counted."""
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):
         # Scores and attention weights stay on the chip.

@@ -11,7 +11,7 @@ def not_equal(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def negate(condition: Expr) -> Expr:
-    """The logical negation of a bool expression."""
+    """The logical negation of a bool expression, whose comparisons must not have NaN as an operand."""
     match condition:
         case Const(value=value):
             return FALSE if value else TRUE

@@ -226,7 +226,7 @@ def index(value: ExprLike) -> Expr:
 
 
 def wrap(value: ExprLike, dtype: DType) -> Expr:
-    """`value` as an expression, Python numbers as constants of `dtype`. Raises OperandError for anything else."""
+    """`value` as an expression: a number becomes a constant of `dtype`. Raises OperandError if this is impossible."""
     if isinstance(value, Const | Var | Binary | Cast | Select | Load | Call):
         return value
     if isinstance(value, bool | int | float):
@@ -351,7 +351,7 @@ def _represent(value: int | float, dtype: DType) -> int | float:
 
 
 def _rounded(value: int | float, dtype: DType) -> float:
-    """The nearest value of a float type to `value`; infinite if `value` is beyond the type's greatest finite number."""
+    """The nearest value of a float type to `value`; infinite if that is beyond the type's greatest finite number."""
     try:
         number = float(value)
     except OverflowError:

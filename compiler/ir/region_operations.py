@@ -13,7 +13,7 @@ from .stmt import Region
 
 
 def clamp(region: Region, ranges: Ranges = NO_RANGES) -> Region:
-    """The part of a region inside its buffer's shape."""
+    """The part of a region inside its buffer's shape; extents are 0 or less if no part is inside."""
     starts: list[Expr] = []
     extents: list[Expr] = []
     for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):

@@ -48,8 +48,8 @@ def dump_node(folder: Path, number: int, name: str) -> Callable[[str, str], None
 def dump_to(folder: Path) -> Callable[[str, str], None]:
     """Returns a dump function, which writes each text it gets to a file `NN-pass.txt` in `folder`, numbered from 00.
 
-    Raises WriteError if the folder cannot be made, or a file cannot be written.
-    """
+    Deletes the files of earlier dumps in `folder`. Raises WriteError if the folder cannot be made, or a file cannot be
+    written."""
     make_folder(folder)
     for old in folder.glob("[0-9][0-9]-*.txt"):
         old.unlink()

@@ -21,7 +21,7 @@ DMA_DIMENSIONS = 2
 
 
 def split_copies(program: Program) -> Program:
-    """Puts loops around each Copy between DRAM and a scratchpad, so that the Copy keeps two (merged) dimensions."""
+    """Puts loops around each Copy of more than two (merged) dimensions, so that the Copy keeps the last two."""
     return map_stmt(program, _split)
 
 

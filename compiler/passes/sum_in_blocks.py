@@ -26,7 +26,8 @@ REGISTERS = 4096
 
 
 def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = None) -> Program:
-    """Turns sums of more than `LONGEST` terms in a row into sums of partial sums of at most `BLOCK_TERMS` terms.
+    """Turns float sums of more than `LONGEST` terms in a row into sums of partial sums: of at most `BLOCK_TERMS` terms,
+    or of one iteration of a loop with more terms inside.
 
     rewrite:
                                                    for k.block in range(16):
@@ -36,11 +37,10 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
             for j in vectorize(4):         ->              for j in vectorize(4):
                 C[j] += A[k, j]                                C.block[j] += A[256 * k.block + k, j]
                                                        for j.join in vectorize(4): C[j.join] += C.block[j.join]
-    Terms are counted over all loops around a sum. A loop is cut if it only adds to sums that exist before it and to
-    buffers allocated in it, and reads none of these sums. The loop must be serial or unrolled and have a constant
-    extent; loops inside it on which the target's indices depend must have constant extents, too. `within`: a
-    predicate; if given, only loops inside a loop for which the predicate is true are cut.
-    """
+    Terms are counted over all loops around a sum. A loop is cut if it only adds to sums that are initialized before it,
+    reads none of these sums, and otherwise writes only buffers allocated in it. The loop must be serial or unrolled and
+    have a constant extent; loops inside it on which the target's indices depend must have constant extents, too.
+    `within`: a predicate; if given, only loops inside a loop for which the predicate is true are cut."""
     names = _Names(names_in(program))
     body, _ = _visit(program.body, (), within is None, within, names)
     return program if body is program.body else replace(program, body=body)

@@ -203,8 +203,8 @@ class Fixed:
 def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[str]]) -> Fixed:
     """Parses the user's decisions: words by layer, as in {"conv1": ["float"], "fc": ["u8", "per-channel"]}.
 
-    Raises UserError for unknown layers (naming `source`), unknown words and words that contradict each other.
-    """
+    Raises UserError for unknown layers (naming `source`), unknown words, words that do not apply to a layer, and words
+    that contradict each other."""
     fixed = Fixed()
     names = {layer.name: layer for layer in layers}
     types: dict[str, tuple[str, str]] = {}

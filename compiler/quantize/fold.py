@@ -156,7 +156,7 @@ def fold_gemm_factors(model: FloatModel) -> None:
 
 def fold_biases(model: FloatModel) -> None:
     """Folds an Add of one constant for each channel into the bias of the product (Conv, ConvTranspose, Gemm or MatMul)
-    before it, if the product has no bias and no other reader. A Transpose to (N, H, W, C) between the two is allowed.
+    before it, if the product has no bias and no other reader. A Transpose between the two is allowed.
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):

@@ -22,7 +22,8 @@ Range = tuple[float, float]
 
 BINS = 2048
 COARSE, FINE = 24, 12
-"""Numbers of candidates for an end of a range: over the whole range, and then around the best coarse candidate."""
+"""Numbers of steps in the search for an end of a range: over the whole range, and then around the best coarse
+candidate."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,8 +88,8 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
 
 def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
     """The range with the least square error after quantization to `dtype`. The search shrinks the two ends of the range
-    in turn, each of them twice. If two ranges have equal errors, the larger range is returned.
-    """
+    in turn, each of them twice; for int8, whose range is symmetric, it shrinks both ends together. Of two candidates of
+    the coarse grid with equal errors, the larger range is taken."""
     values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
     used = histogram.counts > 0
     values, weights = values[used], histogram.counts[used].astype(np.float64)

@@ -236,12 +236,12 @@ def computed_beside(model: FloatModel) -> frozenset[str]:
 
 
 def masked_sums(model: FloatModel) -> frozenset[str]:
-    """Names of the masked scores: results of Adds that only Softmax reads, where one operand is a mask. A mask is a
-    computed tensor that depends on no product, or a constant tensor whose least element is at most -`HIDDEN`.
+    """Names of the masked scores: results of Adds that only Softmax reads, where one operand is a mask. A mask is an
+    input of the model or a computed tensor that depends on no product, or a constant tensor whose least element is at
+    most -`HIDDEN`.
 
     Masked scores stay float with their Softmax; accelerators with the extension `rows` compute Softmax and mask
-    together.
-    """
+    together."""
     producers, uses = model.producers(), model.uses()
     softmaxes: Counter[str] = Counter(
         node.input[0] for node in model.nodes if node.op_type == "Softmax" and node.input
@@ -326,8 +326,8 @@ def _valueless_outputs(proto: onnx.NodeProto) -> range:
 
 
 def _has_weights(model: FloatModel, proto: onnx.NodeProto) -> bool:
-    """Whether a product (Conv, Gemm, MatMul ...) has constant weights, no bias or one constant bias per channel, and no
-    factors alpha and beta.
+    """Whether a product (Conv, Gemm, MatMul ...) has constant weights, no bias or one constant bias per channel, no
+    factors alpha and beta, and no transposed data (transA).
     """
     node = read_node(proto, 0)
     weight = model.float_constant(proto.input[1])

@@ -62,9 +62,9 @@ def write_qdq(
 
 
 class _Writer:
-    """Writes the nodes of a model in QDQ form, in order. For each quantized tensor, a QuantizeLinear and a
-    DequantizeLinear are inserted before the first node that reads the tensor.
-    """
+    """Writes the nodes of a model in QDQ form, in order. A QuantizeLinear and a DequantizeLinear follow each quantized
+    result of a quantized node; those of other quantized tensors are inserted before the first quantized node that reads
+    the tensor."""
 
     def __init__(
         self,

@@ -34,7 +34,8 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
     """The graph for processors or GPUs; its inputs and outputs have the model's shapes and dtypes. `block` is a
     function: it maps a tensor's number of channels to the number of channels in a block of the tensor's memory layout.
 
-    Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets)."""
+    Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets), and for an output that is
+    neither a whole tensor nor a transposition of one."""
     state = _State(graph, block)
     for entry in graph.inputs:
         state.add_input(entry)

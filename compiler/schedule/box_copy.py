@@ -25,9 +25,9 @@ def box_copy(program: Program, name: str) -> Program:
             for T.1 in range(n):
                 T: T[T.0, T.1] = A[i, T.0 + 2, T.1]
     Legal if `name` assigns or copies one element of another buffer of the same type. Loops are replaced from the
-    innermost outwards, as long as a loop's variable is a term of exactly one index of each buffer. No two of these
-    loops may index the same dimension, and they must index the dimensions of both buffers in the same order.
-    """
+    innermost outwards, as long as a loop is serial and its variable is a term of exactly one index of each buffer. No
+    two of these loops may index the same dimension, they must index the dimensions of both buffers in the same order,
+    and their extents must not depend on one another."""
     path = locate(program, name)
     where = f"cannot copy a box at {name}: "
     elements = _elements(path[-1])

@@ -22,11 +22,10 @@ def compute_inline(program: Program, name: str) -> Program:
         for i in range(n):
             C[i] = T[i + 1]
 
-    Legal under these conditions. The buffer is allocated in the program, and no other statement writes it. The indices
-    of the written element are the variables of the loops around the Assign, each once. All other uses of the buffer
-    come later and read single elements (no copies, no intrinsics). No statement between the Assign and these reads
-    overwrites elements that the Assign reads. Elements read several times are computed again.
-    """
+    Legal under these conditions. The buffer is allocated in the program, directly around the sequence with the Assign's
+    loops, and no other statement writes it. The indices of the written element are the variables of these loops, each
+    once. All other uses of the buffer come later and read single elements (no copies, no intrinsics). No later
+    statement in the sequence writes a buffer that the Assign reads. Elements read several times are computed again."""
     statement = locate(program, name)[-1]
     if not isinstance(statement, Assign):
         raise LegalityError(f"cannot inline {name}: it is not an assignment", program, name)

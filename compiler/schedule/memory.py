@@ -31,9 +31,8 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
                                                     for j in range(4):
                                                         C[i] += A.inp[j]
     The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); its shape is that of the
-    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer, and the box is within the
-    buffer.
-    """
+    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer or copies asynchronously, the
+    box is within the buffer, and the hardware operations that read the buffer accept `scope`."""
     path, body, ranges = body_at(program, loop)
     old = buffer_named(program, buffer)
     if (held := asynchronous(body)) is not None:

@@ -26,8 +26,8 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
                 body(i, j)                             for j.last in range(2): body(2, j.last)
     Extents and conditions are simplified in both parts, and loops without iterations (such as a guard's in the last
     tile) are removed. Loops, statements and buffers in the copy get the suffix `.last` (`.first`), or `.last.1` and so
-    on if one of the names is taken. Always legal: iterations and order stay. With a single iteration, the loop is
-    removed and the names stay. Raises LegalityError if the extent is not constant.
+    on if one of the names is taken. Legal because iterations and order stay. With a single iteration, the loop is
+    removed and the names stay. Raises LegalityError if the extent is not a constant above 0.
     """
     path, old = locate_loop(program, loop)
     if end not in (FIRST, LAST):

@@ -33,7 +33,7 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
 
     The consumer's loops keep their names; a loop whose variable alone is an index of the buffer it reads shrinks to the
     box (rectangle of elements) that one iteration of `loop` writes. If nothing else uses the buffer, its allocation
-    moves too and shrinks.
+    moves too and shrinks, unless the producer reads the buffer or the allocation is outside a loop around both.
 
     Legal under these conditions. The consumer is one loop nest around one Assign or Reduce, after the nest that
     contains `loop`. Each iteration of `loop` (and of the loops around it in that nest) writes a box of its own,
@@ -250,10 +250,10 @@ def _shrink(
 
 def _localize(program: Program, name: str, before: For, own: set[str]) -> Program:
     """Moves the allocation of buffer `name` into the producer's loop `before`, shrunk to the box (rectangle of
-    elements) that one iteration uses. Returns `program` itself if statements outside of this loop use the buffer.
+    elements) that one iteration uses. Returns `program` itself if `name` is a parameter, if the producer reads it, if
+    statements outside of this loop use it, or if a loop in its allocation is around both producer and consumer.
 
-    `own`: names of `before` and of the loops around `before` that are not also around the consumer.
-    """
+    `own`: names of `before` and of the loops around `before` that are not also around the consumer."""
     path, at = locate_loop(program, before.name)
     alloc = next((n for n in path if isinstance(n, Alloc) and n.buffer.name == name), None)
     if alloc is None or any(not u.write for u in touches(before.body).get(name, [])):

@@ -24,11 +24,10 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
                                                              C[i] += C.rf[k, i] first k == 0
 
     The statement of the partial sums is called `name`.rf, their buffer has the target's name with the suffix .rf.
-    `loop` must be a reduction loop of the Reduce `name`. Legal if the loops between the allocation of the target and
-    the Reduce are a perfect nest, which contains no other statement; if the condition `first`, under which the sum
-    starts, is that all reduction loops are at 0; and if the extents of the other loops do not depend on reduction
-    loops.
-    """
+    `loop` must be a reduction loop of the Reduce `name`, with a constant extent. Legal if the loops between the
+    allocation of the target and the Reduce are a perfect nest, which contains no other statement; if the condition
+    `first`, under which the sum starts, is that all reduction loops are at 0; and if the extents of loops that are not
+    reduction loops do not depend on reduction loops."""
     path, reduce = reduce_named(program, name)
     around = [n for n in path if isinstance(n, For)]
     inside = max(

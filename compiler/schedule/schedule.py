@@ -38,9 +38,9 @@ from .trace import Argument, Step, Trace, step_obstacle
 class Schedule:
     """Applies the primitives of this package to a program and records each in a trace.
 
-    Every method applies a function of the same name, whose docstring has its rewrite and legality. All raise
-    LegalityError and then leave the schedule unchanged. Methods that make new names return them.
-    """
+    Most methods apply a function of the same name, whose docstring has its rewrite and legality; those named after
+    kinds of loops apply `annotate`. All raise LegalityError and then leave the schedule unchanged. Some return new
+    names."""
 
     def __init__(self, program: Program) -> None:
         if not isinstance(program, Program):

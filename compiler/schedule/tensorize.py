@@ -38,11 +38,11 @@ def tensorize(
             for k in range(8):                                   ->   sum: dot(C[x, 0:4], A[y, 0:8], B[x, 0:4, 0:8])
                 sum: C[x, i] += A[y, k] * B[x, i, k] ...              first ...
     Legal if the tree equals the declaration's body: loops, extents, statements and operators are the same and in the
-    same order. Each parameter of the declaration stands for one buffer of the program, which must be in the same scope;
-    the buffer's last indices must be the parameter's indices plus values that are constant in these loops. A predicate
-    `first and k == 0` of the declaration matches a conjunction with `k == 0`, whose other conditions become the
-    operation's `first`. The use is named like the last statement that it replaces; the emitter gets `attributes`.
-    """
+    same order (a Reduce without `first` may stand for an Assign). Each parameter of the declaration stands for one
+    buffer of the program, of the same type and scope; the buffer's last indices must be the parameter's indices plus
+    values that are constant in these loops; indices read from memory must be equal. A predicate `first and k == 0` of
+    the declaration matches a conjunction with `k == 0`, whose other conditions become the operation's `first`. The use
+    is named like the last statement that it replaces; the emitter gets `attributes`."""
     path = locate_alloc(program, name) or locate(program, name)
     target = path[-1]
     try:

@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class TraceError(UserError):
-    """Raised for an invalid trace: text that is not JSON, another version, an unknown primitive, invalid arguments."""
+    """Raised for an invalid trace: text that is not JSON, another version, an unknown primitive or wrong arguments."""
 
 
 def format_trace(trace: Iterable[Step]) -> str:
@@ -29,9 +29,7 @@ def trace_to_lists(trace: Iterable[Step]) -> list[list[Any]]:
 
 
 def trace_from_lists(lists: object) -> Trace:
-    """The trace described by lists from `trace_to_lists`. Raises TraceError, which names the step, for anything
-    else.
-    """
+    """The trace described by lists from `trace_to_lists`. Raises TraceError for anything else, with a step's number."""
     if not isinstance(lists, Sequence) or isinstance(lists, str):
         raise TraceError(f"a trace is a list of steps, not {_short(lists)}")
     steps: list[Step] = []
@@ -58,7 +56,7 @@ def trace_to_json(trace: Iterable[Step]) -> str:
 
 
 def trace_from_json(text: str) -> Trace:
-    """The trace that `trace_to_json` wrote. Raises TraceError for any other text."""
+    """The trace in a text of `trace_to_json`, however spaced. Raises TraceError for text that is no such trace."""
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

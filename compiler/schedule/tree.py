@@ -141,7 +141,7 @@ def plus(a: Expr, b: Expr) -> Expr:
 
 
 def tidy(node: Stmt) -> Stmt:
-    """A statement with the indices of its accesses in canonical form."""
+    """A statement with the indices of its accesses in canonical form; loops, sequences and allocations stay."""
 
     def position(e: Expr) -> Expr:
         return form_to_expr(linear_form(e)) if isinstance(e, Binary) else e
@@ -167,7 +167,7 @@ def tidy(node: Stmt) -> Stmt:
 
 
 def without_dead_loops(node: Stmt) -> Stmt | None:
-    """Removes all loops that have no iterations from a tree; returns None if nothing remains."""
+    """Removes all loops with a constant extent below 1 from a tree; returns None if nothing remains."""
     match node:
         case For(extent=Const(value=extent)) if extent < 1:
             return None

@@ -98,8 +98,8 @@ def placeholder(name: str, shape: Sequence[int], dtype: DType | str = DType.FLOA
 def cast(value: ExprLike, dtype: DType | str) -> Expr:
     """`value`, an expression or a number, converted to `dtype`: integers wrap, a float is truncated toward zero.
 
-    Raises ExpressionError for an unknown type, and for a number outside the range of the type.
-    """
+    Raises ExpressionError for an unknown type, and for a number that is converted to a type without arithmetic
+    (`DType.is_code`) or, if it is infinite or NaN, to an integer type."""
     kind = _type("cast", dtype)
     if not isinstance(value, int | float):
         return convert(wrap(value, kind), kind)
@@ -142,9 +142,9 @@ def compute(
 ) -> Tensor:
     """The tensor whose element at (i, j, ...) is `body(i, j, ...)`: an expression, or one `reduce_sum` or `reduce_max`.
 
-    Its type is the type of the body, or `dtype` for a body that is a number. Raises ExpressionError if the body's
-    number of arguments is not the number of dimensions, or if it uses a reduce axis outside of a reduction.
-    """
+    Its type is the type of the body, or `dtype` (float32 by default) for a body that is a number. Raises
+    ExpressionError if the body's number of arguments is not the number of dimensions, if it uses a reduce axis outside
+    of a reduction, if two axes have the same name, or if the body has another type than a given `dtype`."""
     names = list(inspect.signature(body).parameters)
     if len(names) != len(shape):
         raise ExpressionError(

@@ -48,7 +48,7 @@ def with_result(
     `operands`[i] (in each dimension Y's size, or 1). `inside` is a condition on an element's indices: elements for
     which it is false are stored as zero. `statements` names the statements that store results, for programs that also
     store intermediate values in Y; if the body has another type than Y, the intermediate values are stored in a buffer
-    `Y.values` instead. Raises ValueError if other statements write or read Y.
+    `Y.values` instead. Without `statements`, raises ValueError if a copy or a sum writes Y, or if a statement reads Y.
     """
     y = program.parameters[-1]
     stored = replace(y, dtype=dtype_of(body))

@@ -88,9 +88,9 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
     """The code in type `dtype` of `number`: a float32, rounded to nearest, ties to even; or, for an integer `dtype`, an
     int32, of which the lowest bits are the code.
 
-    A number beyond the greatest number of the type becomes this greatest number with `saturate`, else infinity or NaN
-    if the type has them. `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only powers of two.
-    """
+    A number that is rounded to more than the greatest number of the type becomes this greatest number with `saturate`,
+    else infinity or NaN if the type has them. `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only
+    powers of two."""
     if dtype in INTEGERS:
         kept = _and(number, (1 << INTEGERS[dtype]) - 1)
         return bit_cast(cast(kept, DType.UINT8), dtype)

@@ -113,6 +113,21 @@ MODELS = {
         'y = Resize <mode: string = "linear", coordinate_transformation_mode: string = "align_corners"> '
         "(x, none, none0, few)",
     ),
+    "a size that its scale leaves": (IMAGE, 'y = Resize <mode: string = "linear"> (x, none, taller)'),
+    "the nearest of a size that its scale leaves": (
+        IMAGE,
+        'y = Resize <nearest_mode: string = "floor", coordinate_transformation_mode: string = "asymmetric"> '
+        "(x, none, taller)",
+    ),
+    "sizes that their scales leave": (IMAGE, 'y = Resize <mode: string = "linear"> (x, none, barely)'),
+    "cubic with sizes that their scales leave": (
+        IMAGE,
+        'y = Resize <mode: string = "cubic"> (x, none, barely)',
+    ),
+    "smooth with a size that its scale leaves": (
+        IMAGE,
+        'y = Resize <mode: string = "linear", antialias: int = 1> (x, none, taller)',
+    ),
     "resized cube": (CUBE, 'y = Resize <mode: string = "linear"> (x, none, five)'),
     "tiles": (IMAGE, "y = Tile (x, twice)"),
     "ones on a diagonal": ("float[3, 5] x", "e = EyeLike <k: int = 1> (x)  y = Add (x, e)"),
@@ -121,6 +136,9 @@ MODELS = {
     "transform of one side": ("float[2, 9, 1] x", "y = DFT <onesided: int = 1> (x)"),
     "frames": ("float[2, 30, 1] x", "y = STFT (x, three, window)"),
 }
+# Scales with which the last axis keeps its size, and with which all axes do.
+CONSTANTS["taller"] = np.array([1, 1, 2, 1.1], np.float32)
+CONSTANTS["barely"] = np.array([1, 1, 1.1, 1.1], np.float32)
 CONSTANTS["five4"] = np.array([1, 1, 1.5, 2.3], np.float32)
 CONSTANTS["one"] = np.int64(1)
 

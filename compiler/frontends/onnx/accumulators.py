@@ -81,12 +81,12 @@ def sums_in_range(
 ) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
     """Changes the constants of a quantized product, if necessary, so that no sum of a channel leaves 32 bits.
 
-    Arguments: `weight` (O, ...), `bias` (O,), `scale` (O,), and the input's `zero_point`. Returns (weights, biases
-    minus zero point x sum of weights, scales). First, only biases are moved (`moved_bias`). If this fails, channels
-    with large biases get half of their weights and bias, and twice their scale. ONNX Runtime's quantizer writes such
-    biases: it raises the scale of small weights until the bias just fits 32 bits. Halving rounds odd weights, which may
-    change a result by `LEAST_PART` of a step at most. Raises AccumulatorError where neither is possible.
-    """
+    Arguments: `weight` (O, ...), `bias` (O,), `scale` (O,), the input's `zero_point`, and the requantization `stage` of
+    the sums. Returns (weights, biases minus zero point x sum of weights, scales). First, only biases are moved
+    (`moved_bias`). If this fails, channels with large biases get half of their weights and bias, and twice their scale.
+    ONNX Runtime's quantizer writes such biases: it raises the scale of small weights until the bias just fits 32 bits.
+    Halving rounds odd weights, which may change a result by `LEAST_PART` of a step at most. Raises AccumulatorError
+    where neither is possible."""
     rows = weight.reshape(len(weight), -1)
     total = rows.sum(axis=1, dtype=np.int64)
     bias, scale = np.broadcast_to(bias, total.shape), np.broadcast_to(scale, total.shape)
@@ -121,7 +121,7 @@ def moved_bias(
 
     A bias may be moved only if this changes no result: requantization by `scale` and `stage` must saturate all sums of
     the channel, with the old and with the new bias. Otherwise raises AccumulatorError, whose message names the `bias`.
-    """
+    The error is also raised for a channel whose products alone may leave 32 bits."""
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = rows.sum(axis=1, dtype=np.int64) - positive
     most = positive * INT8_HIGH + negative * INT8_LOW

@@ -36,7 +36,8 @@ FLAGS = frozenset(
 
 
 def check_attributes(label: str, model: onnx.ModelProto) -> None:
-    """Raises NodeError for a flag that is neither 0 nor 1. `label` names the model in the message."""
+    """Raises InvalidNodeError for an attribute of `FLAGS` that is neither 0 nor 1. Nodes of subgraphs are not checked.
+    `label` names the model in the message."""
     for index, node in enumerate(model.graph.node):
         for attribute in node.attribute:
             if attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
@@ -46,9 +47,8 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
 
 
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
-    """Raises InvalidNodeError for a node of ONNX's own domain, also in subgraphs, with an attribute that the operator
-    does not have in the model's opset. `label` names the model in the message.
-    """
+    """Raises InvalidNodeError for a node, also in subgraphs, with an attribute that ONNX's schema of the operator lacks
+    in the model's opset. Operators without a schema are not checked. `label` names the model in the message."""
     opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
     for number, proto in nodes_of(model.graph):
         names = schema_attributes(proto.op_type, proto.domain, opset)
@@ -69,7 +69,8 @@ def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any
 
 @cache
 def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, Any] | None:
-    """The attributes of an operator in `opset`, with their default values; None for an operator without schema."""
+    """The attributes of an operator in `opset`, with their default values (`NO_DEFAULT` for an attribute without one);
+    None for an operator without schema."""
     try:
         schema = defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
     except defs.SchemaError:

@@ -36,7 +36,7 @@ def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], defa
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
     """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator works along this axis alone. Before opset
-    13 these operators work along all axes from `axis` on.
+    13 these operators work along all axes from `axis` on; the later axes do not count if they all have length 1.
     """
     alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
     axis = one_axis(context, node, shape, -1 if alone else 1)

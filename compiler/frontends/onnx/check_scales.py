@@ -19,12 +19,12 @@ _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorPro
 
 
 def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
-    """Raises NodeError for constant scales that are not positive, finite and normal float32 numbers.
+    """Raises NodeError for constant scales that are not positive, finite and normal float32 numbers, for an empty
+    scale, a wrong number of zero points, and 8-bit constants that become infinite when they are dequantized.
 
     `label`: the file's name in messages. `weights`: bytes of the initializers stored apart from the model, by
     initializer number. Two exceptions: the scales of a constant may be negative, since ONNX Runtime writes negative
-    scales for symmetric weights of 4 bits; the scale of a constant of 32-bit integers (a bias) may be subnormal.
-    """
+    scales for symmetric weights of 4 bits; the scale of a constant of 32-bit integers (a bias) may be subnormal."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     apart = {model.graph.initializer[number].name: data for number, data in weights.items()}
     for node in model.graph.node:
@@ -65,7 +65,9 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
 def _check_counts(
     label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
 ) -> None:
-    """Raises NodeError if a node has no scale (`scales` is 0), or if it has neither 1 nor `scales` zero points."""
+    """Raises NodeError if a node has no scale (`scales`: their number), or if a QuantizeLinear or DequantizeLinear has
+    constant zero points, but neither 1 nor `scales`. `label`: the file; `number`: the node's index, both for messages.
+    """
     problem = None if scales else "has an empty tensor as its scale"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:
         zero_point = constants.get(node.input[2])
@@ -83,7 +85,8 @@ def _check_counts(
 def _check_finite(
     label: str, node: NodeProto, number: int, data: np.ndarray, scale: NDArray[np.float32]
 ) -> None:
-    """Raises NodeError if `node` dequantizes 8-bit constants (`data`) and its largest result overflows float32."""
+    """Raises NodeError if `node` dequantizes 8-bit constants (`data`) whose largest magnitude times the largest `scale`
+    overflows float32. `label`: the file; `number`: the node's index, both for messages."""
     if node.op_type != "DequantizeLinear" or data.dtype not in (np.int8, np.uint8):
         return
     largest = int(np.abs(data.astype(np.int16)).max(initial=0))

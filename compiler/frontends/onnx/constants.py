@@ -89,9 +89,9 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
 def evaluate_node(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> dict[str, np.ndarray]:
-    """The outputs of a node by name, computed by ONNX's reference implementation from the inputs `feeds`. Raises
-    ModelError if it cannot compute them.
-    """
+    """The outputs of a node by name, computed from the inputs `feeds` (by name): by this file for the operators of
+    `_COMPUTED_HERE`, by ONNX's reference implementation for all others. Raises NodeError if they cannot be computed, if
+    they would be wrong or too large, and for a node with a subgraph. `opset`: the model's opset."""
     check_text(context, node)
     if reference_is_mistaken(node, opset):
         context.fail(

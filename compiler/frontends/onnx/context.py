@@ -190,7 +190,7 @@ class GraphContext(NodeErrors):
         return next((dtype for dtype in self.types(node) if dtype in HALVES), None)
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """Adds a constant made at import; returns its name: `name`, with a number appended if `name` is taken."""
+        """Adds a constant (float64 as float32); returns its name: `name`, with a number appended if `name` is taken."""
         unique = self._unused(name)
         # The import computes some constants in float64; the graph stores them as float32.
         dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
@@ -210,8 +210,8 @@ class GraphContext(NodeErrors):
         dtype: DType = DType.FLOAT32,
     ) -> str:
         """Adds a graph node that computes, in `dtype`, the ONNX node's first output, or the intermediate tensor
-        `output`. Returns the name of the computed tensor. Fails where ONNX inferred another shape.
-        """
+        `output`. Returns the name of the computed tensor. An empty tensor becomes a constant, without a node. Fails
+        where ONNX inferred another shape."""
         if output is None:
             output = node.outputs[0]
             self.check_shape(node, output, shape)

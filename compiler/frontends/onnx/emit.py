@@ -139,10 +139,10 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
 
 
 def bias_of(bias: Bias, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The bias as int64 multiples of `step` (float64, input scale x weight scale per channel: `scale` result steps).
-
-    An integer bias already counts in steps, and so does a dequantized bias whose scale is `step`: their integers are
-    returned as they are. Any other bias is divided by `step` and rounded half to even."""
+    """The bias as int64 multiples of `step` (float64 per channel: input scale x weight scale; one step is `scale` steps
+    of the result). An integer bias already counts in steps, and so does a dequantized bias whose scale is `step` within
+    0.01%: their integers are returned as they are. Any other bias is divided by `step` and rounded half to even; None
+    gives zeros."""
     match bias:
         case None:
             return np.zeros(step.shape, np.int64)
@@ -195,10 +195,9 @@ def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
 
 
 def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
-    """Input `index` as a quantized tensor; for any other value, raises an error that says which kind of value it is.
-
-    Unless `viewed`, a tensor that is read through a view is first rearranged, so that its elements are in the value's
-    order.
+    """Input `index` as a quantized tensor. A pending value gets a grid of its own if it can have one (`on_own_grid`);
+    any other value raises an error that says which kind of value it is. Unless `viewed`, a tensor that is read through
+    a view is first rearranged, so that its elements are in the value's order.
     """
     value = context.value(node, index)
     if isinstance(value, Pending):
@@ -218,8 +217,7 @@ def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: 
 
 def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:
     """The (H, W) of operand `data` of an operator with windows, which must be an image (N, C, H, W) as stored; fails on
-    1-D, 3-D or reshaped operands.
-    """
+    any other number of dimensions, and on reshaped operands."""
     if len(data.shape) != 4:
         context.fail(
             node,

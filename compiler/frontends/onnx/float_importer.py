@@ -183,7 +183,7 @@ def expand(context: GraphContext, node: OnnxNode) -> bool:
 
 def fold(context: GraphContext, node: OnnxNode) -> bool:
     """Evaluates a node all of whose inputs are constants; its outputs become constants. Returns False for any other
-    node, and for a node that ONNX's reference implementation cannot evaluate correctly.
+    node, and for a node that ONNX's reference implementation cannot evaluate correctly, or fails on for empty tensors.
     """
     known = all(context.resolve(name) in context.constants for name in node.inputs if name)
     if not known or reference_is_mistaken(node, context.opset):
@@ -286,8 +286,8 @@ ACCEPT_CODES = STRUCTURE | frozenset(
         *("GatherND", "Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),
     )
 )
-"""Operators that only move elements. They therefore also accept element types without arithmetic, whose elements are
-stored as codes (`DType.is_code`: types of 8 bits and less)."""
+"""Operators that only move elements or convert their type. They therefore also accept element types without arithmetic,
+whose elements are stored as codes (`DType.is_code`: types of 8 bits and less)."""
 SUPPORTED = (
     f"{', '.join(sorted(operators('float', *GRAPHS, 'steps', 'contributed', 'control')))}, "
     "whatever ONNX defines as a function of these, and whatever has constant inputs"

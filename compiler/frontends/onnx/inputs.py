@@ -59,9 +59,8 @@ ALIKE = frozenset(
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """Names of the tensors that reach a windowed operator (convolution or pool) as its data, directly or through nodes
-    that keep all dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels.
-    """
+    """Names of the tensors that reach a windowed operator (`WINDOWS`) as its data, directly or through nodes that keep
+    all dimensions in their order. Such a tensor of rank 3 is a line (N, C, L), not rows of channels."""
     found: set[str] = set()
     for node in reversed(nodes):
         if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):
@@ -81,7 +80,7 @@ def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> Non
 def quantized_input(
     context: ImportContext, node: OnnxNode, value: FloatInput, output: str, quantization: Quantization
 ) -> Integer:
-    """Adds the tensor `output` into which the host quantizes a float input of the model."""
+    """Adds the tensor `output` into which the host quantizes `value`, a float input of the model that `node` reads."""
     permutation, shape = value.permutation, value.shape
     view, natural = None, shape
     handed_over = tuple([value.declared[axis] for axis in permutation or range(len(value.declared))])

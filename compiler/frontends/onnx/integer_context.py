@@ -69,8 +69,8 @@ class Edges(NamedTuple):
 @dataclass(slots=True, kw_only=True)
 class ImportContext(GraphContext):
     """The state of one call of `import_model`: the integer graph under construction, and the values bound to names.
-
-    `abilities`: capabilities of the target, which decide the nodes that the graph may have.
+    `abilities`: capabilities of the target, which decide the nodes that the graph may have. `unscaled`: tensors of
+    integer inputs whose scale no node has given yet.
     """
 
     integer_biases: ClassVar[bool] = True
@@ -102,7 +102,8 @@ class ImportContext(GraphContext):
         return False
 
     def fold(self, node: OnnxNode) -> bool:
-        """Evaluates a node with constant inputs only; returns whether it did. Quantized constants stay quantized."""
+        """Evaluates a node with constant inputs only; returns whether it did. QuantizeLinear, DequantizeLinear, and
+        Transpose and Identity of a quantized constant are not evaluated."""
         if node.op_type in GRIDS or not all(
             self.is_constant(node, index) for index, name in enumerate(node.inputs) if name
         ):
@@ -318,9 +319,8 @@ class ImportContext(GraphContext):
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
     def is_contiguous(self, data: Real) -> bool:
-        """Whether a value consists of all elements of its tensor in the tensor's order and shape; the shape (N, C, L)
-        matches (N, C, L, 1).
-        """
+        """Whether a value consists of all elements of its tensor in the tensor's order. If it has four dimensions, it
+        must also have the tensor's shape."""
         return data.view is None and (len(data.shape) != 4 or data.shape == self.tensors[data.tensor].nchw)
 
     def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:

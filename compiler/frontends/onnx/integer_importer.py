@@ -92,8 +92,8 @@ def begin(
 
 
 def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeError:
-    """An error that lists all refused nodes. `first`: the error of the first refused node, which has index `place`;
-    later nodes are imported to find their errors.
+    """An error that lists `first`, the error of the refused node with index `place`, and errors of later nodes, which
+    are imported to find them. A supported operator that reads the stand-in of a refused node is left out.
     """
     from .refused_nodes import import_rest
 

@@ -21,7 +21,7 @@ def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dty
     """Binds an int8 or uint8 input of the model. Its scale becomes known at the first DequantizeLinear or QLinear node
     that reads it. If the model first transposes and reshapes the input, the host does so instead (`_stored_order`).
 
-    Raises ModelError for shapes that no operator supports.
+    Raises ModelError for shapes that no operator supports, and for inputs too large for the host to transpose.
     """
     order, stored = _stored_order(context, name, shape)
     if stored == shape and len(shape) == 3 and name not in windowed(context.model_nodes):

@@ -33,9 +33,9 @@ class Region:
 
     Every region has its own copies of constants, and of the QuantizeLinear nodes and views at its entry. `nodes`: names
     of the nodes that are in this region only; `node_types`: their operator types. `operators`: operator types of all
-    nodes, also of the copied ones, but not of constants. `readers`: for each copied node, the nodes that read its
-    result. `cpu_model`: a version of the region's model that the CPU can run.
-    """
+    nodes, also of the copied ones, but not of constants. `readers`: for each node that was added to convert an input or
+    output between types, the nodes of the region that read this tensor. `cpu_model`: a version of the region's model
+    that the CPU can run."""
 
     name: str
     side: Side

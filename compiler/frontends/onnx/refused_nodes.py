@@ -20,12 +20,12 @@ def import_rest(
     reported: Callable[[OnnxNode], bool],
 ) -> NodeError:
     """An error that lists all rejected nodes of a model: `first`, the rejection of `nodes[0]`, and the rejections of
-    later nodes, which are imported to find them.
+    later nodes, which are imported to find them. Later errors that make the model invalid for every target
+    (InvalidModelError) are not listed.
 
     `source`: the model's name in messages. `stand_in(name)`: binds the name of a rejected node's output to a stand-in,
     and returns whether it could; a node that reads a result without a stand-in is skipped. `reported(node)`: whether
-    the error lists a rejected node that reads a stand-in (False if the stand-in may be the cause of the rejection).
-    """
+    the error lists a rejected node that reads a stand-in (False if the stand-in may be the cause of the rejection)."""
     errors = [first]
     stand_ins: set[str] = set()
     lost: set[str] = set()

@@ -58,16 +58,16 @@ def _neighbours(value: np.float32) -> list[np.float32]:
 
 def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
     """Rescales each of `parts` to the quantization of `to` and clamps it, as `rescale` does. Returns the names of the
-    resulting tensors: the name of the output with a number appended.
-    """
+    resulting tensors: the name of the output with a number appended, or the part's own name if its integers stay the
+    same."""
     return tuple(
         [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]
     )
 
 
 def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
-    """Rescales `data` to the quantization of `to` and clamps it; returns the tensor's name. Adds no node if the
-    integers stay the same.
+    """Rescales `data` to the quantization of `to` and clamps it; returns the tensor's name. If the integers stay the
+    same and are not clamped, adds no node and returns the name of the tensor of `data`.
     """
     source = data.quantization
     if same_integers(source, to.grid):

@@ -1,7 +1,7 @@
 """Submodels: some nodes of an ONNX model as a model of their own.
 
 A submodel has copies of the constants and of the entry nodes (views and QuantizeLinear nodes at the beginning of a
-region) that its nodes need. Its inputs and outputs are float32 tensors.
+region) that its nodes need. Its inputs and outputs are float32 tensors, unless the model itself passes other types.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Submodel:
-    """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of its
-    nodes.
+    """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of its nodes
+    without constants.
 
-    `readers`: for each node that was added to convert between types, the names of the nodes that read its result.
-    """
+    `readers`: for each node that was added to convert an input or output between types, the names of the nodes that
+    read this tensor in the model."""
 
     model: bytes
     inputs: tuple[str, ...]

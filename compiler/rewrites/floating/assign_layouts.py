@@ -49,7 +49,7 @@ def whole_block(channels: int, lanes: int) -> int:
 
 
 def is_depthwise(operator: Convolution, weight: Tensor) -> bool:
-    """Whether each channel of the convolution has exactly one filter."""
+    """Whether a convolution has several channels with exactly one filter each, and is not transposed."""
     one_each = operator.groups == weight.shape[0] and weight.shape[1] == 1
     return one_each and operator.groups > 1 and not operator.transposed
 

@@ -279,9 +279,9 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
 
 
 def _with_causal_mask(graph: Graph, found: _Found) -> tuple[_Found, int | None]:
-    """Finds a constant causal mask in an attention: each row may read only the keys up to a certain distance ahead of
-    the row. If the mask is all that the scores read, it is replaced by a comparison of the indices of row and key.
-    Returns (attention, distance); the distance is None without a causal mask.
+    """Finds a constant causal mask in an attention whose scores read nothing else: each row may read only the keys up
+    to a certain distance ahead of the row. If the mask does nothing else (`without_mask`), a comparison of the indices
+    of row and key replaces it. Returns (attention, distance); the distance is None without a causal mask.
     """
     shape = graph.tensors[found.nodes[0].output].shape[-2:]
     if len(found.operands) != 1 or found.operands[0] not in graph.constants:

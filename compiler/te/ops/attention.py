@@ -32,9 +32,11 @@ def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str
     the shapes that `sizes` describes.
 
     Grid axes: x blocks of rows, y heads, z the rest of the batch. Loops "STAGE.x", "STAGE.y" and "STAGE.z" are axes of
-    threads. Stages: "start"; for each step over the keys (loop "step") the copies "k" and "v", "scores", "most" (the
-    greatest score of a row), "weights" and "context"; if there are several splits, "give.bounds" and "give", in which
-    each split stores its partial results in shared memory; "post", which stores the result.
+    threads. Stages: "q", which copies rows of Q; "start"; for each step over the keys (loop "step") the copies "k" and
+    "v", "scores", "most" (the greatest score of a row), "weights" and "context"; "total" (the sum of a row's weights);
+    if there are several splits, "give.bounds" and "give", in which each split stores its partial results in shared
+    memory; "post", which stores the result. Stages "most" and "total" exist if several threads share a row; without
+    `shuffles`, stages "most.give" and "total.give" come before them.
     """
     return _Kernel(sizes, tile, shuffles).program(name)
 

@@ -66,7 +66,8 @@ class Splits:
         return allocated((self.sums, self.bounds), seq(*stages))
 
     def post(self, z: Expr, y: Expr, x: Expr) -> Stmt:
-        """Computes and stores vectors of the result: neighbouring threads have neighbouring vectors."""
+        """Computes and stores vectors of the result: neighbouring threads have neighbouring vectors. A vector has the
+        largest number of columns in `VECTORS` with which the block's vectors divide evenly among its threads."""
         sizes, tile, rows = self.blocks.sizes, self.tile, self.blocks.rows
         wide = next(n for n in VECTORS if rows * self.columns % (n * tile.threads) == 0)
         vectors = self.columns // wide

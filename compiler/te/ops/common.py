@@ -387,8 +387,8 @@ class Ring:
     @staticmethod
     def of(pool: Window | None, rows: int, columns: int) -> Ring:
         """The area that the windows of `pool` read: `rows` x `columns` convolution results, surrounded by pads. Last
-        rows and columns that no window reads are left out. If `pool` is None: all results, without pads.
-        """
+        rows and columns that no window reads are left out. If `pool` is None: all results, without pads. Raises
+        ValueError for a pool with dilations."""
         if pool is None:
             return Ring(shape=(rows, columns), top=0, left=0, rows=rows, columns=columns)
         if pool.dilations != (1, 1):

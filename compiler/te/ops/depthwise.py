@@ -33,8 +33,8 @@ class Filters:
     the rows of kh = 0, which are used for every kh.
 
     With a `sweep` in addition (operations that multiply several rows of the window at once), W is int8[CB, T, max(ci,
-    co), min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`.
-    """
+    co), min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`. `sweep_rows`: number of
+    rows of a tile that the weights of one such operation take."""
 
     shared: bool = False
     taps: TapGroups | None = None

@@ -194,7 +194,8 @@ def remap(
 
 
 def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
-    """The input's sizes and runs, with neighbouring axes merged if the inner one is copied whole."""
+    """The input's sizes and runs, with neighbouring axes merged if the inner one is copied whole, and each run of the
+    outer one has step 1 or one element."""
     sizes: list[int] = []
     merged: list[Runs] = []
     for size, of_axis in zip(shape, runs, strict=True):

@@ -130,7 +130,7 @@ def tensor_product(
     name: str = "tensor_gemm",
 ) -> Program:
     """A `product` for tensor cores. The copies of the factors keep the factors' layout. Products are exact, and the
-    sums have a wider type than the factors.
+    sums are float32 or int32.
 
     Factors are of type `dtype` (W is of type `weight_dtype`, if given). Products of floats are summed in float32;
     float32 factors are first rounded to tf32 (`round_factors`). Products of integers are summed in int32, which wraps.

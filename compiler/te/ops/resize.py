@@ -37,16 +37,16 @@ def axis_table(
     rounding: Rounding = "round_prefer_floor",
 ) -> AxisTable:
     """The table that gives, for each of `outputs` elements of a resized axis, the position in the axis of `size`
-    elements. `scale`: ratio of the sizes as the model declares it (None: outputs / size).
+    elements. `scale`: ratio of the sizes as the model declares it (None: outputs / size), which decides the positions
+    even if it leaves the size as it is.
 
     Positions are computed in float32 by ONNX Runtime's formulas, so that a position halfway between two elements is
     rounded to the same element. ONNX Runtime has different formulas for different rounding modes (found by comparison
-    with ONNX Runtime for all sizes up to 24).
-    """
+    with ONNX Runtime for all sizes up to 24)."""
     half = np.float32(0.5)
     ratio = outputs / size if scale is None else scale
     exact = scale is None and mode == "nearest" and rounding.startswith("round")
-    if size == outputs:
+    if ratio == 1:
         position = np.arange(outputs, dtype=np.float32)
     else:
         position = positions(size, outputs, ratio, coordinates, exact=exact)

@@ -99,9 +99,9 @@ def scatter_elements(
     `combine`, the new value is the combination (a sum, for example) of the old value and U's.
 
     Parameters, in this order: X of `dtype` and `shape`; I int64 and U of `dtype`, both of the shape `indices`; Y like
-    X. Statement "copy" copies X, statement "write" visits the elements of U in order. Raises ValueError for shapes that
-    do not match.
-    """
+    X. A negative index counts from the end; an index outside the axis writes the element at the nearer end. Statement
+    "copy" copies X, statement "write" visits the elements of U in order. Raises ValueError for shapes that do not
+    match."""
     _check_elements(shape, indices, axis)
     x, y = (Buffer(name=n, shape=shape, dtype=dtype) for n in "XY")
     chosen = Buffer(name="I", shape=indices, dtype=DType.INT64)
@@ -124,9 +124,9 @@ def scatter_nd(
     `combine`, the combination of its old value and U[j, …].
 
     Parameters: X of `dtype` and `shape`, with the axes that have no index merged into one; I int64 [rows, depth]; U of
-    `dtype` [rows, rest]; Y like X. Statement "copy" copies X, statement "write" stores the elements of U. Raises
-    ValueError for indices of more dimensions than X has.
-    """
+    `dtype` [rows, rest]; Y like X. A negative index counts from the end; an index outside its axis writes the element
+    at the nearer end. Statement "copy" copies X, statement "write" stores the elements of U. Raises ValueError for
+    indices of more dimensions than X has."""
     depth = indices[-1] if indices else 0
     if not 1 <= depth <= len(shape):
         raise ValueError(

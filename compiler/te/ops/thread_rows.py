@@ -119,8 +119,8 @@ def thread_softmax(
 
     `sharing` distributes rows over threads; if inner is not 1, it distributes the inner rows of each outer index. With
     `shuffles`, threads of a warp combine their results in registers (`te.threads`). The program has the stages "max",
-    "sum" and "scale", and "exp" if `sharing.kept` is set.
-    """
+    "sum" and "scale". If `sharing.kept` is set, statement "load" of the first stage and "exp" of the second ("distance"
+    with `logarithm`) store the elements in registers."""
     outer, size, inner = around_axis(shape, axis % len(shape))
     whole = (outer, size) if inner == 1 else (outer, size, inner)
     x, y = (Buffer(name=n, shape=whole, dtype=DType.FLOAT32) for n in "XY")
@@ -159,8 +159,8 @@ def thread_normalize(
     """LayerNormalization or InstanceNormalization on a GPU, with the parameters of `te.ops.normalization.normalize`.
     `sharing` distributes rows over threads. With `shuffles`, threads of a warp combine their results in registers.
 
-    The program has three stages: "sum" and "square" add up elements and squares, and "scale" stores the results.
-    """
+    The program has three stages: "sum" adds up the elements, "square" the squares of their distances from the mean, and
+    "scale" stores the results."""
     x, scale, shift, y = sizes.buffers
     single = sizes.channels == 1
     rows = _Rows(

@@ -19,7 +19,7 @@ from ..table import import_node
 from .functions import rename
 
 MOST_NODES = 4096
-"""Largest number of nodes that all iterations of If, Loop and Scan bodies together add to the graph."""
+"""Largest number of ONNX nodes in all iterations of the bodies of If, Loop and Scan together."""
 
 
 def import_control(context: GraphContext, node: OnnxNode) -> None:

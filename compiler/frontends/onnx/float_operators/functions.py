@@ -35,7 +35,8 @@ def function_steps(s: FloatSteps) -> None:
 
 
 def function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """The nodes of ONNX's function for an operator in the model's opset; None if ONNX defines no function."""
+    """The nodes of ONNX's function for an operator in the model's opset; None if ONNX defines no function, or none
+    whose operators mean the same in this opset."""
     try:
         schema = defs.get_schema(node.op_type, context.opset, node.domain)
     except defs.SchemaError:
@@ -98,8 +99,8 @@ def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.Functi
 
 def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
     """Whether a node in a function body of opset `version` computes the same in `opset`: there is no newer version of
-    the operator, or newer versions add only dtypes, optional inputs, and attributes with defaults.
-    """
+    the operator, or newer versions add only dtypes, optional inputs, and attributes with defaults. A newer version of
+    an operator of `REDEFINED` never computes the same."""
     old, new = _schema(node, version), _schema(node, opset)
     if old is None or new is None:
         return old is new
@@ -135,7 +136,8 @@ def _schema(node: onnx.NodeProto, opset: int) -> Any:
 
 
 def _types(context: GraphContext, node: OnnxNode) -> list[bytes]:
-    """Serialized onnx.TypeProto, with shape, of each input of a node."""
+    """Serialized onnx.TypeProto, with shape, of each input of a node; an empty TypeProto for an input that is left
+    out."""
     types: list[bytes] = []
     for index, name in enumerate(node.inputs):
         held = onnx.TypeProto()

@@ -195,8 +195,8 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND. With constant indices, the indexed axes are flattened to one axis, and the node becomes a
-    Gather along this axis.
+    """Imports GatherND. With constant indices and batch_dims 0, the indexed axes are flattened to one axis, and the
+    node becomes a Gather along this axis.
     """
     if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
         gather_nd_of_run_time(context, node)

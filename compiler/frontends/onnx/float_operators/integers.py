@@ -120,7 +120,7 @@ def narrow_product_steps(s: FloatSteps) -> None:
 
 def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
     """Reads the zero points of a MatMulNBits as float32 [columns, blocks]. If the node's input is uint8, each byte has
-    several zero points of `bits` bits, which are unpacked. If the input is left out, all zero points are 2**(bits - 1).
+    8 / `bits` zero points, which are unpacked. If the input is left out, all zero points are 2**(bits - 1).
     """
     given = context.array(node, 3, "zero point")
     if given is None or not given.size:
@@ -218,9 +218,9 @@ def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
 
 
 def _exact_ranges(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """Cuts the depth of a product into ranges (first, last) such that float32 sums over one range are exact: the sum of
-    `size` times `sizes` over a range is at most `EXACT`. `size`: largest magnitude of the data. `sizes` [sums, depth]:
-    upper bounds on the magnitudes of the weights.
+    """Cuts the depth of a product into ranges (first, last), without `last`, such that float32 sums over one range are
+    exact: the sum of `size` times `sizes` over a range is at most `EXACT`. `size`: largest magnitude of the data.
+    `sizes` [sums, depth]: upper bounds on the magnitudes of the weights.
     """
     parts: list[tuple[int, int]] = []
     first, depth = 0, sizes.shape[1]

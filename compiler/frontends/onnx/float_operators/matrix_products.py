@@ -94,9 +94,9 @@ def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape,
 
 
 def import_gemm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gemm. Constants B and C are multiplied by alpha and beta at import; a transposition of A, or of a B that
-    is not constant, becomes a node before the product.
-    """
+    """Imports Gemm. If B is constant, it is multiplied by alpha at import, and a constant C by beta; otherwise an
+    element-wise node after the product multiplies. A transposition of A, or of a B that is not constant, becomes a node
+    before the product."""
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         context.fail(

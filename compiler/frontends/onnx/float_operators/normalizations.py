@@ -33,8 +33,8 @@ def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
-    """Imports LayerNormalization over all dimensions from `axis` on. Scale and bias must be constants with the shape of
-    these dimensions.
+    """Imports LayerNormalization over all dimensions from `axis` on. Scale and bias must be constants that broadcast to
+    the shape of these dimensions; the bias may be left out.
     """
     data = context.operand(node, 0)
     axis = one_axis(context, node, data.shape, -1)
@@ -84,8 +84,8 @@ MEAN_VARIANCE_EPSILON = 1e-9
 
 
 def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a LayerNormalization has a scale or bias that is not constant, or returns its mean or deviation: there is
-    no kernel for it.
+    """Whether a LayerNormalization has a scale or bias that is not constant, or has its mean or inverse deviation as an
+    output: there is no kernel for it.
     """
     constants = all(context.is_constant(node, i) for i in range(1, len(node.inputs)) if node.inputs[i])
     return any(node.outputs[1:]) or not constants
@@ -93,7 +93,7 @@ def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
 
 def layer_normalization_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute a LayerNormalization for which there is no kernel template: its scale or bias is
-    no constant, or other nodes read its second or third output (mean and inverse deviation).
+    no constant, or it has a second or third output (mean and inverse deviation).
     """
     shape = s.shape(0)
     axis = one_axis(s.context, s.node, shape, -1)

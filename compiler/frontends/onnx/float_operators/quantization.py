@@ -1,8 +1,8 @@
 """QuantizeLinear and DequantizeLinear of a float model: rounding to integer values, held in float32 tensors.
 
 Between the two, float32 tensors hold the integer values. Operators that only move or select values (`MOVES`) read them
-as float32; for any other operator they are cast to integers.
-"""
+as float32; for any other operator they are cast to integers. A QuantizeLinear for which `makes_integers` holds has an
+integer tensor as its result instead."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
     """Prepares the import of a node, since some of its float32 inputs may hold quantized integers. Returns (node to
     import, integer dtype).
 
-    A node of an operator in `MOVES` only moves the integers, so it is returned unchanged, with the dtype of the
-    integers that its float32 result holds. In any other node, integer tensors with the same values replace these
-    inputs; the returned dtype is "".
+    A node of an operator in `MOVES`, or a Resize in mode nearest, only moves the integers, so it is returned unchanged
+    if all of them have one dtype, which its float32 result then holds and which is returned. In any other node, integer
+    tensors with the same values replace these inputs; the returned dtype is "".
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:

@@ -68,7 +68,8 @@ def recurrent_steps(
 
 
 def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Direction, ...]:
-    """The directions of a layer with inputs X of shape `data`; refuses a layer without X, W or R."""
+    """The directions of a layer with inputs X of shape `data`; refuses an unknown direction, an X that has not three
+    dimensions, and a layer without X, W or R."""
     found = DIRECTIONS.get(node.text("direction", "forward"))
     if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
         context.refuse(
@@ -148,7 +149,8 @@ class _Direction:
         return self.s.add("Gather", self.s.input(index), place, axis=0)
 
     def weights(self, index: int) -> str:
-        """Adds the dequantized W or R (input `index`) of this direction, [inputs, gates * hidden]; returns its name."""
+        """Adds the transposed W or R (input `index`) of this direction, [inputs or hidden, gates * hidden], dequantized
+        if it has 8 bits; returns its name."""
         s = self.s
         if not self.dynamic:
             return s.add("Transpose", self.of(index), perm=[1, 0])

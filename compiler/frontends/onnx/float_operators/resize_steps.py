@@ -61,11 +61,14 @@ def resize_steps(s: FloatSteps) -> None:
         s.context.operand(s.node, 0)
     data, outside = s.input(0), []
     axes = resized_axes(s.context, s.node, s.shape(0))
+    # ONNX Runtime copies a tensor whose sizes all stay and, with antialias, an axis whose size stays.
+    copied = bool(s.node.integer("antialias", 0)) or all(axis.outputs == axis.size for axis in axes)
     for axis, ends in zip(axes, _crop(s.context, s.node, len(axes)), strict=True):
         # As `te.ops.resize.axis_table`: ONNX Runtime rounds ties of exact ratios.
         exact = mode == "nearest" and rounding.startswith("round") and axis.scale is None
         places, beyond = _input_coordinates(axis, coordinates, ends, exact=exact)
-        if coordinates != CROP and axis.outputs == axis.size and isclose(axis.factor, 1.0):
+        stays = axis.outputs == axis.size and (copied or isclose(axis.factor, 1.0))
+        if coordinates != CROP and stays:
             continue
         indices, weights = _taps(s.context, s.node, axis, places)
         data = _resized(s, data, axis, indices, weights)

@@ -22,7 +22,8 @@ class OnnxGraph:
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def constant(self, name: str, values: ArrayLike, dtype: DTypeLike) -> str:
-        """Adds the initializer `name` once; returns the name."""
+        """Adds the initializer `name` unless there is one of this name, which then keeps its values; returns the
+        name."""
         if name not in self.initializers:
             self.initializers[name] = numpy_helper.from_array(np.asarray(values, dtype), name)
         return name

@@ -1,9 +1,9 @@
 """Tensor data that a model stores in other files.
 
-All locations are checked before the first byte is read. A location must name a regular file below the model's folder,
-after symbolic links are resolved. Offset and length must be inside the file, and the length must be that of the
-tensor's shape and type. The importer and the cache of compiled networks both read through this module.
-"""
+Before the first byte is read, all locations and lengths are checked: a location must be below the model's folder, after
+symbolic links are resolved, and the length must be that of the tensor's shape and type. When a file is opened, it must
+be a regular file, and each tensor must end inside the file. The importer and the cache of compiled networks both read
+through this module."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def load_external_data(label: str, model: onnx.ModelProto, folder: Path) -> None
 
 
 def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> str:
-    """SHA-256 (hexadecimal) of all data that `load_external_data` would read; empty if there is none. Raises
-    ModelError."""
+    """SHA-256 (hexadecimal) of all data that `load_external_data` would read, with their paths, offsets and lengths;
+    empty if there is none. Raises ModelError."""
     places = external_tensors(label, model, folder)
     if not places:
         return ""
@@ -67,7 +67,7 @@ def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> st
 
 def external_tensors(label: str, model: onnx.ModelProto, folder: Path) -> list[ExternalTensor]:
     """The external tensors of `model`, sorted by file and offset. Raises ModelError for a location that may not be
-    read.
+    read, for a wrong length, and for more than `MOST_BYTES` in all.
     """
     root = os.path.realpath(folder)
     places = [_place(label, tensor, root) for tensor in _tensors(model) if _is_external(tensor)]

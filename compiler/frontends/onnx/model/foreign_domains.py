@@ -33,7 +33,7 @@ def is_qonnx(domain: str) -> bool:
 
 def foreign(domain: str, supported: str) -> tuple[str, str]:
     """Error text (problem, remedy) for a node whose domain no importer supports; `supported`: text that lists the
-    supported domains.
+    supported operators.
     """
     for beginnings, message in _FOREIGN.items():
         if domain.startswith(beginnings):

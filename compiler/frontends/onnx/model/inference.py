@@ -84,7 +84,8 @@ def check_ranges(label: str, model: onnx.ModelProto) -> bool:
 
 
 def _numbers(model: onnx.ModelProto, index: int) -> int | None:
-    """Length of the Range with node index `index`; None if shape inference does not know the values of its inputs."""
+    """Length of the Range with node index `index`; None if shape inference does not know the values of its inputs, if
+    one of them is not finite, or if the step is 0."""
     names = list(model.graph.node[index].input)
     given = {item.name: item for item in model.graph.initializer if math.prod(item.dims) == 1}
     values: list[float | None] = [

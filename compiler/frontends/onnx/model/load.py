@@ -45,7 +45,7 @@ class LoadedModel:
         return self.proto
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All initializers by name, read-only. Raises ModelError for bytes that do not match type and shape."""
+        """All initializers by name, not to be changed. Raises ModelError for bytes that do not match type and shape."""
         found: dict[str, np.ndarray] = {}
         for number, tensor in enumerate(self.proto.graph.initializer):
             found[tensor.name] = initializer_array(self.label, tensor, self.weights.get(number))
@@ -221,8 +221,8 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 def _with_shapes(
     model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
 ) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
-    """The model with shapes inferred, and its large weights, which stay outside of the model. `follow`: ONNX's
-    inference also propagates values.
+    """The model with shapes inferred, and its large weights, which stay outside of the model; if the inference needs
+    their values, they are put into the model, and none are returned. `follow`: ONNX's inference also propagates values.
 
     Raises InferenceError or ValueError if ONNX cannot infer the shapes.
     """

@@ -19,7 +19,7 @@ def with_rows(
     inputs: Iterable[GraphInput], nodes: Sequence[Node], tensors: Mapping[str, Tensor]
 ) -> tuple[GraphInput, ...]:
     """The inputs of a float graph, with the field `rows` set where a Gather uses an integer input as its indices,
-    directly or after a Reshape or a Cast. `rows` is the size of the gathered axis.
+    directly or after a Reshape or a Cast. `rows` is the size of the gathered axis, the least if there are several.
     """
     entries = tuple(inputs)
     ids = {entry.name: entry.name for entry in entries if entry.dtype in INTEGERS}

@@ -1,5 +1,4 @@
-"""Rewrites of a whole ONNX model that keep its results: functions inlined, an older opset converted, shapes
-inferred."""
+"""Rewrites of a whole ONNX model that keep its results: functions are inlined, and shapes are inferred."""
 
 from __future__ import annotations
 
@@ -99,7 +98,7 @@ def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
 
 
 def needs_a_shape(node: onnx.NodeProto) -> bool:
-    """Whether a node is of an operator in `NEEDS_A_SHAPE`."""
+    """Whether a node is of an operator in `NEEDS_A_SHAPE`, in ONNX's own domain."""
     return node.op_type in NEEDS_A_SHAPE and node.domain in STANDARD
 
 

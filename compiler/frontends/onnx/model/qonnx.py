@@ -28,9 +28,9 @@ def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Byte
     """Replaces the Quant nodes of a model; `label` names the model in messages.
 
     `weights`: bytes of the initializers that are stored apart from the model, by the initializer's position. Raises
-    ModelError for a Quant whose scale, zero point or bits are not constant, whose rounding is not to the nearest even
-    integer, or that has too many bits.
-    """
+    ModelError for an unsupported Quant: one whose scale, zero point or bits are not constant, whose zero point is not
+    an integer, whose rounding is not to the nearest even integer, or that has scales along several axes or too many
+    bits."""
     constants: dict[str, tuple[onnx.TensorProto, Bytes | None]] = {
         entry.name: (entry, weights.get(number)) for number, entry in enumerate(model.graph.initializer)
     }

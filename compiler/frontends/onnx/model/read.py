@@ -24,7 +24,7 @@ from .model_rewrites import inline_functions
 from .tensor_arrays import LEAST_BYTES
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
-"""Operators, besides QLinear ones, that occur only in quantized models."""
+"""Operators that occur only in quantized models, besides those whose names begin with QLinear or DynamicQuantize."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -32,7 +32,8 @@ from ..values import Pending, Real
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a MatMul of two activations with equal leading axes; returns False if the target cannot compute it."""
+    """Imports a MatMul of two activations of three or more axes with equal leading axes. Returns False for any other
+    MatMul, and if the target cannot compute it."""
     a, b = context.value(node, 0), context.value(node, 1)
     if not (isinstance(a, Real) and isinstance(b, Real)):
         return False
@@ -212,8 +213,8 @@ def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
     """Moves the matrices of `value` to the given `images` (batch indices) by a move of pixels alone. This works if the
-    columns of each matrix are adjacent channels; otherwise returns None. Matrices that occupy the same pixels are moved
-    together, once.
+    columns of each matrix are adjacent channels from a multiple of the block size on; otherwise returns None. Matrices
+    that occupy the same pixels are moved together, once.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -244,7 +245,7 @@ def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
     """Moves the matrices of `value` to the given `images` (batch indices) by an exchange of channels with pixels. This
-    works if the rows of each matrix are adjacent channels; otherwise returns None.
+    works if the rows of each matrix are adjacent channels from a multiple of the block size on; otherwise returns None.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

@@ -68,8 +68,8 @@ def for_each_channel(
     context: ImportContext, node: OnnxNode, data: Real, factor: np.ndarray, addend: np.ndarray
 ) -> Pending | None:
     """Computes data * `factor` + `addend` as a depthwise 1x1 convolution. `factor` and `addend` broadcast to the data.
-    Returns a pending result, which the next QuantizeLinear rounds, or None if factor or addend differ within a channel.
-    """
+    Returns a pending result, which the next QuantizeLinear rounds, or None if factor or addend differ within a channel
+    or are not finite."""
     found = _of_channels(context, data, factor, addend)
     if found is None and len(data.shape) in (3, 4):
         # Channels of the model may be positions of the stored tensor.
@@ -85,7 +85,7 @@ def _of_channels(
     context: ImportContext, data: Real, *parts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Reduces each of `parts` (a factor, an addend), which broadcasts to the data, to one number for each channel of
-    the tensor that stores the data. None if a part differs within a channel.
+    the tensor that stores the data. None if a part differs within a channel, is not finite or does not broadcast.
     """
     _, channels, height, width = context.tensors[data.tensor].nchw
     channel = elements_of(context, data).reshape(-1) // (height * width) % channels

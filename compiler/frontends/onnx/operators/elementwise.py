@@ -71,9 +71,9 @@ def _looked_up(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
-    """`pending`, a product that the next QuantizeLinear rounds, with the addend `constant` as its bias; None if the
-    addend is not one value for each channel.
-    """
+    """`pending`, a product that the next QuantizeLinear rounds, with the addend `constant` as its bias. None if
+    `pending` is no product, or has a bias or a clamp already, or if the addend is neither one value nor one for each
+    channel."""
     product = pending.operation
     if (
         not isinstance(product, Product)
@@ -167,7 +167,8 @@ def over_channels(context: ImportContext, a: Real, b: Real) -> bool:
 
 
 def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands: list) -> Real:
-    """Operand `index`; a constant is broadcast to the other operand's shape and stored as a tensor."""
+    """Operand `index`; a constant is broadcast to the other operand's shape and stored as a tensor. If the other
+    operand is a view of a part of a tensor, its entry in `operands` is replaced by a copy of its elements."""
     value, other = operands[index], operands[1 - index]
     if isinstance(value, Real):
         return value

@@ -46,7 +46,7 @@ Movable = Real | Integer | Pending
 
 def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: Edges) -> Value:
     """A value with its axes in another order. The result is a view: elements are moved only if a later operator needs
-    them in this order.
+    them in this order. The permutation `SHUFFLE` of whole channels becomes a node instead.
     """
     value, axes = context.values[edges.inputs[0]], operator.axes
     match value:

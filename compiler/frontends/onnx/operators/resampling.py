@@ -73,8 +73,8 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
     """Converts the weights of a linear interpolation to integers. Each output lies between two neighbours; `fractions`,
     float32 (O,) from 0 to 1, are the weights of the second neighbour. Returns int8 weights (O, 2) of both neighbours.
 
-    The two weights of each output have the same sum: the smallest sum that represents all fractions exactly or, if no
-    sum up to `MOST_WEIGHT` is exact, the sum with the smallest error.
+    The two weights of each output have the same sum: the smallest sum that represents all fractions with errors below
+    1e-4 or, if no sum up to `MOST_WEIGHT` does, the sum with the smallest error.
     """
     sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
     exact = fractions.astype(np.float64) * sums

@@ -28,8 +28,8 @@ IN_ORDER: Order = (0, 1, 2, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizedAxis:
-    """An axis for which a Resize gives a scale or a size: its numbers of elements in input and output, and the scale
-    (None: the node gives the size)."""
+    """An axis for which a Resize gives a scale or a size: its index, its numbers of elements in input and output, and
+    the scale (None: the ratio of these numbers)."""
 
     axis: int
     size: int
@@ -110,7 +110,8 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
         mode="nearest" if mode == "nearest" else "linear",
         coordinates=COORDINATES[COORDINATES.index(coordinates)],
         rounding=ROUNDINGS[ROUNDINGS.index(rounding)],
-        scales=(scales.get(order[2]), scales.get(order[3])),
+        # ONNX Runtime copies a tensor whose sizes all stay, whatever the scales are.
+        scales=(None, None) if tuple(sizes) == given else (scales.get(order[2]), scales.get(order[3])),
     )
     shape = tuple(sizes[axis] for axis in order)
     if order == IN_ORDER:

@@ -30,8 +30,8 @@ class Shared(Operation):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
     """Attention scores to which a mask is added; only a softmax can read them. `data`: the tensor with the scores;
-    `step`: by how much the score grows from one stored value to the next; `mask`: numbers of 0 or less, which broadcast
-    to the scores.
+    `step`: by how much the score grows from one stored value to the next; `mask`: the addend, constant numbers or a
+    model input, which broadcasts to the scores.
     """
 
     alone = (

@@ -49,8 +49,8 @@ def import_view(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _target_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The target shape of a Reshape, in which 0 is replaced by the size of the same axis of `shape`, and -1 by the
-    remaining size.
+    """The target shape of a Reshape, in which 0 is replaced by the size of the same axis of `shape` (unless the node
+    has `allowzero`), and -1 by the remaining size.
     """
     target = context.array(node, 1, "shape")
     if target is None:

@@ -21,11 +21,11 @@ STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 
 
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a node that is a function of one quantized tensor and scalar constants; returns False for any other node.
+    """Imports a node that is a function of one quantized tensor and scalar constants; returns False for any other node,
+    and for a function that is NaN for a stored value.
 
     ONNX's reference implementation computes the function, with all attributes. Raises ModelError if it cannot, or if
-    the target has no tables.
-    """
+    the target has no tables."""
     feeds: dict[str, np.ndarray | None] = {}
     data: Real | None = None
     members: tuple[str, ...] = ()
