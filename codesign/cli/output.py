@@ -183,13 +183,7 @@ def steps(always: bool = False) -> Iterator[Steps]:
         with never_silent(lambda: reporter.doing):
             yield reporter
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*step_columns(), console=console, transient=True) as progress:
         reporter = Steps(progress)
         yield reporter
         reporter.end()

@@ -8,7 +8,7 @@ is `tanh(argument(0) * 0.5)`. Each value is one step, even if it is used several
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -97,11 +97,6 @@ def expression(steps: Steps) -> Expr:
     if len({*steps}) < len(steps):
         raise ValueError("the steps must differ from each other")
     return made[-1]
-
-
-def step_weights(steps: Steps, weight: Callable[[str], float]) -> float:
-    """The sum of `weight(operation)` over all steps that are operations; arguments and constants count 0."""
-    return sum(weight(str(step[0])) for step in steps if operands(step))
 
 
 def operands(step: Step) -> tuple[int, ...]:

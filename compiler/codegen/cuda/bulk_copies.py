@@ -47,8 +47,6 @@ STEP = 16
 """The rows of a copied box (rectangular part of an array), and the strides of the array, must be multiples of this
 number of bytes ("cuTensorMapEncodeTiled").
 """
-CAPABILITY = (9, 0)
-"""Compute capability of the first devices with bulk tensor copies."""
 _MOST_STEPS = 200_000
 _ONE = Const(1)
 

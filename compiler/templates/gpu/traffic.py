@@ -22,10 +22,6 @@ BLOCK_CYCLES = 1000
 """Sum of the cycles before a block's first load and after its last store; other blocks can use part of these cycles. An
 estimate.
 """
-LARGEST_BLOCK = 1024
-"""Largest number of threads of a block (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability").
-"""
 
 
 def moved_bytes(program: Program) -> int:
