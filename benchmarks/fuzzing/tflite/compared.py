@@ -190,8 +190,7 @@ def operator_problem(model: Written, operator: WrittenOperator, values: dict[int
         if mine.dtype.kind == "f":
             problem = _float_problem(mine, first, _tolerance(model, operator, values))
         else:
-            integers = [model.tensors[i] for i in (*inputs, index) if i >= 0]
-            byte = all(tensor["scale"] is None or tensor["dtype"].itemsize == 1 for tensor in integers)
+            byte = all(model.tensors[i]["dtype"] != np.int16 for i in (*inputs, index) if i >= 0)
             problem = _integer_problem(mine, first, second, anywhere=byte and kind in NEAR)
             away = np.abs(mine.astype(np.int64) - first)
             exact = kind in BYTES if byte else kind in {*EXACT} - {"BATCH_MATMUL"}
