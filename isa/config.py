@@ -23,7 +23,7 @@ from .array_modes import LEAST_COLUMNS
 from .config_checks import check_fields, check_machine
 from .custom import AluInstruction, find_instruction
 from .data_path import storage_of
-from .dram_memory import DRAM, TEXTS, DramFields, check_dram, with_part
+from .dram_memory import DRAM, DramFields, check_dram, with_part
 from .errors import ConfigError
 from .extensions import EXTENSIONS, ByShape, suited
 from .fifos import FIFOS, OUTSTANDING, default_bytes, starved
@@ -272,6 +272,8 @@ MACHINE_FIELDS = tuple(
     sorted({item.name for kind in (Config, Memory) for item in dataclasses.fields(kind)} - {"name", "memory"})
 )
 """Names of all fields of a machine and of its memory, except its name, sorted."""
+OTHER_TYPES = {name: item.holds for name, _, item in declared(Memory) if item.holds is not int}
+"""The type of each memory field that does not hold integers."""
 
 PRESETS = ("vta", "osdi18", "edge8", "tiny")
 """Names of the configurations that are part of the package."""
@@ -303,7 +305,7 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
                 names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else '"module:NAME"'
                 raise ConfigError(f"{where}: {name} must be a list of names {names}")
-        elif name not in ("name", *TEXTS) and (isinstance(value, bool) or not isinstance(value, int)):
+        elif name not in ("name", *OTHER_TYPES) and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")
 
 

@@ -4,6 +4,7 @@ documentation, stored forms, and the values of random machines.
 
 import dataclasses
 import re
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ class Example:
     size: int = parameter(4, "a power of two", low=2, high=8, power_of_two=True)
     count: int = parameter(3, "a range", low=1, high=9, samples=(1, 9))
     absent: int | None = parameter(None, "may be left out", low=1, high=4)
+    word: str = parameter("near", "one of two words", holds=str, choices=("near", "far"))
 
 
 @pytest.mark.parametrize(
@@ -34,16 +36,18 @@ class Example:
         ({"count": 0}, "memory.count = 0: must lie between 1 and 9"),
         ({"count": True}, "memory.count = True: expected an integer, 1 to 9"),
         ({"absent": 5}, "memory.absent = 5: must lie between 1 and 4"),
+        ({"word": "Far"}, "memory.word = 'Far': give 'near' or 'far'"),
+        ({"word": 1}, "memory.word = 1: give 'near' or 'far'"),
     ],
 )
-def test_values_outside_the_declared_range_are_refused(change: dict[str, int], message: str):
+def test_values_outside_the_declared_range_are_refused(change: dict[str, Any], message: str):
     with pytest.raises(ConfigError) as error:
         check_declared(Example(**change), "memory.")
     assert str(error.value) == message
 
 
 def test_values_inside_the_declared_range_are_accepted():
-    check_declared(Example(free=-7, size=8, count=9))
+    check_declared(Example(free=-7, size=8, count=9, word="far"))
 
 
 def test_every_field_is_declared_and_documented():
