@@ -29,7 +29,7 @@ from .extensions import EXTENSIONS, ByShape, suited
 from .fifos import FIFOS, OUTSTANDING, default_bytes, starved
 from .parameters import check_declared, declared, later_defaults, parameter, short_repr
 from .sizes import Sizes
-from .timing import STORE_BYTES, STORES_IN_FLIGHT
+from .timing import CHANNELS, SHARED, STORE_BYTES, STORES_IN_FLIGHT
 
 CLOCK_IS = "assumed"
 """Word that qualifies every printed time or rate in seconds: `clock_mhz` is an assumption, because no machine has been
@@ -65,7 +65,7 @@ class Memory(DramFields):
         4, "write bursts accepted and not yet answered", low=1, high=OUTSTANDING, samples=(1, 4)
     )
     jitter: int = parameter(
-        0, "most random cycles added to a read's latency",
+        0, "most random cycles added to a read's latency; with separate data channels also before a write",
         unit="cycles", low=0, high=10_000, rtl=False, samples=(0, 0, 7, 50),
     )  # fmt: skip
     stall: int = parameter(
@@ -73,6 +73,10 @@ class Memory(DramFields):
         unit="cycles", low=0, high=10_000, rtl=False, samples=(0, 0, 5),
     )  # fmt: skip
     seed: int = parameter(0, "seed of jitter and stall", low=0, high=2**32 - 1, rtl=False)
+    data_channels: str = parameter(
+        SHARED, "shared: a cycle moves a read or a write beat; separate: one of each",
+        rtl=False, holds=str, choices=CHANNELS, samples=CHANNELS, later=True,
+    )  # fmt: skip
 
     def __repr__(self) -> str:
         return short_repr(self, Memory())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError, ProgramError
 from .parameters import parameter
+from .timing import SHARED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +95,10 @@ def check_dram(memory: Memory) -> None:
             raise ConfigError(
                 f"memory.{name} = {getattr(memory, name)}: a DRAM has no random delays; leave it out"
             )
+    if memory.data_channels != SHARED:
+        raise ConfigError(
+            f"memory.data_channels = {memory.data_channels!r}: a DRAM has its own rules for data; leave it out"
+        )
 
 
 def part_of_machine(config: Config) -> Part:

@@ -79,8 +79,11 @@ STEP_LATENCY = 3
 PATCH_WINDOW_BYTES = 256
 """Number of bytes of a row that the window register of LOAD.PATCH holds."""
 
-NOISE_READ = 0
-NOISE_STALL = 1
+NOISE_READ, NOISE_STALL = 0, 1
+NOISE_WRITE, NOISE_WRITE_STALL = 1 << 32, (1 << 32) + 1
+
+CHANNELS = SHARED, SEPARATE = "shared", "separate"
+"""Values of `Memory.data_channels`."""
 
 
 def gemm_latency(config: Config) -> int:
@@ -180,7 +183,8 @@ def memory_noise(seed: int, index: int, stream: int, limit: int) -> int:
     """Additional cycles of burst number `index`, uniform on 0..limit: splitmix64 of (seed, stream, index).
 
     `stream`: NOISE_READ (latency of reads; `index` counts accepted reads) or NOISE_STALL (delay before the first beat;
-    `index` counts served bursts). The arithmetic is that of 64-bit integers in C++.
+    `index` counts served bursts). Writes on a separate data channel have NOISE_WRITE and NOISE_WRITE_STALL; `index`
+    then counts the bursts of one direction. The arithmetic is that of 64-bit integers in C++.
     """
     if limit == 0:
         return 0

@@ -27,6 +27,7 @@ from vdla.isa.timing import (
     REQUEST_DELAY,
     REQUEST_GAP,
     ROOM_DELAY,
+    SEPARATE,
     STEP_DELAY,
     STEP_GAP,
     STEP_LATENCY,
@@ -78,6 +79,7 @@ P_READS = _place(lambda run: run.config.memory.outstanding_reads)
 P_WRITES = _place(lambda run: run.config.memory.outstanding_writes)
 P_JITTER = _place(lambda run: run.config.memory.jitter)
 P_STALL = _place(lambda run: run.config.memory.stall)
+P_SEPARATE = _place(lambda run: run.config.memory.data_channels == SEPARATE)
 P_SEED = _place(lambda run: run.config.memory.seed)
 P_COMMANDS = _place(lambda run: run.config.command_queue_depth)
 P_TOKENS = _place(lambda run: run.config.token_queue_depth)

@@ -113,6 +113,8 @@ def test_every_rule_of_the_model_is_changed() -> None:
     apart = {
         "NOISE_READ",
         "NOISE_STALL",
+        "NOISE_WRITE",
+        "NOISE_WRITE_STALL",
         "memory_noise",
         "read_burst_beats",
         "write_burst_beats",
