@@ -5,7 +5,9 @@ RTL and simulator both obey them; neither has timing constants of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .alu import ALU_OPERATIONS, AluOpcode, alu_code
 from .store_stages import stage_cycles, stages_of
@@ -177,6 +179,13 @@ def write_burst_beats(config: Config) -> int:
 def most_write_beats(config: Config) -> int:
     """Beat limit of a write burst with any store FIFO: WRITE_BURST_BEATS, or an output vector's beats if more."""
     return max(WRITE_BURST_BEATS, config.out_bytes // config.memory.bus_bytes)
+
+
+def bus_cycles(config: Config, read: Any, written: Any) -> Any:
+    """Least number of cycles in which the bus moves `read` and `written` beats, two numbers or two arrays: their sum
+    or, with separate data channels, the larger. The unit may be another one, such as bytes; then it is the result's.
+    """
+    return np.maximum(read, written) if config.memory.data_channels == SEPARATE else read + written
 
 
 def memory_noise(seed: int, index: int, stream: int, limit: int) -> int:
