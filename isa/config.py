@@ -43,7 +43,7 @@ KIB = 1024
 class Memory(DramFields):
     """Timing of the AXI4 memory that all units share; hw/README.md has the rules, hw/dram.md those of a DRAM.
 
-    With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`timing.memory_noise`),
+    With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`noise.memory_noise`),
     the same in simulator and RTL. Raises ConfigError for a value outside its range.
     """
 

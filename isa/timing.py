@@ -81,9 +81,6 @@ STEP_LATENCY = 3
 PATCH_WINDOW_BYTES = 256
 """Number of bytes of a row that the window register of LOAD.PATCH holds."""
 
-NOISE_READ, NOISE_STALL = 0, 1
-NOISE_WRITE, NOISE_WRITE_STALL = 1 << 32, (1 << 32) + 1
-
 CHANNELS = SHARED, SEPARATE = "shared", "separate"
 """Values of `Memory.data_channels`."""
 
@@ -182,23 +179,7 @@ def most_write_beats(config: Config) -> int:
 
 
 def bus_cycles(config: Config, read: Any, written: Any) -> Any:
-    """Least number of cycles in which the bus moves `read` and `written` beats, two numbers or two arrays: their sum
-    or, with separate data channels, the larger. The unit may be another one, such as bytes; then it is the result's.
+    """Least cycles in which the bus moves `read` and `written` beats, two numbers or two arrays: their sum or, with
+    separate data channels, the larger. For numbers of bytes, the result is bytes, too.
     """
     return np.maximum(read, written) if config.memory.data_channels == SEPARATE else read + written
-
-
-def memory_noise(seed: int, index: int, stream: int, limit: int) -> int:
-    """Additional cycles of burst number `index`, uniform on 0..limit: splitmix64 of (seed, stream, index).
-
-    `stream`: NOISE_READ (latency of reads; `index` counts accepted reads) or NOISE_STALL (delay before the first beat;
-    `index` counts served bursts). Writes on a separate data channel have NOISE_WRITE and NOISE_WRITE_STALL; `index`
-    then counts the bursts of one direction. The arithmetic is that of 64-bit integers in C++.
-    """
-    if limit == 0:
-        return 0
-    mask = (1 << 64) - 1
-    z = (seed * 0x9E3779B97F4A7C15 + (2 * index + stream + 1) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
-    return ((z ^ z >> 31) >> 33) % (limit + 1)

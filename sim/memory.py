@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.timing import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL
 
 from .cache import timing_code
 from .parameters import (
@@ -82,7 +82,7 @@ BOUNDARY = 4096
 @timing_code
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
     """Pseudo-random number of additional cycles of burst number `index`, uniform on 0..`limit`. Equals
-    `isa.timing.memory_noise`, with uint64 arithmetic that numba compiles. `stream`: selects one of four sequences, for
+    `isa.noise.memory_noise`, with uint64 arithmetic that numba compiles. `stream`: selects one of four sequences, for
     the latency of reads or of writes, or for the delay before the first beat of one of them.
     """
     if limit == 0:

@@ -12,14 +12,8 @@ from cocotb.task import Task
 from cocotb.triggers import RisingEdge
 
 from vdla.isa.config import Memory
-from vdla.isa.timing import (
-    NOISE_READ,
-    NOISE_STALL,
-    NOISE_WRITE,
-    NOISE_WRITE_STALL,
-    SEPARATE,
-    memory_noise,
-)
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL, memory_noise
+from vdla.isa.timing import SEPARATE
 
 from ..axi import DECODE_ERROR, OKAY, SLAVE_ERROR
 from .rules import AxiRules, WriteBeat

@@ -192,7 +192,7 @@ class FixedMemory : public Memory {
         }
     };
 
-    // Values of the field data_channels, and the sequences of random numbers (isa/timing.py).
+    // Values of the field data_channels, and the sequences of random numbers (isa/noise.py).
     enum : int64_t { SHARED = 0, SEPARATE = 1 };
     enum : uint64_t { READ = 0, STALL = 1, WRITE = 1ull << 32, WRITE_STALL = (1ull << 32) + 1 };
 
@@ -222,7 +222,9 @@ class FixedMemory : public Memory {
             if (strobe >> i & 1) bytes_[at + i] = data[i];
     }
 
-    static bool waits(const std::deque<Burst> &queue, int64_t now) { return !queue.empty() && queue.front().ready <= now; }
+    static bool waits(const std::deque<Burst> &queue, int64_t now) {
+        return !queue.empty() && queue.front().ready <= now;
+    }
 
     void choose(int64_t now) {
         const bool read = waits(reads_, now), write = waits(writes_, now);

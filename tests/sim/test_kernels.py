@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from vdla.isa import arithmetic
-from vdla.isa.timing import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL, memory_noise
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL, memory_noise
 from vdla.sim import kernels
 from vdla.sim.memory import noise
 

@@ -278,8 +278,6 @@ class LayerShape:
         return self.filters / (self.output_blocks * self.vectors)
 
     def bus_cycles(self, config: Config, loaded: Any = 0.0) -> Any:
-        """Least cycles of the bus for `loaded` beats of loads (a number or an array), the operand, and the outputs
-        (none if `kept`).
-        """
+        """Least bus cycles for `loaded` beats (number or array), the operand, and the outputs (none if `kept`)."""
         beats = self.outputs * config.out_bytes / config.memory.bus_bytes
         return bus_cycles(config, loaded + beats * self.operand, beats * (not self.kept))

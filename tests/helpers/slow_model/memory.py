@@ -4,15 +4,8 @@ a cycle.
 
 from __future__ import annotations
 
-from vdla.isa.timing import (
-    NOISE_READ,
-    NOISE_STALL,
-    NOISE_WRITE,
-    NOISE_WRITE_STALL,
-    REQUEST_GAP,
-    WRITE_DELAY,
-    memory_noise,
-)
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL, memory_noise
+from vdla.isa.timing import REQUEST_GAP, WRITE_DELAY
 
 from .bursts import Burst
 from .instructions import Instruction, product_cycles
