@@ -130,6 +130,13 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
         ('kind = "dram"\npart = "MT47H64M16"\nwidth = 0', "memory.width = 0: expected an integer above 0"),
         ('kind = "dram"\npart = "MT47H64M16"\nrefresh = 1', "memory.refresh = 1: give true or false"),
         ('kind = "dram"\npart = "MT47H64M16"\njitter = 5', "memory.jitter = 5: a DRAM has no random delays"),
+        (
+            'kind = "dram"\npart = "MT47H64M16"\ndata_channels = "separate"',
+            "memory.data_channels = 'separate': a DRAM has its own rules for data; leave it out",
+        ),
+        ('data_channels = "both"', "memory.data_channels = 'both': give 'shared' or 'separate'"),
+        ("data_channels = 2", "memory.data_channels = 2: give 'shared' or 'separate'"),
+        ("data_channels = [1]", "memory.data_channels = [1]: give 'shared' or 'separate'"),
         ('kind = "dram"\npart = "MT47H64M17"', "there is no DRAM part 'MT47H64M17'; give one of IS42S16160"),
         (
             'kind = "dram"\npart = "MT41K128M16"',
@@ -141,6 +148,6 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
         ),
     ],
 )
-def test_a_dram_that_does_not_exist_is_one_line(lines: str, message: str):
+def test_a_memory_that_does_not_exist_is_one_line(lines: str, message: str):
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_config(f"[memory]\n{lines}\n", "machine")
