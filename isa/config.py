@@ -65,7 +65,7 @@ class Memory(DramFields):
         4, "write bursts accepted and not yet answered", low=1, high=OUTSTANDING, samples=(1, 4)
     )
     jitter: int = parameter(
-        0, "most random cycles added to a read's latency; with separate data channels also before a write",
+        0, "most random cycles added to a read's latency; with separate data channels also before a write's first beat",
         unit="cycles", low=0, high=10_000, rtl=False, samples=(0, 0, 7, 50),
     )  # fmt: skip
     stall: int = parameter(

@@ -44,7 +44,7 @@ class DramFields:
 
     kind: str = parameter(
         FIXED,
-        "fixed: one beat a cycle, latencies in cycles; dram: a part behind LiteDRAM's controller",
+        "fixed: latencies in cycles; dram: a part behind LiteDRAM's controller",
         rtl=False, holds=str, choices=(FIXED, DRAM), later=True,
     )  # fmt: skip
     part: str | None = parameter(
