@@ -42,10 +42,8 @@ class Parameter:
     @property
     def legal(self) -> str:
         """Text of the legal values; empty if they depend on other fields."""
-        if self.choices:
-            return " or ".join(map(repr, self.choices))
         if self.low is None or self.high is None:
-            return ""
+            return " or ".join(map(repr, self.choices))
         if not self.power_of_two:
             return f"{self.low} to {self.high}"
         *most, last = (str(1 << bit) for bit in range(64) if self.low <= 1 << bit <= self.high)
