@@ -23,13 +23,13 @@ from .array_modes import LEAST_COLUMNS
 from .config_checks import check_fields, check_machine
 from .custom import AluInstruction, find_instruction
 from .data_path import storage_of
-from .dram_memory import DRAM, TEXTS, DramFields, check_dram, with_part
+from .dram_memory import DRAM, DramFields, check_dram, with_part
 from .errors import ConfigError
 from .extensions import EXTENSIONS, ByShape, suited
 from .fifos import FIFOS, OUTSTANDING, default_bytes, starved
 from .parameters import check_declared, declared, later_defaults, parameter, short_repr
 from .sizes import Sizes
-from .timing import STORE_BYTES, STORES_IN_FLIGHT
+from .timing import CHANNELS, SHARED, STORE_BYTES, STORES_IN_FLIGHT
 
 CLOCK_IS = "assumed"
 """Word that qualifies every printed time or rate in seconds: `clock_mhz` is an assumption, because no machine has been
@@ -43,7 +43,7 @@ KIB = 1024
 class Memory(DramFields):
     """Timing of the AXI4 memory that all units share; hw/README.md has the rules, hw/dram.md those of a DRAM.
 
-    With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`timing.memory_noise`),
+    With `jitter` or `stall` above zero, bursts are delayed by a pseudo-random number of cycles (`noise.memory_noise`),
     the same in simulator and RTL. Raises ConfigError for a value outside its range.
     """
 
@@ -65,7 +65,7 @@ class Memory(DramFields):
         4, "write bursts accepted and not yet answered", low=1, high=OUTSTANDING, samples=(1, 4)
     )
     jitter: int = parameter(
-        0, "most random cycles added to a read's latency",
+        0, "most random cycles added to a read's latency; with separate data channels also before a write's first beat",
         unit="cycles", low=0, high=10_000, rtl=False, samples=(0, 0, 7, 50),
     )  # fmt: skip
     stall: int = parameter(
@@ -73,6 +73,10 @@ class Memory(DramFields):
         unit="cycles", low=0, high=10_000, rtl=False, samples=(0, 0, 5),
     )  # fmt: skip
     seed: int = parameter(0, "seed of jitter and stall", low=0, high=2**32 - 1, rtl=False)
+    data_channels: str = parameter(
+        SHARED, "shared: a cycle moves a read or a write beat; separate: one of each",
+        rtl=False, holds=str, choices=CHANNELS, samples=CHANNELS, later=True,
+    )  # fmt: skip
 
     def __repr__(self) -> str:
         return short_repr(self, Memory())
@@ -272,6 +276,8 @@ MACHINE_FIELDS = tuple(
     sorted({item.name for kind in (Config, Memory) for item in dataclasses.fields(kind)} - {"name", "memory"})
 )
 """Names of all fields of a machine and of its memory, except its name, sorted."""
+OTHER_TYPES = {name: item.holds for name, _, item in declared(Memory) if item.holds is not int}
+"""The type of each memory field that does not hold integers."""
 
 PRESETS = ("vta", "osdi18", "edge8", "tiny")
 """Names of the configurations that are part of the package."""
@@ -303,7 +309,7 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
                 names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else '"module:NAME"'
                 raise ConfigError(f"{where}: {name} must be a list of names {names}")
-        elif name not in ("name", *TEXTS) and (isinstance(value, bool) or not isinstance(value, int)):
+        elif name not in ("name", *OTHER_TYPES) and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError, ProgramError
 from .parameters import parameter
+from .timing import SHARED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,37 +44,37 @@ class DramFields:
 
     kind: str = parameter(
         FIXED,
-        "fixed: one beat a cycle, latencies in cycles; dram: a part behind LiteDRAM's controller",
-        rtl=False, later=True,
+        "fixed: latencies in cycles; dram: a part behind LiteDRAM's controller",
+        rtl=False, holds=str, choices=(FIXED, DRAM), later=True,
     )  # fmt: skip
-    part: str | None = parameter(None, "name of the DRAM chip, as MT41K128M16", rtl=False, later=True)
+    part: str | None = parameter(
+        None, "name of the DRAM chip, as MT41K128M16", rtl=False, holds=str, later=True
+    )
     width: int | None = parameter(
         None, "data lines of all chips; left out: of one chip", unit="bits", rtl=False, later=True
     )
     grade: str | None = parameter(
-        None, "speed grade, as 800 or 1600; left out: the fastest", rtl=False, later=True
+        None, "speed grade, as 800 or 1600; left out: the fastest", rtl=False, holds=str, later=True
     )
     bank_bytes: int | None = parameter(
         None, "consecutive bytes in one bank; left out: 16 rows", unit="bytes", rtl=False, later=True
     )
-    refresh: bool = parameter(True, "whether the controller refreshes the part", rtl=False, later=True)
+    refresh: bool = parameter(
+        True, "whether the controller refreshes the part", rtl=False, holds=bool, later=True
+    )
 
 
 DRAM_FIELDS = tuple(DramFields.__dataclass_fields__)
 """Names of the fields of `DramFields`, in order."""
-TEXTS = ("kind", "part", "grade", "refresh")
-"""The fields of `DramFields` that are no integers."""
 
 
 def check_dram(memory: Memory) -> None:
-    """Checks the fields of a memory that describe a DRAM, except the limits that depend on the clock. Raises
-    ConfigError.
+    """Checks the fields of a memory that describe a DRAM, except its kind and the limits that depend on the clock.
+    Raises ConfigError.
     """
     from .dram import PARTS
 
     values: dict[str, Any] = {name: getattr(memory, name) for name in DRAM_FIELDS}
-    if values["kind"] not in (FIXED, DRAM):
-        raise ConfigError(f"memory.kind = {values['kind']!r}: give 'fixed' or 'dram'")
     for name in ("part", "grade"):
         if values[name] is not None and not isinstance(values[name], str):
             raise ConfigError(f"memory.{name} = {values[name]!r}: expected text")
@@ -94,6 +95,10 @@ def check_dram(memory: Memory) -> None:
             raise ConfigError(
                 f"memory.{name} = {getattr(memory, name)}: a DRAM has no random delays; leave it out"
             )
+    if memory.data_channels != SHARED:
+        raise ConfigError(
+            f"memory.data_channels = {memory.data_channels!r}: a DRAM has its own rules for data; leave it out"
+        )
 
 
 def part_of_machine(config: Config) -> Part:

@@ -22,6 +22,7 @@ class Parameter:
     """The declaration of a field. `doc`: its meaning. `low`, `high`: range, inclusive; None if the range depends on
     other fields, as `doc` says.
 
+    `holds`: type of the values. `choices`: all legal values of a field that holds text; empty if any text is legal.
     `rtl`: the Verilog depends on the field (not on the latency of a memory, for example). `samples`: values for random
     machines. `later`: the field was added after programs, tuning records and digests had been written; `Config.to_dict`
     and the digest leave it out while it has its default, so that older files stay valid.
@@ -32,15 +33,17 @@ class Parameter:
     low: int | None = None
     high: int | None = None
     power_of_two: bool = False
+    holds: type = int
+    choices: tuple[str, ...] = ()
     rtl: bool = True
-    samples: tuple[int, ...] = ()
+    samples: tuple[int | str, ...] = ()
     later: bool = False
 
     @property
     def legal(self) -> str:
         """Text of the legal values; empty if they depend on other fields."""
         if self.low is None or self.high is None:
-            return ""
+            return " or ".join(map(repr, self.choices))
         if not self.power_of_two:
             return f"{self.low} to {self.high}"
         *most, last = (str(1 << bit) for bit in range(64) if self.low <= 1 << bit <= self.high)
@@ -63,6 +66,8 @@ def check_declared(values: object, prefix: str = "") -> None:
     """Checks declared fields of `values` against ranges. Raises ConfigError, with `prefix` before the field's name."""
     for name, default, item in declared(type(values)):
         value = getattr(values, name)
+        if item.choices and value not in item.choices:
+            raise ConfigError(f"{prefix}{name} = {value!r}: give {item.legal}")
         if item.low is None or item.high is None or (value is None and default is None):
             continue
         if isinstance(value, bool) or not isinstance(value, int):

@@ -5,7 +5,9 @@ RTL and simulator both obey them; neither has timing constants of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .alu import ALU_OPERATIONS, AluOpcode, alu_code
 from .store_stages import stage_cycles, stages_of
@@ -79,8 +81,8 @@ STEP_LATENCY = 3
 PATCH_WINDOW_BYTES = 256
 """Number of bytes of a row that the window register of LOAD.PATCH holds."""
 
-NOISE_READ = 0
-NOISE_STALL = 1
+CHANNELS = SHARED, SEPARATE = "shared", "separate"
+"""Values of `Memory.data_channels`."""
 
 
 def gemm_latency(config: Config) -> int:
@@ -176,16 +178,8 @@ def most_write_beats(config: Config) -> int:
     return max(WRITE_BURST_BEATS, config.out_bytes // config.memory.bus_bytes)
 
 
-def memory_noise(seed: int, index: int, stream: int, limit: int) -> int:
-    """Additional cycles of burst number `index`, uniform on 0..limit: splitmix64 of (seed, stream, index).
-
-    `stream`: NOISE_READ (latency of reads; `index` counts accepted reads) or NOISE_STALL (delay before the first beat;
-    `index` counts served bursts). The arithmetic is that of 64-bit integers in C++.
+def bus_cycles(config: Config, read: Any, written: Any) -> Any:
+    """Least cycles in which the bus moves `read` and `written` beats, two numbers or two arrays: their sum or, with
+    separate data channels, the larger. For numbers of bytes, the result is bytes, too.
     """
-    if limit == 0:
-        return 0
-    mask = (1 << 64) - 1
-    z = (seed * 0x9E3779B97F4A7C15 + (2 * index + stream + 1) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
-    return ((z ^ z >> 31) >> 33) % (limit + 1)
+    return np.maximum(read, written) if config.memory.data_channels == SEPARATE else read + written

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL
+
 from .cache import timing_code
 from .parameters import (
     P_BUS,
@@ -14,6 +16,7 @@ from .parameters import (
     P_READS,
     P_REQUEST_GAP,
     P_SEED,
+    P_SEPARATE,
     P_STALL,
     P_WRITE_DELAY,
     P_WRITE_LATENCY,
@@ -39,17 +42,17 @@ from .state import (
     C_SERVED,
     C_SHOWN,
     M_ACCEPTED,
-    M_BURSTS,
     M_CUT_FROM,
     M_CUT_PRODUCT,
     M_LAST_ACCEPT,
     M_LAST_WAS_WRITE,
     M_LAST_WRITE_ACCEPT,
+    M_READ_FREE,
     M_SERVED,
-    M_SLOT_FREE,
     M_WRITE_ACCEPTED,
     M_WRITE_FIRST,
     M_WRITE_FIRST_BEFORE,
+    M_WRITE_FREE,
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
     NEVER,
@@ -74,14 +77,13 @@ from .state import (
 )
 
 BOUNDARY = 4096
-_NOISE_READ, _NOISE_STALL = 0, 1
 
 
 @timing_code
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
     """Pseudo-random number of additional cycles of burst number `index`, uniform on 0..`limit`. Equals
-    `isa.timing.memory_noise`, with uint64 arithmetic that numba compiles. `stream`: selects one of two sequences, for
-    the latency of reads or for the delay before the first beat.
+    `isa.noise.memory_noise`, with uint64 arithmetic that numba compiles. `stream`: selects one of four sequences, for
+    the latency of reads or of writes, or for the delay before the first beat of one of them.
     """
     if limit == 0:
         return np.int64(0)
@@ -196,7 +198,7 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
         c += 1
     read = Q[M[M_ACCEPTED] & QUEUE_MASK]
     read[Q_CLIENT] = c
-    read[Q_READY] = cycle + P[P_READ_LATENCY] + noise(P[P_SEED], M[M_ACCEPTED], _NOISE_READ, P[P_JITTER])
+    read[Q_READY] = cycle + P[P_READ_LATENCY] + noise(P[P_SEED], M[M_ACCEPTED], NOISE_READ, P[P_JITTER])
     read[Q_BEATS] = C[c, C_BEATS]
     read[Q_LAST] = NEVER
     M[M_ACCEPTED] += 1
@@ -258,7 +260,10 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
             if oldest >= M[M_WRITE_SERVED]:
                 break
             cycle = max(cycle, W[oldest & (W.shape[0] - 1), W_RESPONSE] + 1)
-        W[number & (W.shape[0] - 1), W_READY] = cycle + 1
+        ready = cycle + 1
+        if P[P_SEPARATE]:
+            ready += noise(P[P_SEED], number, NOISE_WRITE, P[P_JITTER])
+        W[number & (W.shape[0] - 1), W_READY] = ready
         note_write(P, M, W, first, cycle)
         progress = True
     return progress
@@ -269,36 +274,42 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
     """Cycle in which the memory picks the next burst, given the bursts accepted so far; NEVER if there are none. M, Q,
     W: state arrays (`sim/arrays.py`).
     """
-    ready = NEVER
+    slot = NEVER
     if M[M_SERVED] < M[M_ACCEPTED]:
-        ready = Q[M[M_SERVED] & QUEUE_MASK, Q_READY]
+        slot = max(Q[M[M_SERVED] & QUEUE_MASK, Q_READY], M[M_READ_FREE])
     if M[M_WRITE_SERVED] < M[M_WRITE_ACCEPTED]:
-        ready = min(ready, W[M[M_WRITE_SERVED] & (W.shape[0] - 1), W_READY])
-    if ready == NEVER:
-        return NEVER
-    return max(ready, M[M_SLOT_FREE])
+        slot = min(slot, max(W[M[M_WRITE_SERVED] & (W.shape[0] - 1), W_READY], M[M_WRITE_FREE]))
+    return slot
 
 
 @timing_code
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
     """Picks the burst that the memory transfers from `cycle` on and sets the cycles of its beats; returns its client.
-    P, M, C, R, Q, W: state arrays (`sim/arrays.py`).
+    With separate data channels, a second call for the same `cycle` may pick a burst of the other direction. P, M, C, R,
+    Q, W: state arrays (`sim/arrays.py`).
     """
     read = Q[M[M_SERVED] & QUEUE_MASK]
     write = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]
-    read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle
-    write_ready = M[M_WRITE_SERVED] < M[M_WRITE_ACCEPTED] and write[W_READY] <= cycle
-    first = cycle + noise(P[P_SEED], M[M_BURSTS], _NOISE_STALL, P[P_STALL])
-    M[M_BURSTS] += 1
-    if write_ready and not (read_ready and M[M_LAST_WAS_WRITE] == 1):
-        write[W_LAST] = first + write[W_BEATS] - 1
+    read_ready = M[M_SERVED] < M[M_ACCEPTED] and max(read[Q_READY], M[M_READ_FREE]) <= cycle
+    write_ready = M[M_WRITE_SERVED] < M[M_WRITE_ACCEPTED] and max(write[W_READY], M[M_WRITE_FREE]) <= cycle
+    writes = write_ready and not (read_ready and M[M_LAST_WAS_WRITE] == 1)
+    number, stream = M[M_SERVED] + M[M_WRITE_SERVED], NOISE_STALL
+    if P[P_SEPARATE]:
+        number = M[M_WRITE_SERVED] if writes else M[M_SERVED]
+        stream = NOISE_WRITE_STALL if writes else NOISE_STALL
+    first = cycle + noise(P[P_SEED], number, stream, P[P_STALL])
+    free = first + (write[W_BEATS] if writes else read[Q_BEATS])
+    if writes or not P[P_SEPARATE]:
+        M[M_WRITE_FREE] = free
+    if not (writes and P[P_SEPARATE]):
+        M[M_READ_FREE] = free
+    if writes:
+        write[W_LAST] = free - 1
         write[W_RESPONSE] = write[W_LAST] + P[P_WRITE_LATENCY]
-        M[M_SLOT_FREE] = write[W_LAST] + 1
         M[M_WRITE_SERVED] += 1
         M[M_LAST_WAS_WRITE] = 1
         return np.int64(STORE_CLIENT)
-    read[Q_LAST] = first + read[Q_BEATS] - 1
-    M[M_SLOT_FREE] = read[Q_LAST] + 1
+    read[Q_LAST] = free - 1
     M[M_SERVED] += 1
     M[M_LAST_WAS_WRITE] = 0
     c = read[Q_CLIENT]

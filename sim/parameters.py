@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from vdla.isa.timing import (
     REQUEST_DELAY,
     REQUEST_GAP,
     ROOM_DELAY,
+    SEPARATE,
     STEP_DELAY,
     STEP_GAP,
     STEP_LATENCY,
@@ -67,10 +67,6 @@ def _place(value: Callable[[Launch], int]) -> int:
     return len(_VALUES) - 1
 
 
-def _alu_cycles(opcode: int, use_imm: bool, run: Launch) -> int:
-    return alu_cycles(run.config, opcode, use_imm)
-
-
 P_BUS = _place(lambda run: run.config.memory.bus_bytes)
 P_READ_LATENCY = _place(lambda run: run.config.memory.read_latency)
 P_WRITE_LATENCY = _place(lambda run: run.config.memory.write_latency)
@@ -78,6 +74,7 @@ P_READS = _place(lambda run: run.config.memory.outstanding_reads)
 P_WRITES = _place(lambda run: run.config.memory.outstanding_writes)
 P_JITTER = _place(lambda run: run.config.memory.jitter)
 P_STALL = _place(lambda run: run.config.memory.stall)
+P_SEPARATE = _place(lambda run: run.config.memory.data_channels == SEPARATE)
 P_SEED = _place(lambda run: run.config.memory.seed)
 P_COMMANDS = _place(lambda run: run.config.command_queue_depth)
 P_TOKENS = _place(lambda run: run.config.token_queue_depth)
@@ -90,7 +87,7 @@ P_ALU_STAGE = _place(lambda run: alu_read_stage(run.config))
 P_ALU_CYCLES = len(_VALUES)
 for _opcode in range(ALU_CODES):
     for _use_imm in (False, True):
-        _place(partial(_alu_cycles, _opcode, _use_imm))
+        _place(lambda run, opcode=_opcode, use_imm=_use_imm: alu_cycles(run.config, opcode, use_imm))
 P_POST_LATENCY = _place(lambda run: post_latency(run.config))
 P_PARAMETER_CYCLES = _place(lambda run: parameter_cycles(run.config))
 P_STORE_LATENCY = _place(lambda run: store_latency(run.config))

@@ -130,9 +130,9 @@ W_SIZE = 9
     M_WRITE_FIRST_BEFORE,
     M_CUT_FROM,  # cycle from which the store's runs are cut into bursts, and cycles to compute the length of its runs
     M_CUT_PRODUCT,
-    M_SLOT_FREE,
+    M_READ_FREE,  # first cycles in which the channels for read data and for write data are free; equal if shared
+    M_WRITE_FREE,
     M_LAST_WAS_WRITE,
-    M_BURSTS,
     M_REQUESTED,  # numbers of instructions requested and dispatched
     M_DISPATCHED,
     M_LAST_DISPATCH,

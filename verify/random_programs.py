@@ -152,7 +152,7 @@ def _samples(kind: type, seed: int) -> dict[str, Any]:
     random generator.
     """
     return {
-        name: int(_generator(seed, name).choice(item.samples))
+        name: item.samples[int(_generator(seed, name).integers(len(item.samples)))]
         for name, _, item in declared(kind)
         if item.samples
     }

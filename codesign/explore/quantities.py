@@ -18,6 +18,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.traffic import input_bytes
 from vdla.isa.config import Config
+from vdla.isa.timing import bus_cycles
 
 from .networks import Network
 
@@ -132,10 +133,11 @@ def quantities(machine: Config, layers: Layers) -> list[float]:
     tiles = np.ceil(written * 4 / (machine.acc_buffer_bytes / 2))
     again_read = np.minimum(tiles, np.ceil(weights / (machine.wgt_buffer_bytes / 2)))
     again_weights = np.minimum(tiles, np.ceil(read / (machine.inp_buffer_bytes / 2)))
-    moved = written + np.minimum(
+    loaded = np.minimum(
         read * np.maximum(again_read, 1) + weights, read + weights * np.maximum(again_weights, 1)
     )
-    bus = moved / machine.memory.bus_bytes
+    moved = written + loaded
+    bus = bus_cycles(machine, loaded, written) / machine.memory.bus_bytes
     longest = np.maximum(np.maximum(array, store), bus)
     scratchpads = sum(getattr(machine, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc"))
     peak = machine.multiplies_per_cycle

@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from vdla.isa.config import MACHINE_FIELDS, PRESETS, Config, load_config
+from vdla.isa.config import MACHINE_FIELDS, OTHER_TYPES, PRESETS, Config, load_config
 from vdla.isa.fifos import FIFOS
 from vdla.util.errors import UserError
 from vdla.util.files import MOST_TEXT_BYTES, read_file
@@ -262,8 +262,6 @@ def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
     return found
 
 
-_TEXTS: Mapping[str, type] = {"kind": str, "part": str, "grade": str, "refresh": bool}
-"""Types of the fields of a DRAM whose values are no integers."""
 _EXPECTED = {tuple: "lists of names", int: "integers", str: "texts", bool: "true or false"}
 
 
@@ -273,7 +271,7 @@ def _values(name: str, item: Any) -> tuple[Value, ...]:
     values = [tuple(v) if isinstance(v, list) else v for v in (item if isinstance(item, list) else [item])]
     if not values or len(values) > MOST_VALUES:
         raise SpaceError(f"{name} has {len(values)} values; give 1 to {MOST_VALUES}")
-    wanted = tuple if name == "extensions" else _TEXTS.get(name, int)
+    wanted = tuple if name == "extensions" else OTHER_TYPES.get(name, int)
     for value in values:
         if type(value) is not wanted or (
             isinstance(value, tuple) and not all(isinstance(each, str) for each in value)

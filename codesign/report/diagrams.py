@@ -15,6 +15,7 @@ from vdla.compiler.rewrites.floating.pipeline import graph_passes
 from vdla.compiler.templates.vdla.lower import pipeline
 from vdla.isa.config import Config
 from vdla.isa.layout import EXTENSION_OF, TOKEN_QUEUES, Unit, formats, unit_of
+from vdla.isa.timing import SEPARATE
 
 from .canvas import INK, MUTED, new_figure
 from .palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
@@ -129,7 +130,8 @@ def machine_figure(config: Config) -> Figure:
     _draw(axes, port, "one AXI4 port; reads by priority: fetch, compute, store, load")
     _arrow(axes, (6.4, dram.bottom), (6.4, port.top))
     _arrow(axes, (6.7, port.top), (6.7, dram.bottom))
-    bus = f"{memory.bus_bytes} bytes a cycle, read latency {memory.read_latency} cycles"
+    each = " each way" if memory.data_channels == SEPARATE else ""
+    bus = f"{memory.bus_bytes} bytes a cycle{each}, read latency {memory.read_latency} cycles"
     axes.text(6.85, 7.25, bus, va="center", fontsize=9.5, color=INK)
 
     fetch = _Box(0.2, 3.6, 1.6, 5.7)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from vdla.compiler.graph.traffic import most_bytes_per_cycle
 from vdla.isa.config import Config
 from vdla.isa.data_path import blocks
 from vdla.isa.fifos import FIFOS
@@ -36,7 +37,7 @@ def hardware(config: Config, components: Components | None = None) -> dict[str, 
             "clock_is": clock.source,
             "extensions_are": "chosen for the shape" if config.chose_extensions else "named",
             "peak_gops": round(2 * config.multiplies_per_cycle * clock.hertz / 1e9, 6),
-            "bus_gigabytes_per_second": round(config.memory.bus_bytes * clock.hertz / 1e9, 6),
+            "bus_gigabytes_per_second": round(most_bytes_per_cycle(config) * clock.hertz / 1e9, 6),
             "inp_bytes": config.inp_bytes,
             "wgt_bytes": config.wgt_bytes,
             "acc_bytes": config.acc_bytes,

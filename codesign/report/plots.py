@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from vdla.compiler.graph.traffic import most_bytes_per_cycle
 from vdla.isa.config import Config
 
 from .canvas import GRID, INK, MUTED, new_figure, png, style, words
@@ -36,14 +37,15 @@ def roofline_figure(run: RunAccount, config: Config) -> Figure:
     """A roofline plot: multiplies per cycle against multiplies per DRAM byte (intensity), one numbered point for each
     layer that multiplies.
 
-    At each intensity, the roof is the smaller of two numbers: the peak of the array, and the width of the bus times the
-    intensity. Both follow from `config`. The intensity of a layer counts all moved bytes, not only the compulsory ones.
+    At each intensity, the roof is the smaller of two numbers: the peak of the array, and the bytes that the bus can
+    move in a cycle times the intensity. Both follow from `config`. The intensity of a layer counts all moved bytes, not
+    only the compulsory ones.
     """
     layers = [(n, layer) for n, layer in enumerate(run.layers, 1) if layer.macs and layer.cycles]
     figure = new_figure(11, 6.2)
     axes, key = figure.subplots(1, 2, width_ratios=(3.1, 1))
     style(axes)
-    peak, bus = config.multiplies_per_cycle, config.memory.bus_bytes
+    peak, bus = config.multiplies_per_cycle, most_bytes_per_cycle(config)
     points = [(layer.macs / layer.dram_bytes, layer.macs / layer.cycles) for _, layer in layers]
     ridge = peak / bus
     low = min([ridge / 8, *(x / 2 for x, _ in points)])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vdla.isa.timing import bus_cycles
+
 from ..te.blocks import Pair, Window
 from .cost import as_convolution, convolution_shape, count_macs
 from .geometry import plane_read
@@ -60,29 +62,36 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     """The least number of bytes that a convolution or matrix product must move: the input elements that some window
     reads, the weights, the output and the biases. Operators that are fused with the node are not counted. Returns 0 for
     a node of any other operator.
+    """
+    return sum(compulsory_traffic(graph, node))
+
+
+def compulsory_traffic(graph: Graph, node: Node) -> tuple[int, int]:
+    """The least number of bytes that a convolution or matrix product must read, and the least that it must write
+    (`compulsory_bytes` is their sum). Returns (0, 0) for a node of any other operator.
 
     If a node computes only a part of a convolution's filters (`share` is the part, below 1), the same part of the
-    input's bytes is counted."""
+    input's bytes is counted.
+    """
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):
         # Scores and attention weights stay on the chip.
-        return sum(graph.tensors[name].size for name in (*node.inputs, node.output))
+        return sum(graph.tensors[name].size for name in node.inputs), graph.tensors[node.output].size
     if isinstance(operator := node.operator, Products):
         rows, columns, depth, groups = operator.rows, operator.columns, operator.depth, operator.groups
         left, right = ({(group.image, *side) for group, side in sides} for sides in _sides(operator))
-        return len(left) * rows * depth + len(right) * columns * depth + len(groups) * rows * columns
+        return len(left) * rows * depth + len(right) * columns * depth, len(groups) * rows * columns
     if not isinstance(operator, Int8Convolution) or not operator.share:
-        return 0
+        return 0, 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
     weights = operator.weight.size
     if (phases := operator.phases) is not None:
         outputs, height, width = phases.outputs
         weights = outputs * operator.weight.shape[1] * prod(phases.kernel)
-    result = batch * outputs * height * width
     images, channels, *plane = graph.tensors[node.inputs[0]].nchw
     positions = _positions_read((plane[0], plane[1]), operator.window)
     read = images * channels * (positions if operator.taken is None else operator.taken)
-    return round(read * operator.share) + weights + result + 4 * outputs
+    return round(read * operator.share) + weights + 4 * outputs, batch * outputs * height * width
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
@@ -102,7 +111,13 @@ def _positions_read(plane: Pair, window: Window) -> int:
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
     """Roofline bound of a node in cycles: the greater of two times. One is the time of the node's multiplies at full
     use of the array; the other is the time in which the bus moves the bytes that the node must move
-    (`compulsory_bytes`).
+    (`compulsory_traffic`).
     """
     compute = count_macs(graph, node) / config.multiplies_per_cycle
-    return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)
+    moved = bus_cycles(config, *compulsory_traffic(graph, node))
+    return max(compute, float(moved) / config.memory.bus_bytes)
+
+
+def most_bytes_per_cycle(config: Config) -> int:
+    """The most bytes that the bus moves in a cycle: a beat or, with separate data channels, a beat each way."""
+    return 2 * config.memory.bus_bytes // int(bus_cycles(config, 1, 1))

@@ -18,8 +18,9 @@ class Layer:
     """One fused group of operators of the network, number `group` in the program. `macs`: number of its
     multiplications.
 
-    `roofline_cycles` is max(multiplies / peak, compulsory bytes / bus bytes) of the ONNX convolution or matrix product
-    in the group (0 for other operators), before fusion; `bound` says which of the two is greater.
+    `roofline_cycles` (`traffic.roofline_cycles`) is the greater of two times of the ONNX convolution or matrix product
+    in the group (0 for other operators), before fusion: that of its multiplies and that of the bytes that it must move;
+    `bound` says which of the two is greater.
     """
 
     name: str

@@ -12,7 +12,8 @@ from cocotb.task import Task
 from cocotb.triggers import RisingEdge
 
 from vdla.isa.config import Memory
-from vdla.isa.timing import NOISE_READ, NOISE_STALL, memory_noise
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL, memory_noise
+from vdla.isa.timing import SEPARATE
 
 from ..axi import DECODE_ERROR, OKAY, SLAVE_ERROR
 from .rules import AxiRules, WriteBeat
@@ -40,6 +41,7 @@ class _Burst:
     address: int
     beats: int
     ready: int
+    wait: int = 0
     moved: int = 0
     response: int = OKAY
 
@@ -123,7 +125,7 @@ class MemoryModel:
 
     def _reset(self) -> None:
         timing = self._timing
-        self._now = self.reads = self.writes = self._served = 0
+        self._now = self.reads = self.writes = self._reads_served = self._writes_served = 0
         self._random = Random(self._stalls.seed)
         self._rules = AxiRules(
             bus_bytes=timing.bus_bytes,
@@ -133,32 +135,32 @@ class MemoryModel:
         self._read_queue: deque[_Burst] = deque()
         self._write_queue: deque[_Burst] = deque()
         self._responses: deque[tuple[int, int]] = deque()
-        self._current: _Burst | None = None
-        self._writing = False
-        self._wait = 0
+        # Bursts whose data move. On a shared channel this is at most one, and `_reads_served` counts all bursts.
+        self._reading: _Burst | None = None
+        self._writing: _Burst | None = None
+        self._wrote_last = False
         self._presented = self._answering = self._both_shown = False
 
     def _drive(self) -> None:
         """Drives the accelerator's inputs of cycle `_now`; they depend only on earlier cycles."""
         stalls = self._stalls
-        if self._current is None:
-            self._choose()
-        current = self._current
-        moves = current is not None and self._wait == 0
+        self._choose()
+        reading, writing = self._reading, self._writing
         # RVALID, once raised, stays high until RREADY.
-        self._presented = moves and not self._writing and (self._presented or not self._stalled(stalls.data))
+        moves = reading is not None and reading.wait == 0
+        self._presented = moves and (self._presented or not self._stalled(stalls.data))
         due = bool(self._responses) and self._responses[0][0] <= self._now
         self._answering = due and (self._answering or not self._stalled(stalls.response))
         self._set("arready", not self._stalled(stalls.address))
         may_accept = self._both_shown or not stalls.address_waits_for_data
         self._set("awready", may_accept and not self._stalled(stalls.address))
-        self._set("wready", moves and self._writing and not self._stalled(stalls.data))
+        self._set("wready", writing is not None and writing.wait == 0 and not self._stalled(stalls.data))
         self._set("rvalid", self._presented)
-        if self._presented and current is not None:
-            contents, response = self._beat(current)
+        if self._presented and reading is not None:
+            contents, response = self._beat(reading)
             self._set("rdata", contents)
             self._set("rresp", response)
-            self._set("rlast", current.moved + 1 == current.beats)
+            self._set("rlast", reading.moved + 1 == reading.beats)
         self._set("bvalid", self._answering)
         if self._answering:
             self._set("bresp", self._responses[0][1])
@@ -179,47 +181,72 @@ class MemoryModel:
             self.reads += 1
             self._read_queue.append(_Burst(address=read.address, beats=read.length + 1, ready=now + latency))
         if write is not None and self._driven["awready"]:
+            jitter = timing.jitter if timing.data_channels == SEPARATE else 0
+            ready = now + 1 + memory_noise(timing.seed, self.writes, NOISE_WRITE, jitter)
             self.writes += 1
-            self._write_queue.append(_Burst(address=write.address, beats=write.length + 1, ready=now + 1))
+            self._write_queue.append(_Burst(address=write.address, beats=write.length + 1, ready=ready))
         self._both_shown = write is not None and beat is not None and not self._driven["awready"]
         if self._answering and self._wires.get("bready"):
             self._responses.popleft()
             self._answering = False
             self._rules.write_done()
-        self._transfer(beat)
+        self._transfer_read()
+        self._transfer_write(beat)
 
-    def _transfer(self, beat: WriteBeat | None) -> None:
-        current = self._current
-        if current is None:
+    def _transfer_read(self) -> None:
+        burst = self._reading
+        if burst is None:
             return
-        if self._wait:
-            self._wait -= 1
-            return
-        if self._writing:
-            if beat is None or not self._driven["wready"]:
-                return
-            self._store(current, beat)
-        else:
-            if not (self._presented and self._wires.get("rready")):
-                return
+        if burst.wait:
+            burst.wait -= 1
+        elif self._presented and self._wires.get("rready"):
             self._presented = False
-        current.moved += 1
-        if current.moved == current.beats:
-            self._current = None
-            if self._writing:
-                self._responses.append((self._now + self._timing.write_latency, current.response))
-            else:
+            burst.moved += 1
+            if burst.moved == burst.beats:
+                self._reading = None
                 self._rules.read_done()
 
-    def _choose(self) -> None:
-        read = bool(self._read_queue) and self._read_queue[0].ready <= self._now
-        write = bool(self._write_queue) and self._write_queue[0].ready <= self._now
-        if not read and not write:
+    def _transfer_write(self, beat: WriteBeat | None) -> None:
+        burst = self._writing
+        if burst is None:
             return
-        self._writing = write and (not read or not self._writing)
-        self._current = (self._write_queue if self._writing else self._read_queue).popleft()
-        self._wait = memory_noise(self._timing.seed, self._served, NOISE_STALL, self._timing.stall)
-        self._served += 1
+        if burst.wait:
+            burst.wait -= 1
+        elif beat is not None and self._driven["wready"]:
+            self._store(burst, beat)
+            burst.moved += 1
+            if burst.moved == burst.beats:
+                self._writing = None
+                self._responses.append((self._now + self._timing.write_latency, burst.response))
+
+    def _choose(self) -> None:
+        """Begins to transfer the oldest bursts that are ready, on the channels that are free."""
+        read = self._reading is None and self._waits(self._read_queue)
+        write = self._writing is None and self._waits(self._write_queue)
+        if self._timing.data_channels == SEPARATE:
+            if read:
+                self._reading = self._begin(self._read_queue, self._reads_served, NOISE_STALL)
+                self._reads_served += 1
+            if write:
+                self._writing = self._begin(self._write_queue, self._writes_served, NOISE_WRITE_STALL)
+                self._writes_served += 1
+        elif self._reading is None and self._writing is None and (read or write):
+            self._wrote_last = write and not (read and self._wrote_last)
+            queue = self._write_queue if self._wrote_last else self._read_queue
+            burst = self._begin(queue, self._reads_served, NOISE_STALL)
+            self._reads_served += 1
+            if self._wrote_last:
+                self._writing = burst
+            else:
+                self._reading = burst
+
+    def _begin(self, queue: deque[_Burst], number: int, stream: int) -> _Burst:
+        burst = queue.popleft()
+        burst.wait = memory_noise(self._timing.seed, number, stream, self._timing.stall)
+        return burst
+
+    def _waits(self, queue: deque[_Burst]) -> bool:
+        return bool(queue) and queue[0].ready <= self._now
 
     # --- bytes ----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from ..trace import instruction_times
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
 from .dram.memory import design_of, load_dram
-from .library import PLACES, TIMING, Parameters, load_library
+from .library import PLACES, Parameters, load_library, timing_numbers
 from .surroundings import PLAIN, Surroundings
 from .toolchain import BuildError
 from .watchdog import describe, stall_counters
@@ -317,7 +317,7 @@ class Machine:
         failing = -1 if failing_address is None else failing_address
         origins = (ctypes.c_uint64 * PLACES)(*surroundings.origins)
         parameters = Parameters(
-            *(getattr(timing, name) for name in TIMING),
+            *timing_numbers(timing),
             failing,
             surroundings.manners,
             surroundings.base,

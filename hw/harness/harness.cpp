@@ -117,13 +117,17 @@ class FixedMemory : public Memory {
     using Memory::Memory;
 
     void drive(Vvdla &top, int64_t now) override {
-        if (!busy_) choose(now);
-        const bool moves = busy_ && wait_ == 0;
-        top.axi_rvalid = moves && !writing_;
-        top.axi_wready = moves && writing_;
-        top.axi_rlast = moved_ + 1 == current_.beats;
+        if (p_.data_channels == SEPARATE) {
+            if (!read_.busy && waits(reads_, now)) begin(read_, reads_, reads_served_++, STALL);
+            if (!write_.busy && waits(writes_, now)) begin(write_, writes_, writes_served_++, WRITE_STALL);
+        } else if (!read_.busy && !write_.busy) {
+            choose(now);
+        }
+        top.axi_rvalid = read_.moves();
+        top.axi_wready = write_.moves();
+        top.axi_rlast = read_.last();
         if (top.axi_rvalid) {
-            const uint64_t at = current_.address + moved_ * BUS_BYTES;
+            const uint64_t at = read_.place();
             top.axi_rresp = response(at);
             if (top.axi_rresp == DECODE_ERROR)
                 std::memset(&top.axi_rdata, 0, BUS_BYTES);
@@ -136,34 +140,27 @@ class FixedMemory : public Memory {
 
     Status sample(Vvdla &top, int64_t now) override {
         if (top.axi_arvalid) {
-            const int64_t latency = p_.read_latency + noise(p_.seed, reads_accepted_++, 0, p_.jitter);
+            const int64_t latency = p_.read_latency + noise(p_.seed, reads_accepted_++, READ, p_.jitter);
             reads_.push_back(accept(top.axi_araddr, top.axi_arlen, now, now + latency));
             if (++reads_outstanding_ > p_.outstanding_reads) return TOO_MANY;
         }
         if (top.axi_awvalid) {
-            writes_.push_back(accept(top.axi_awaddr, top.axi_awlen, now, now + 1));
+            const int64_t jitter = p_.data_channels == SEPARATE ? p_.jitter : 0;
+            const int64_t delay = 1 + noise(p_.seed, writes_accepted_++, WRITE, jitter);
+            writes_.push_back(accept(top.axi_awaddr, top.axi_awlen, now, now + delay));
             if (++writes_outstanding_ > p_.outstanding_writes) return TOO_MANY;
         }
         if (top.axi_bvalid) {
             responses_.pop_front();
             writes_outstanding_--;
         }
-        if (busy_ && wait_ > 0) {
-            wait_--;
-        } else if (busy_) {
-            if (writing_) {
-                if (!top.axi_wvalid) return SHORT_OF_DATA;
-                if (bool(top.axi_wlast) != (moved_ + 1 == current_.beats)) return BAD_LAST;
-                write(top, current_.address + moved_ * BUS_BYTES);
-            }
-            if (++moved_ == current_.beats) {
-                busy_ = false;
-                if (writing_)
-                    responses_.push_back({now + p_.write_latency, worst_});
-                else
-                    reads_outstanding_--;
-            }
+        if (write_.moves()) {
+            if (!top.axi_wvalid) return SHORT_OF_DATA;
+            if (bool(top.axi_wlast) != write_.last()) return BAD_LAST;
+            write(top, write_.place());
         }
+        if (read_.step()) reads_outstanding_--;
+        if (write_.step()) responses_.push_back({now + p_.write_latency, worst_});
         return FINISHED;
     }
 
@@ -172,6 +169,32 @@ class FixedMemory : public Memory {
         int64_t at;
         uint8_t value;
     };
+
+    // A burst whose data move, on a channel of its own or on the one that reads and writes share.
+    struct Transfer {
+        Burst burst{};
+        bool busy = false;
+        int64_t moved = 0, wait = 0;
+
+        bool moves() const { return busy && wait == 0; }
+        bool last() const { return moved + 1 == burst.beats; }
+        uint64_t place() const { return burst.address + moved * BUS_BYTES; }
+
+        // The end of a cycle; whether the last beat moved in it.
+        bool step() {
+            if (wait > 0) {
+                wait--;
+                return false;
+            }
+            if (!busy || ++moved < burst.beats) return false;
+            busy = false;
+            return true;
+        }
+    };
+
+    // Values of the field data_channels, and the sequences of random numbers (isa/noise.py).
+    enum : int64_t { SHARED = 0, SEPARATE = 1 };
+    enum : uint64_t { READ = 0, STALL = 1, WRITE = 1ull << 32, WRITE_STALL = (1ull << 32) + 1 };
 
     Burst accept(uint64_t address, int64_t length, int64_t now, int64_t ready) {
         return {place(address, length + 1, now), length + 1, ready};
@@ -199,29 +222,36 @@ class FixedMemory : public Memory {
             if (strobe >> i & 1) bytes_[at + i] = data[i];
     }
 
+    static bool waits(const std::deque<Burst> &queue, int64_t now) {
+        return !queue.empty() && queue.front().ready <= now;
+    }
+
     void choose(int64_t now) {
-        const bool read = !reads_.empty() && reads_.front().ready <= now;
-        const bool write = !writes_.empty() && writes_.front().ready <= now;
+        const bool read = waits(reads_, now), write = waits(writes_, now);
         if (!read && !write) return;
         writing_ = write && (!read || !writing_);
-        auto &queue = writing_ ? writes_ : reads_;
-        current_ = queue.front();
+        begin(writing_ ? write_ : read_, writing_ ? writes_ : reads_, reads_served_++, STALL);
+    }
+
+    void begin(Transfer &transfer, std::deque<Burst> &queue, uint64_t number, uint64_t stream) {
+        transfer.burst = queue.front();
         queue.pop_front();
-        busy_ = true;
-        moved_ = 0;
-        worst_ = OKAY;
-        wait_ = noise(p_.seed, served_++, 1, p_.stall);
+        transfer.busy = true;
+        transfer.moved = 0;
+        transfer.wait = noise(p_.seed, number, stream, p_.stall);
+        if (&transfer == &write_) worst_ = OKAY;
     }
 
     static constexpr uint64_t ALL_BYTES = ~0ull >> (64 - BUS_BYTES);
 
     std::deque<Burst> reads_, writes_;
     std::deque<Answer> responses_;
-    Burst current_{};
-    bool busy_ = false, writing_ = false;
+    Transfer read_, write_;
+    bool writing_ = false;
     uint8_t worst_ = OKAY;
-    int64_t moved_ = 0, wait_ = 0;
-    uint64_t reads_accepted_ = 0, served_ = 0;
+    uint64_t reads_accepted_ = 0, writes_accepted_ = 0;
+    // Bursts served; those of both directions count as reads if they share a channel.
+    uint64_t reads_served_ = 0, writes_served_ = 0;
 };
 
 // A DRAM behind LiteDRAM's controller (hw/dram.md): its RTL, in a library of its own.

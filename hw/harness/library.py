@@ -14,6 +14,15 @@ TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes" an
 those of a DRAM.
 """
 
+
+def timing_numbers(memory: Memory) -> list[int]:
+    """The fields `TIMING` of `memory` as numbers, in order. The number of a word is its place among the field's
+    `choices`.
+    """
+    given = ((getattr(memory, name), item.choices) for name, _, item in declared(Memory) if name in TIMING)
+    return [choices.index(value) if choices else value for value, choices in given]
+
+
 PLACES = 16
 """Largest number of address ranges at which the memory appears (`Parameters.origins`)."""
 

@@ -36,6 +36,16 @@ def test_a_machine_that_does_not_exist_is_refused(vdla, tmp_path: Path) -> None:
     assert "nosuch" in vdla("sim", "--insns", text, "--config", "nosuch").message()
 
 
+def test_a_machine_with_separate_data_channels_is_named_by_a_field(vdla, tmp_path: Path) -> None:
+    text, machine = tmp_path / "relu.asm", tmp_path / "machine.toml"
+    text.write_text(TEXT)
+    machine.write_text('[memory]\ndata_channels = "separate"\n')
+    assert vdla("sim", "--insns", text, "--config", machine, "--json").document()["cycles"] > 0
+    machine.write_text('[memory]\ndata_channels = "seperate"\n')
+    line = vdla("sim", "--insns", text, "--config", machine).message()
+    assert "memory.data_channels = 'seperate': give 'shared' or 'separate'" in line
+
+
 def test_a_program_that_holds_its_machine_takes_no_other(vdla, tmp_path: Path) -> None:
     program = tmp_path / "relu.vdla"
     save_program(from_text(TEXT, "relu.asm", load_config("tiny")), program)

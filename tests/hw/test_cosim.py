@@ -58,6 +58,13 @@ def test_random_programs(name: str, start: int):
     assert all(result.instructions > 10 and result.cycles > 100 and result.bins for result in results)
 
 
+def test_reads_and_writes_at_once():
+    memory = dataclasses.replace(TINY.memory, data_channels="separate")
+    machine = dataclasses.replace(TINY, memory=memory)
+    results = [run_case(case(machine, number, 7)) for number in range(6)]
+    assert {result.case.name: result.differences for result in results if result.differences} == {}
+
+
 # Three libraries to build. The unit benches hold the chain memory's parts to the contract in every run.
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", [name for name, item in MACHINES.items() if item.chain_buffer_bytes])

@@ -4,6 +4,7 @@ documentation, stored forms, and the values of random machines.
 
 import dataclasses
 import re
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ class Example:
     size: int = parameter(4, "a power of two", low=2, high=8, power_of_two=True)
     count: int = parameter(3, "a range", low=1, high=9, samples=(1, 9))
     absent: int | None = parameter(None, "may be left out", low=1, high=4)
+    word: str = parameter("near", "one of two words", holds=str, choices=("near", "far"))
 
 
 @pytest.mark.parametrize(
@@ -34,16 +36,18 @@ class Example:
         ({"count": 0}, "memory.count = 0: must lie between 1 and 9"),
         ({"count": True}, "memory.count = True: expected an integer, 1 to 9"),
         ({"absent": 5}, "memory.absent = 5: must lie between 1 and 4"),
+        ({"word": "Far"}, "memory.word = 'Far': give 'near' or 'far'"),
+        ({"word": 1}, "memory.word = 1: give 'near' or 'far'"),
     ],
 )
-def test_values_outside_the_declared_range_are_refused(change: dict[str, int], message: str):
+def test_values_outside_the_declared_range_are_refused(change: dict[str, Any], message: str):
     with pytest.raises(ConfigError) as error:
         check_declared(Example(**change), "memory.")
     assert str(error.value) == message
 
 
 def test_values_inside_the_declared_range_are_accepted():
-    check_declared(Example(free=-7, size=8, count=9))
+    check_declared(Example(free=-7, size=8, count=9, word="far"))
 
 
 def test_every_field_is_declared_and_documented():
@@ -126,6 +130,13 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
         ('kind = "dram"\npart = "MT47H64M16"\nwidth = 0', "memory.width = 0: expected an integer above 0"),
         ('kind = "dram"\npart = "MT47H64M16"\nrefresh = 1', "memory.refresh = 1: give true or false"),
         ('kind = "dram"\npart = "MT47H64M16"\njitter = 5', "memory.jitter = 5: a DRAM has no random delays"),
+        (
+            'kind = "dram"\npart = "MT47H64M16"\ndata_channels = "separate"',
+            "memory.data_channels = 'separate': a DRAM has its own rules for data; leave it out",
+        ),
+        ('data_channels = "both"', "memory.data_channels = 'both': give 'shared' or 'separate'"),
+        ("data_channels = 2", "memory.data_channels = 2: give 'shared' or 'separate'"),
+        ("data_channels = [1]", "memory.data_channels = [1]: give 'shared' or 'separate'"),
         ('kind = "dram"\npart = "MT47H64M17"', "there is no DRAM part 'MT47H64M17'; give one of IS42S16160"),
         (
             'kind = "dram"\npart = "MT41K128M16"',
@@ -137,6 +148,6 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
         ),
     ],
 )
-def test_a_dram_that_does_not_exist_is_one_line(lines: str, message: str):
+def test_a_memory_that_does_not_exist_is_one_line(lines: str, message: str):
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_config(f"[memory]\n{lines}\n", "machine")

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from vdla.isa import arithmetic
-from vdla.isa.timing import memory_noise
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL, memory_noise
 from vdla.sim import kernels
 from vdla.sim.memory import noise
 
@@ -57,7 +57,7 @@ def test_combinations(unsigned: bool):
 
 def test_memory_noise():
     for seed in (0, 1, 2**32 - 1):
-        for stream in (0, 1):
+        for stream in (NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL):
             for limit in (0, 1, 7, 10_000):
                 assert [noise(seed, i, stream, limit) for i in range(200)] == [
                     memory_noise(seed, i, stream, limit) for i in range(200)

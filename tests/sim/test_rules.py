@@ -111,9 +111,6 @@ def test_every_rule_of_the_model_is_changed() -> None:
         if value is getattr(timing, name, None) and (name.isupper() or callable(value))
     }
     apart = {
-        "NOISE_READ",
-        "NOISE_STALL",
-        "memory_noise",
         "read_burst_beats",
         "write_burst_beats",
         "gemm_read_stage",

@@ -36,7 +36,7 @@ def with_timing(config: Config, timing: int, seed: int) -> Config:
     )
     read, write = latencies[int(rng.integers(3))]
     jitter, stall = int(rng.choice(_JITTER)), int(rng.choice(_STALL))
-    changed: dict[str, int] = {
+    changed: dict[str, int | str] = {
         "read_latency": read,
         "write_latency": write,
         "jitter": jitter if timing > 0 else memory.jitter,
@@ -45,5 +45,5 @@ def with_timing(config: Config, timing: int, seed: int) -> Config:
     }
     for name, default, item in declared(Memory):
         if item.samples and not item.rtl and name not in changed and getattr(memory, name) == default:
-            changed[name] = int(rng.choice(item.samples))
+            changed[name] = item.samples[int(rng.integers(len(item.samples)))]
     return config.with_memory(dataclasses.replace(memory, **changed))

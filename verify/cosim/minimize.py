@@ -108,7 +108,9 @@ def _plainer_start(search: _Search) -> None:
     for name, _, item in declared(Memory):
         if item.rtl or not item.samples:
             continue
-        memory = dataclasses.replace(search.config.memory, **{name: item.low})
+        memory = dataclasses.replace(
+            search.config.memory, **{name: item.choices[0] if item.choices else item.low}
+        )
         if memory != search.config.memory:
             config = search.config.with_memory(memory)
             search.accepts(config, _with_words(config, search.launch, search.launch.program.instructions))

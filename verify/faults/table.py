@@ -46,6 +46,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "read data goes to the client whose request shows, not to the one that asked",
     ),
     rtl_fault(
+        "a beat each way",
+        "memory_port.py",
+        "client.beat_last.eq(axi.rlast),",
+        "client.beat_last.eq(axi.rlast & ~axi.wready),",
+        "the end of a read burst is lost if a write beat moves in the same cycle",
+    ),
+    rtl_fault(
         "room of a FIFO",
         "read_requests.py",
         "moves.eq(pending & ~shown & (left >= 0)),",
@@ -130,6 +137,27 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "return np.int64(((z ^ (z >> np.uint64(31))) >> np.uint64(33)) % np.uint64(limit + 1))",
         "return np.int64(((z ^ (z >> np.uint64(31))) >> np.uint64(33)) % np.uint64(limit))",
         "random latencies never reach their limit",
+    ),
+    simulator_fault(
+        "channel of the reads",
+        "memory.py",
+        "if not (writes and P[P_SEPARATE]):",
+        "if not writes:",
+        "a write does not take the data channel that reads and writes share",
+    ),
+    simulator_fault(
+        "separate data channels",
+        "memory.py",
+        "if writes or not P[P_SEPARATE]:",
+        "if True:",
+        "a read takes the data channel of the writes, too",
+    ),
+    simulator_fault(
+        "stalls of writes",
+        "memory.py",
+        "stream = NOISE_WRITE_STALL if writes else NOISE_STALL",
+        "stream = NOISE_STALL",
+        "reads and writes on separate data channels stall by the same sequence",
     ),
     simulator_fault(
         "rows of a transfer",

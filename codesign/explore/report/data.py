@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from vdla.compiler.graph.traffic import most_bytes_per_cycle
 from vdla.isa.config import Config, Memory
 from vdla.isa.parameters import declared
 
@@ -262,7 +263,7 @@ def _common(
         "machine": [
             None
             if entry.machine is None or not entry.layers
-            else {"peak": entry.machine.multiplies_per_cycle, "bus": entry.machine.memory.bus_bytes}
+            else {"peak": entry.machine.multiplies_per_cycle, "bus": most_bytes_per_cycle(entry.machine)}
             for entry in entries
         ],
     }

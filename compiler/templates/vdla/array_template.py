@@ -49,7 +49,7 @@ def array_space(
 
     `levels`: innermost loop levels at which data and weights may be filled. `cost`: the template's cost model.
     `chunks`: axes that cut the reduction. The space's lower bound in cycles is the larger of `products` (number of
-    array operations) and the bus beats of loads (`loaded`) and stores together.
+    array operations) and the cycles in which the bus moves `loaded` beats of loads, and the stores.
     """
     return tile_space(
         config,
@@ -59,7 +59,7 @@ def array_space(
         levels=dict(zip(("data", "weights"), levels, strict=True)),
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(products, loaded + shape.stored_beats(config)),
+        floor=max(products, shape.bus_cycles(config, loaded)),
     )
 
 

@@ -179,11 +179,12 @@ def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Laye
     beats) on the bus.
 
     A parameter load overlaps with the accumulator reads of earlier stores. But on a busy bus it takes several times the
-    memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on the
-    bus, so each beat of outputs waits for a beat of loads.
+    memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on a
+    shared data channel, so each beat of outputs waits for a beat of loads.
     """
     fills = tiles.parameter_fills(config.par_depth)
-    turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
+    busier = np.maximum(loaded, shape.bus_cycles(config))
+    turns = 0.0 if shape.kept else shape.bus_cycles(config, loaded) - busier
     waits = config.memory.read_latency + LOAD_LATENCY + vector_store_latency(config, shape)
     return fills * waits + turns
 

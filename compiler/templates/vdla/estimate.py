@@ -60,7 +60,7 @@ class Fitted:
     first_inputs: float = 0.3
     """Relative increase of the first input fill's exposed cycles: the preceding layer has yet to store the input."""
     traffic: float = 0.01
-    """Cycles added for each bus beat, whether or not other work hides it."""
+    """Cycles added for each cycle of the bus, whether or not other work hides it."""
 
 
 LOAD_LATENCY = REQUEST_DELAY + FIFO_LATENCY + STEP_LATENCY
@@ -97,7 +97,7 @@ class TiledWork:
     """Work of the machine's units at many points (settings of the knobs): cycles of each unit alone, instructions,
     buffers.
 
-    `compute`: lower bound on the computing unit's cycles. `traffic`: bus beats. `loading`, `storing`: cycles of load
+    `compute`: lower bound on the computing unit's cycles. `traffic`: bus cycles. `loading`, `storing`: cycles of load
     unit and store unit. Array and store unit share `sums_copies` copies of the sums; the array may overwrite a copy
     `store_latency` cycles after its accumulators have been read. `last_beats`: beats of one tile's outputs.
     """
@@ -205,7 +205,7 @@ def store_cycles(
         apart = shape.images * shape.out_height * shape.out_width
         bursts = bursts + apart
         reads = np.maximum(reads, REQUEST_GAP * apart)
-    beats = shape.stored_beats(config)
+    beats = shape.bus_cycles(config)
     busy = np.maximum(reads, beats)
     if not shape.kept:
         busy = np.maximum(busy, (bursts * memory.write_latency + beats) / memory.outstanding_writes)
@@ -280,7 +280,6 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     stores = tiles.stores()
     instructions = instructions + stores + data.loads + weights.loads
     instructions = instructions + tiles.parameter_fills(config.par_depth)
-    stored = shape.stored_beats(config)
     reads = tiles.count * store_reads(config, sums) * shape.share
     storing = store_cycles(config, tiles, stores, reads, shape)
     if layer.storing is not None:
@@ -289,7 +288,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         tiles=tiles,
         buffers=buffers,
         compute=layer.compute,
-        traffic=data.beats + weights.beats + stored,
+        traffic=shape.bus_cycles(config, data.beats + weights.beats),
         loading=data.loading + weights.loading,
         storing=storing,
         store_latency=store_latency(config, shape),

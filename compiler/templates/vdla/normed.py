@@ -10,7 +10,7 @@ import numpy as np
 
 from vdla.isa.config import Config
 from vdla.isa.rows import MOST_ELEMENTS
-from vdla.isa.timing import post_latency
+from vdla.isa.timing import bus_cycles, post_latency
 
 from ...ir.stmt import Program
 from ...schedule import Schedule
@@ -109,7 +109,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     vectors, passes = rows * outputs, config.post_passes
     beats = vectors * out_beats
     stored = (
-        np.maximum(vectors * passes, beats * (1 + operand))
+        np.maximum(vectors * passes, bus_cycles(config, beats * operand, beats))
         + groups * (alone + operand * latency)
         + parameters
     )
@@ -117,7 +117,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     each, _ = parts_of_tiles(config, workload.channels, workload.filters)
     summed, read = vectors * inputs * each, rows * inputs * in_beats
     widened = vectors * config.tile_parts  # products with the unit matrix
-    moved = read + beats * (3 + operand) + 2 * outputs * config.par_bytes / bus
+    loaded = read + beats * (1 + operand) + 2 * outputs * config.par_bytes / bus
+    moved = bus_cycles(config, loaded, 2 * beats)
     # The previous iteration's results are loaded after the inputs of most chunks and before the rest: the array waits
     # if it sums those first chunks, or the buffered ones, in less time.
     chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats

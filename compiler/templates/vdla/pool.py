@@ -33,7 +33,7 @@ MOST_WINDOW = 1 << min(item.width for item in register("WINDOW").fields if item.
 def space(config: Config, workload: Workload) -> Space:
     """The knob space of a pool or an element-wise operator."""
     shape = LayerShape.of(config, workload)
-    traffic = least_data_beats(config, shape, config.out_bytes) + shape.stored_beats(config)
+    traffic = shape.bus_cycles(config, least_data_beats(config, shape, config.out_bytes))
     return tile_space(
         config,
         workload.template,
@@ -66,13 +66,13 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         reads_all_blocks=False,
     )
     data = image_fill(config, shape, tiles, image)
-    stored, sums = shape.stored_beats(config), tiles.sums
+    sums = tiles.sums
     stores = tiles.stores(windows=shape.taps > 1)
     work = TiledWork(
         tiles=tiles,
         buffers={"data": data},
         compute=_busiest(config, shape),
-        traffic=data.beats + stored,
+        traffic=shape.bus_cycles(config, data.beats),
         # One load ends before the next begins.
         loading=data.loading + data.loads * (config.memory.read_latency + LOAD_LATENCY),
         storing=store_cycles(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vdla.isa.config import Config
+from vdla.isa.timing import bus_cycles
 
 from ...codegen.vdla import intrinsics, window_intrinsics
 from ...ir.stmt import Program
@@ -159,7 +160,8 @@ def space(config: Config, workload: Workload) -> Space:
         copies_axis("weights"),
     )
     weights = shape.filters * shape.layout.columns * shape.vectors * config.whole_tile_bytes
-    moved = shape.image_bytes + weights + shape.images * shape.output_vectors * config.out_bytes
+    stored = shape.images * shape.output_vectors * config.out_bytes
+    moved = bus_cycles(config, shape.image_bytes + weights, stored)
     return Space(
         template="patch_conv2d_pool",
         axes=axes,

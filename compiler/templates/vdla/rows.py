@@ -12,7 +12,7 @@ import numpy as np
 
 from vdla.isa.config import Config
 from vdla.isa.rows import MOST_ELEMENTS
-from vdla.isa.timing import post_latency
+from vdla.isa.timing import bus_cycles, post_latency
 
 from ...ir.stmt import Program
 from ...schedule import Schedule
@@ -75,7 +75,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     parameters = tiles * (count * config.par_bytes / config.memory.bus_bytes + groups * 50) * workload.operand
     alone = tiles * (4 * post_latency(config) + config.memory.read_latency) + parameters
     loading = np.where(copies > 1, 0.0, moved + tiles * config.memory.read_latency)
-    cycles = np.maximum(passes, 2 * moved) + loading + alone
+    cycles = np.maximum(passes, bus_cycles(config, moved, moved)) + loading + alone
     ones = np.ones_like(tile, dtype=bool)
     last_copies = copies if workload.batch > 1 else 1
     return CostEstimates(
@@ -85,7 +85,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
             "the entries of rows": tile <= config.row_depth,
             "the elements of a row": ones & (count * config.block_out <= MOST_ELEMENTS),
         },
-        bound=np.maximum(passes, 2 * vectors * beats) * np.ones(np.shape(tile)),
+        bound=np.maximum(passes, bus_cycles(config, vectors * beats, vectors * beats))
+        * np.ones(np.shape(tile)),
         quantities={ESTIMATE: cycles},
         effective=values,
     )

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from vdla.isa.config import Config
+from vdla.isa.timing import bus_cycles
 
 from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div
 from ...te.combination import Combination
@@ -276,7 +277,7 @@ class LayerShape:
         """Share of the output blocks' vectors that contain filters; the others are padding of the last block."""
         return self.filters / (self.output_blocks * self.vectors)
 
-    def stored_beats(self, config: Config) -> float:
-        """Bus beats for the outputs (none if `kept`) and for the operand."""
-        vectors = self.outputs * (int(not self.kept) + int(self.operand))
-        return vectors * config.out_bytes / config.memory.bus_bytes
+    def bus_cycles(self, config: Config, loaded: Any = 0.0) -> Any:
+        """Least bus cycles for `loaded` beats (number or array), the operand, and the outputs (none if `kept`)."""
+        beats = self.outputs * config.out_bytes / config.memory.bus_bytes
+        return bus_cycles(config, loaded + beats * self.operand, beats * (not self.kept))

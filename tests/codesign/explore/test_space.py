@@ -44,6 +44,15 @@ def test_fifos_follow_from_the_memory_of_each_machine():
     assert not any(space.machine(point).warnings for point in space.points())
 
 
+def test_a_field_of_words_is_searched():
+    space = space_of({"base": "vta", "fields": {"data_channels": ["shared", "separate"], "bus_bytes": [8]}})
+    machines = [space.machine(point) for point in space.points()]
+    assert [item.memory.data_channels for item in machines] == ["shared", "separate"]
+    assert len({item.digest for item in machines}) == 2
+    with pytest.raises(SpaceError, match="data_channels = 2: expected texts"):
+        space_of({"base": "vta", "fields": {"data_channels": [2]}})
+
+
 def test_a_base_is_read_from_the_folder_of_the_space(tmp_path: Path):
     (tmp_path / "mine.toml").write_text(
         'name = "mine"\nblock_in = 8\nblock_out = 8\nacc_buffer_bytes = 32768\nwgt_buffer_bytes = 65536\n'

@@ -14,9 +14,17 @@ from vdla.compiler.graph.geometry import output_plane
 from vdla.compiler.graph.graph import Graph, Node, quantized_tensor
 from vdla.compiler.graph.int8_convolution import Int8Convolution, Quantization
 from vdla.compiler.graph.int8_operators import Int8MaxPool, Int8Operator
-from vdla.compiler.graph.traffic import compulsory_bytes, input_bytes, input_read
+from vdla.compiler.graph.traffic import (
+    compulsory_bytes,
+    compulsory_traffic,
+    input_bytes,
+    input_read,
+    most_bytes_per_cycle,
+    roofline_cycles,
+)
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Post
+from vdla.isa.config import Config, Memory
 
 PLAIN = Quantization(scale=np.float32(1), zero_point=0, dtype="int8")
 
@@ -139,6 +147,17 @@ def test_any_window_against_counting_every_read(plane, kernel, strides, dilation
     assert input_bytes(graph, fused) == len(windows(plane, kernel, strides, dilations, pads, wanted))
     assert input_bytes(graph, fused, fused=False) == len(expected)
     assert compulsory_bytes(graph, fused) == compulsory_bytes(graph, node)
+
+
+def test_separate_data_channels_overlap_the_bytes_of_both_directions() -> None:
+    node = convolution(6, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+    graph = graph_of(node, (1, 6, 8, 8), (1, 4, 8, 8))
+    read, written = compulsory_traffic(graph, node)
+    assert (read, written) == (6 * 64 + 4 * 6 + 4 * 4, 4 * 64)
+    for channels, moved, most in (("shared", read + written, 8), ("separate", read, 16)):
+        config = Config(memory=Memory(data_channels=channels))
+        assert roofline_cycles(graph, node, config) == moved / 8
+        assert most_bytes_per_cycle(config) == most
 
 
 def test_pools_read_what_their_windows_cover_and_have_no_work() -> None:

@@ -337,6 +337,19 @@ def test_measured_points_of_every_template():
         assert np.isfinite(measure(task, task.space.values(point)).cost), workload
 
 
+def test_with_separate_data_channels_reads_and_writes_overlap():
+    """A layer that the bus limits takes fewer cycles than reads and writes have beats together, and the model knows."""
+    separate = replace(VTA, memory=replace(VTA.memory, data_channels="separate"))
+    workload = layer("depthwise_conv2d", 64, 40, 64, 3, 1)
+    shared, apart = AcceleratorTask.of(VTA, workload), AcceleratorTask.of(separate, workload)
+    values = template_of(workload).default_for(separate, workload, 2)
+    cycles = measure(apart, values).cost
+    assert apart.space.floor <= cycles < shared.space.floor <= measure(shared, values).cost
+    point = {name: np.array([value]) for name, value in values.items()}
+    estimates = [float(task.space.cost(point).quantities[ESTIMATE][0]) for task in (apart, shared)]
+    assert abs(estimates[0] / cycles - 1) < 0.1 and estimates[1] > 1.25 * estimates[0]
+
+
 def test_every_way_to_gather_patches_for_a_rolling_pool():
     """The space is small, so all of its points are checked: outputs are right, cycles are not below the bound, and the
     default is one of the points.

@@ -4,11 +4,12 @@ a cycle.
 
 from __future__ import annotations
 
-from vdla.isa.timing import NOISE_READ, NOISE_STALL, REQUEST_GAP, WRITE_DELAY, memory_noise
+from vdla.isa.noise import NOISE_READ, NOISE_STALL, NOISE_WRITE, NOISE_WRITE_STALL, memory_noise
+from vdla.isa.timing import REQUEST_GAP, WRITE_DELAY
 
 from .bursts import Burst
 from .instructions import Instruction, product_cycles
-from .model import Model
+from .model import Model, Transfer
 
 
 def accept(model: Model, now: int) -> None:
@@ -37,6 +38,8 @@ def accept(model: Model, now: int) -> None:
         model.last_write_accept = now
         model.accepted_writes += 1
         burst.accepted, burst.ready = now, now + 1
+        if memory.data_channels == "separate":
+            burst.ready += memory_noise(memory.seed, len(model.writes), NOISE_WRITE, memory.jitter)
         model.writes.append(burst)
         count(model, burst)
 
@@ -65,27 +68,55 @@ def count(model: Model, burst: Burst) -> None:
 
 def move(model: Model, now: int) -> None:
     memory = model.config.memory
-    if model.transfer is None:
-        read = model.reads[model.served_reads] if model.served_reads < len(model.reads) else None
-        write = model.writes[model.served_writes] if model.served_writes < len(model.writes) else None
-        read_ready = read is not None and read.ready is not None and read.ready <= now
-        write_ready = write is not None and write.ready is not None and write.ready <= now
-        if not read_ready and not write_ready:
-            return
-        take_write = write_ready and (not read_ready or not model.last_was_write)
-        burst = write if take_write else read
-        assert burst is not None
-        model.last_was_write = take_write
-        model.served_writes += take_write
-        model.served_reads += not take_write
-        model.transfer = burst, memory_noise(memory.seed, model.served, NOISE_STALL, memory.stall)
-        model.served += 1
-    burst, wait = model.transfer
-    if wait:
-        model.transfer = burst, wait - 1
+    if memory.data_channels == "shared":
+        if model.transfer is None:
+            model.transfer = choose(model, now)
+        model.transfer = transfer(model, model.transfer, now)
         return
+    if model.transfer is None and (burst := ready(model.reads, model.served_reads, now)):
+        wait = memory_noise(memory.seed, model.served_reads, NOISE_STALL, memory.stall)
+        model.transfer = burst, wait
+        model.served_reads += 1
+    if model.write_transfer is None and (burst := ready(model.writes, model.served_writes, now)):
+        wait = memory_noise(memory.seed, model.served_writes, NOISE_WRITE_STALL, memory.stall)
+        model.write_transfer = burst, wait
+        model.served_writes += 1
+    model.transfer = transfer(model, model.transfer, now)
+    model.write_transfer = transfer(model, model.write_transfer, now)
+
+
+def ready(bursts: list[Burst], served: int, now: int) -> Burst | None:
+    """The oldest burst of a direction that is not served yet, if it is ready."""
+    burst = bursts[served] if served < len(bursts) else None
+    return burst if burst is not None and burst.ready is not None and burst.ready <= now else None
+
+
+def choose(model: Model, now: int) -> Transfer | None:
+    """The burst that the shared data channel transfers next."""
+    memory = model.config.memory
+    read = ready(model.reads, model.served_reads, now)
+    write = ready(model.writes, model.served_writes, now)
+    take_write = write is not None and (read is None or not model.last_was_write)
+    burst = write if take_write else read
+    if burst is None:
+        return None
+    model.last_was_write = take_write
+    model.served_writes += take_write
+    model.served_reads += not take_write
+    model.served += 1
+    return burst, memory_noise(memory.seed, model.served - 1, NOISE_STALL, memory.stall)
+
+
+def transfer(model: Model, current: Transfer | None, now: int) -> Transfer | None:
+    """Moves a beat, or waits a cycle; returns the transfer unless this was its last beat."""
+    if current is None:
+        return None
+    burst, wait = current
+    if wait:
+        return burst, wait - 1
     burst.moved.append(now)
-    if burst.last is not None:
-        model.transfer = None
-        if burst.kind == "out":
-            burst.response = now + memory.write_latency
+    if burst.last is None:
+        return current
+    if burst.kind == "out":
+        burst.response = now + model.config.memory.write_latency
+    return None

@@ -13,6 +13,9 @@ from vdla.isa.timing import REQUEST_GAP, read_burst_beats
 from .bursts import PAGE, Burst, Client
 from .instructions import Instruction, decode
 
+Transfer = tuple[Burst, int]
+"""A burst that a data channel transfers, and the cycles until its next beat."""
+
 
 class Model:
     """The registered state of all units, and the program."""
@@ -40,7 +43,8 @@ class Model:
         # Bursts of stores in order, their stores, and the vector of it that completes each; how many are accepted.
         self.to_write: list[tuple[Burst, Instruction, int]] = []
         self.accepted_writes = 0
-        self.transfer: tuple[Burst, int] | None = None
+        self.transfer: Transfer | None = None  # on the shared data channel, or on the one for reads
+        self.write_transfer: Transfer | None = None
         self.served_reads = self.served_writes = self.served = 0
         self.last_was_write = False
         self.requested = 0

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,14 +62,14 @@ def write_case(folder: Path, program: Program, name: str = "case") -> None:
     (folder / f"{name}.json").write_text(json.dumps(document))
 
 
-def short_random_program() -> Program:
+def short_random_program(config: Config = TINY) -> Program:
     """A random program of at least 40 instructions that takes less than 1,500 cycles: an interpreted simulator takes a
     second for 1,000 cycles.
     """
     for seed in range(100):
-        program = random_program(TINY, seed, length=16)
+        program = random_program(config, seed, length=16)
         ends = bool(program.instructions[-1, 0] & np.uint64(7) == Opcode.FINISH)
-        cycles = simulate(TINY, program.instructions, program.image).cycles
+        cycles = simulate(config, program.instructions, program.image).cycles
         if ends and len(program.instructions) >= 40 and cycles < 1500:
             return program
     raise AssertionError("no random program is short")
@@ -109,6 +110,14 @@ def run(bench: str, folder: Path, simulator: Simulator, config: Config = TINY, *
 def test_random_program(simulator: Simulator, stalls: str | None, tmp_path: Path) -> None:
     write_case(tmp_path, short_random_program())
     run("bench_run.py", tmp_path, simulator, **({} if stalls is None else {"VDLA_STALLS": stalls}))
+
+
+@pytest.mark.parametrize("simulator", representatives(SIMULATORS, 0, always=["verilator"]))
+def test_separate_data_channels(simulator: Simulator, tmp_path: Path) -> None:
+    memory = replace(TINY.memory, data_channels="separate", jitter=9, stall=3)
+    config = replace(TINY, name="separate", memory=memory)
+    write_case(tmp_path, short_random_program(config))
+    run("bench_run.py", tmp_path, simulator, config)
 
 
 @pytest.mark.parametrize("simulator", representatives(SIMULATORS, 0, always=["verilator"]))

@@ -13,11 +13,11 @@ from vdla.verify.faults.injected import FaultError, faulty_text, run_fault, sour
 from vdla.verify.faults.mutants import expected_programs, run_mutants
 from vdla.verify.faults.table import FAULTS
 
-SAMPLE = ("pad value", "stall cause")
+SAMPLE = ("pad value", "stall cause", "separate data channels")
 
 
-def test_there_are_54_faults_in_both_engines():
-    assert len(FAULTS) == len({fault.name for fault in FAULTS}) == 54
+def test_there_are_58_faults_in_both_engines():
+    assert len(FAULTS) == len({fault.name for fault in FAULTS}) == 58
     assert {fault.package for fault in FAULTS} == {"hw", "sim"}
 
 
