@@ -1,12 +1,24 @@
 """Table of one-line faults in optional hardware, which co-simulation must find: chain memory (on-chip buffer between
-layers) and the extensions taps, table, rows, wide_loads, fold.
+layers), the extensions taps, table, rows, wide_loads, fold, and the router to the channels of a DRAM.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from .fault import CHAIN, FOLDS, QUARTERS, ROWS, SWEEPS, TABLES, WIDE, Fault, rtl_fault, simulator_fault
+from .fault import (
+    CHAIN,
+    CHANNELS,
+    FOLDS,
+    QUARTERS,
+    ROWS,
+    SWEEPS,
+    TABLES,
+    WIDE,
+    Fault,
+    rtl_fault,
+    simulator_fault,
+)
 
 EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     rtl_fault(
@@ -232,5 +244,29 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
         "continue",
         "an overwriting GEMM leaves the accumulators' read port to the store unit in all operations",
         FOLDS,
+    ),
+    rtl_fault(
+        "place in a channel",
+        "axi_router.py",
+        'held["addr"].eq(address[:shift] | (address[shift + bits :] << shift)),',
+        'held["addr"].eq(address),',
+        "a channel gets the byte's address in memory, not the one within the channel",
+        CHANNELS,
+    ),
+    rtl_fault(
+        "order of the channels",
+        "axi_router.py",
+        "reads.r_en.eq(master.rvalid & master.rready & master.rlast),",
+        "reads.r_en.eq(master.rvalid & master.rready),",
+        "the next read's channel delivers after the first beat",
+        CHANNELS,
+    ),
+    rtl_fault(
+        "write data of a channel",
+        "axi_router.py",
+        "channel.wvalid.eq(master.wvalid & data.r_rdy & (data.r_data == index)),",
+        "channel.wvalid.eq(master.wvalid & data.r_rdy & (writes.r_data == index)),",
+        "write data go to the channel of the oldest write without an answer",
+        CHANNELS,
     ),
 )

@@ -16,8 +16,8 @@ from vdla.verify.faults.table import FAULTS
 SAMPLE = ("pad value", "stall cause")
 
 
-def test_there_are_54_faults_in_both_engines():
-    assert len(FAULTS) == len({fault.name for fault in FAULTS}) == 54
+def test_there_are_57_faults_in_both_engines():
+    assert len(FAULTS) == len({fault.name for fault in FAULTS}) == 57
     assert {fault.package for fault in FAULTS} == {"hw", "sim"}
 
 
