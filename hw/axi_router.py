@@ -6,6 +6,8 @@ from amaranth.hdl import Array, Module, Signal, Value
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
+from vdla.isa.config import Memory
+
 from .axi import axi4
 
 
@@ -98,3 +100,14 @@ class AxiRouter(wiring.Component):
         for index, channel in enumerate(self._channels):
             m.d.comb += getattr(channel, f"{name}valid").eq(valid & (where == index))
             m.d.comb += [getattr(channel, f"{name}{field}").eq(value) for field, value in held.items()]
+
+
+def router_of(memory: Memory) -> AxiRouter:
+    """The router of a machine whose `memory` is a DRAM with several channels."""
+    return AxiRouter(
+        bus_bytes=memory.bus_bytes,
+        channels=memory.channels,
+        channel_bytes=memory.channel_bytes,
+        reads=memory.outstanding_reads,
+        writes=memory.outstanding_writes,
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from vdla.isa.config import Memory
 from vdla.util.user_cache import cached_or_made
 
-from ...axi_router import AxiRouter
+from ...axi_router import router_of
 from ...verilog import component_verilog
 from ..build import COMPILE, include_flags, require_tools, verilator_runtime
 from ..toolchain import call, verilator
@@ -25,17 +25,6 @@ _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint"),
     *("--output-split", "0", "--prefix", f"V{TOP}", "--top-module", TOP),
 )
-
-
-def router_of(memory: Memory) -> AxiRouter:
-    """The router of a machine whose `memory` is a DRAM with several channels."""
-    return AxiRouter(
-        bus_bytes=memory.bus_bytes,
-        channels=memory.channels,
-        channel_bytes=memory.channel_bytes,
-        reads=memory.outstanding_reads,
-        writes=memory.outstanding_writes,
-    )
 
 
 @lru_cache(maxsize=16)
