@@ -49,6 +49,7 @@ BENCHMARKS = (
     Benchmark("cpu_networks", "networks beside ONNX Runtime", "cpu_networks cpu_originals cpu_outside", QUIET, BENCH),
     Benchmark("demo", "the results of vdla demo", "demo"),
     Benchmark("designs", "designs a second that the explorer evaluates", "designs", QUIET),
+    Benchmark("dram_channels", "networks behind one, two and four channels of DDR3", "dram_channels"),
     Benchmark("dram_cosim", "1,000 random programs on 34 machines with a DRAM", "dram_cosim", HOURS, CAMPAIGN),
     Benchmark("dram_networks", "networks on a machine with a DRAM", "dram_networks", HOURS, CAMPAIGN),
     Benchmark("dram_placement", "networks on DDR3 with and without placement for it", "dram_placement"),

@@ -63,16 +63,21 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     If a node computes only a part of a convolution's filters (`share` is the part, below 1), the same part of the
     input's bytes is counted.
     """
+    return sum(_read_and_written(graph, node))
+
+
+def _read_and_written(graph: Graph, node: Node) -> tuple[int, int]:
+    """The bytes of `compulsory_bytes` that are read, and those that are written."""
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):
         # Scores and attention weights stay on the chip.
-        return sum(graph.tensors[name].size for name in (*node.inputs, node.output))
+        return sum(graph.tensors[name].size for name in node.inputs), graph.tensors[node.output].size
     if isinstance(operator := node.operator, Products):
         rows, columns, depth, groups = operator.rows, operator.columns, operator.depth, operator.groups
         left, right = ({(group.image, *side) for group, side in sides} for sides in _sides(operator))
-        return len(left) * rows * depth + len(right) * columns * depth + len(groups) * rows * columns
+        return len(left) * rows * depth + len(right) * columns * depth, len(groups) * rows * columns
     if not isinstance(operator, Int8Convolution) or not operator.share:
-        return 0
+        return 0, 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
     weights = operator.weight.size
     if (phases := operator.phases) is not None:
@@ -82,7 +87,7 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     images, channels, *plane = graph.tensors[node.inputs[0]].nchw
     positions = _positions_read((plane[0], plane[1]), operator.window)
     read = images * channels * (positions if operator.taken is None else operator.taken)
-    return round(read * operator.share) + weights + result + 4 * outputs
+    return round(read * operator.share) + weights + 4 * outputs, result
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
@@ -102,7 +107,9 @@ def _positions_read(plane: Pair, window: Window) -> int:
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
     """Roofline bound of a node in cycles: the greater of two times. One is the time of the node's multiplies at full
     use of the array; the other is the time in which the bus moves the bytes that the node must move
-    (`compulsory_bytes`).
+    (`compulsory_bytes`). Channels of a DRAM move bytes read and bytes written in the same cycles.
     """
     compute = count_macs(graph, node) / config.multiplies_per_cycle
-    return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)
+    read, written = _read_and_written(graph, node)
+    moved = read + written if config.memory.channels == 1 else max(read, written)
+    return max(compute, moved / config.memory.bus_bytes)
