@@ -7,7 +7,7 @@ The machines have the array and buffers of `vta` (16x16, 100 MHz); language mode
 network: cycles of the programs that the compiler makes for 1, 2 and 4 channels (`cycles`), for a fixed memory of the
 same bus (`fixed`), and for one channel with 16 data lines and a bus of 16 bytes (`wide`); `hidden`, the share of the
 cycles beyond the fixed memory's that two channels save; cycles of the program for two channels with pieces of 4 KiB to
-64 KiB (`pieces`, by bytes); seconds of a timing simulation with two channels. All but the seconds is exact. With
+64 KiB (`pieces`, by bytes); processor seconds of a timing simulation with two channels. All but these is exact. With
 `--write` the figures go to benchmarks/results/dram_channels.json.
 """
 
@@ -48,9 +48,9 @@ def measure(name: str) -> dict[str, Any]:
     programs = {key: compile_program(model, config, data=False).program for key, config in machines.items()}
     cycles = {key: timed(machines[key], program).cycles for key, program in programs.items()}
     pieces = {size: timed(_pieces(machines["2"], size), programs["2"]).cycles for size in PIECES}
-    began = time.perf_counter()
+    began = time.process_time()
     timed(machines["2"], programs["2"])
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     return {
         "name": name,
         "cycles": {str(count): cycles[f"{count}"] for count in CHANNELS},

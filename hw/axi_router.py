@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.config import Memory
 
 from .axi import axi4
+
+ROUTER = "axi_router"
+"""Name of the router's top module in Verilog."""
 
 
 class AxiRouter(wiring.Component):
@@ -91,7 +94,7 @@ class AxiRouter(wiring.Component):
         with m.If(take):
             m.d.sync += [
                 where.eq(address[shift : shift + bits]),
-                held["addr"].eq(address[:shift] | (address[shift + bits :] << shift)),
+                held["addr"].eq(Cat(address[:shift], address[shift + bits :])),
                 *(held[field].eq(getattr(master, f"{name}{field}")) for field in ("len", "size", "burst")),
             ]
         m.d.sync += valid.eq(take | (valid & ~leaves))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vdla.hw.axi_router import router_of
+from vdla.hw.axi_router import ROUTER, router_of
 from vdla.hw.synthesis.cells.area import area_by_unit
 from vdla.hw.synthesis.cells.design import map_design, map_verilog
 from vdla.hw.synthesis.cells.liberty import Liberty
@@ -110,7 +110,7 @@ def _synthesize(machine: Config, library: Liberty, report: Report) -> Synthesis:
     area = {unit: own.area / 1e6 for unit, own in area_by_unit(design).items()} | phy_area(machine)
     if machine.memory.channels > 1:
         router = map_verilog(
-            component_verilog(router_of(machine.memory), "router"), library, top="router", report=report
+            component_verilog(router_of(machine.memory), ROUTER), library, top=ROUTER, report=report
         )
         area["DRAM router"] = sum(own.area for own in area_by_unit(router).values()) / 1e6
     return Synthesis(

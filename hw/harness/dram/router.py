@@ -13,17 +13,15 @@ from pathlib import Path
 from vdla.isa.config import Memory
 from vdla.util.user_cache import cached_or_made
 
-from ...axi_router import router_of
+from ...axi_router import ROUTER, router_of
 from ...verilog import component_verilog
 from ..build import COMPILE, include_flags, require_tools, verilator_runtime
 from ..toolchain import call, verilator
 from .design import CACHE, USER
 
-TOP = "axi_router"
-"""Name of the router's module in Verilog."""
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint"),
-    *("--output-split", "0", "--prefix", f"V{TOP}", "--top-module", TOP),
+    *("--output-split", "0", "--prefix", f"V{ROUTER}", "--top-module", ROUTER),
 )
 
 
@@ -42,7 +40,7 @@ def load_router(memory: Memory, kind: str, channel: int) -> int:
 def _library(memory: Memory, kind: str) -> Path:
     """The path of the library, built once."""
     root, version = verilator(user=USER)
-    verilog = component_verilog(router_of(memory), TOP)
+    verilog = component_verilog(router_of(memory), ROUTER)
     folder = resources.files("vdla.hw.harness.dram")
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("router.cpp", "port.h")}
     each = " ".join(f"X({index})" for index in range(memory.channels))
