@@ -208,6 +208,18 @@ def test_a_run_tells_the_channels_apart(vdla, tmp_path: Path) -> None:
     assert labels.get_yticklabels()[0].get_text() == "channel 0, bank 0"
 
 
+def test_a_study_varies_the_channels() -> None:
+    fields = {"kind": ["dram"], "part": ["MT41K256M8"], "channels": [1, 2]}
+    found = api.explore(
+        {"base": "tiny", "fields": fields}, [models.build("small_cnn")], strategy="exhaustive", budget=2
+    )
+    one, two = sorted(found.rows(), key=lambda row: row["channels"])
+    assert (one["channels"], two["channels"]) == (1, 2)
+    # A second PHY and a router; standby of a second chip.
+    assert two["area (mm2)"] - one["area (mm2)"] == pytest.approx(8 * 1.45 / 32 + 0.045, abs=0.01)
+    assert two["energy (uJ)"] > one["energy (uJ)"] and two["cycles (cycles)"] < one["cycles (cycles)"]
+
+
 def test_pictures_of_banks_and_rows() -> None:
     report = api.simulate(api.compile(models.build("small_cnn"), config=DDR3))
     banks = report.plot("banks", first=1000, last=3000).axes[0]
