@@ -15,15 +15,15 @@ PIECE, BUS = 4096, 8
 
 class Channel:
     """A memory behind a port of the router. It answers each burst after a random time, in order; a word that it reads
-    is the channel's number and the byte address. `taken`: the words written, by byte address.
+    is the channel's number and the byte address. `taken`: the words written, by byte address. `moved`: whether a word
+    of a read moved in the cycle before.
     """
 
     def __init__(self, number: int, port: Any, random: Random) -> None:
         self.number, self.port, self.random = number, port, random
         self.reads: list[tuple[int, int]] = []
         self.writes: list[tuple[int, int]] = []
-        self.answers = self.given = 0
-        self.addresses: list[int] = []
+        self.answers, self.moved = 0, False
         self.taken: dict[int, int] = {}
 
     def drive(self, ctx: Any) -> None:
@@ -38,8 +38,6 @@ class Channel:
             ctx.set(port.rdata, self.number << 48 | at)
             ctx.set(port.rlast, beats == 1)
         ctx.set(port.bvalid, self.answers > 0)
-
-    moved = False
 
     def sample(self, ctx: Any) -> None:
         port = self.port
