@@ -37,6 +37,7 @@ def row(found: OnDram) -> dict[str, Any]:
         "bus_bytes": memory.bus_bytes,
         "width": part.width if memory.width is None else memory.width,
         "bank_bytes": memory.bank_bytes,
+        "channels": memory.channels,
         "refresh": memory.refresh,
         "programs": found.programs,
         "cycles": found.cycles,

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from vdla.hw.axi_router import ROUTER, router_of
 from vdla.hw.control import REGISTERS, counter_address
 from vdla.hw.counters import COUNTER_BITS, COUNTERS
 from vdla.hw.synthesis.lint import WAIVERS
-from vdla.hw.verilog import TOP, VerilogModule, generate_module
+from vdla.hw.verilog import TOP, VerilogModule, component_verilog, generate_module
 from vdla.isa.config import Config
 from vdla.isa.describe import c_header
 
@@ -18,8 +19,9 @@ from vdla.isa.describe import c_header
 def rtl_files(
     machine: Config, report: Callable[[str], None] = lambda text: None
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Returns the texts of the files by name, and the JSON object in vdla.json. `report` is called with a line of text
-    for each step.
+    """Returns the texts of the files by name, and the JSON object in vdla.json. For a machine whose DRAM has several
+    channels, one more file has the router between the accelerator's port and the controllers. `report` is called with a
+    line of text for each step.
     """
     module = generate_module(machine, report=report)
     document = _metadata(machine, module)
@@ -29,6 +31,8 @@ def rtl_files(
         "vdla.json": json.dumps(document, indent=2) + "\n",
         "vdla.vlt": WAIVERS,
     }
+    if machine.memory.channels > 1:
+        contents[f"{ROUTER}.v"] = component_verilog(router_of(machine.memory), ROUTER)
     return contents, document
 
 

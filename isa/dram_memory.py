@@ -32,6 +32,11 @@ stream then opens in the same bank, by auto-precharge, which takes fewer cycles 
 benchmarks/dram_placement.py compares.
 """
 
+CHANNEL_BYTES = 4096
+"""Consecutive bytes of memory in one channel, unless a configuration gives `channel_bytes`: the smallest number that no
+burst crosses.
+"""
+
 _PIPELINE = 6
 """Cycles that a request and its data spend in registers between AXI and the controller's commands."""
 
@@ -62,6 +67,14 @@ class DramFields:
     refresh: bool = parameter(
         True, "whether the controller refreshes the part", rtl=False, holds=bool, later=True
     )
+    channels: int = parameter(
+        1, "controllers, each with chips of its own", low=1, high=8, power_of_two=True, rtl=False, later=True
+    )
+    channel_bytes: int = parameter(
+        CHANNEL_BYTES,
+        "consecutive bytes in one channel",
+        unit="bytes", low=4096, high=1 << 20, power_of_two=True, rtl=False, later=True,
+    )  # fmt: skip
 
 
 DRAM_FIELDS = tuple(DramFields.__dataclass_fields__)
@@ -125,7 +138,9 @@ def design_fields(config: Config) -> dict[str, Any]:
 
 
 def controller_of(config: Config) -> Controller:
-    """The numbers of the DRAM controller of a machine whose memory is a DRAM. Raises ConfigError."""
+    """The numbers of the DRAM controller of a machine whose memory is a DRAM, or of each channel's controller. Raises
+    ConfigError.
+    """
     from .dram import controller
 
     values = design_fields(config)
@@ -152,11 +167,11 @@ def without_oracle(config: Config) -> str:
 
 
 def capacity(config: Config) -> int:
-    """Returns the capacity of a machine's DRAM in bytes, at most 4 GiB: the memory controller's AXI port has no
-    addresses for more.
+    """Returns the capacity of all channels of a machine's DRAM in bytes. A channel has at most 4 GiB: the AXI port of
+    its controller has no addresses for more.
     """
-    numbers = controller_of(config)
-    return min(numbers.banks * part_of_machine(config).rows * numbers.row_bytes, 1 << 32)
+    numbers, channels = controller_of(config), config.memory.channels
+    return channels * min(numbers.banks * part_of_machine(config).rows * numbers.row_bytes, 1 << 32)
 
 
 def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8]) -> None:
@@ -167,16 +182,18 @@ def check_fits(config: Config, instructions: NDArray[np.uint64], image: NDArray[
 
     end, most = instruction_address(len(image)) + instructions.nbytes, capacity(config)
     if end > most:
+        channels = config.memory.channels
+        several = "" if channels == 1 else f" in {channels} channels"
         raise ProgramError(
             f"the program needs {end:,} bytes of memory; {config.memory.part} with "
-            f"{design_fields(config)['width']} data lines has {most:,}: choose a larger part"
+            f"{design_fields(config)['width']} data lines{several} has {most:,}: choose a larger part"
         )
 
 
 def with_part(config: Config) -> Memory:
     """Completes the memory of a machine with a DRAM: sets the two latencies that the compiler and the sizes of FIFOs
-    are based on, to those of a read and of a write whose row must first be opened. Raises ConfigError if the part does
-    not have the machine's bus width.
+    are based on, to those of a read and of a write whose row must first be opened. The router of several channels adds
+    a cycle. Raises ConfigError if the part does not have the machine's bus width.
     """
     numbers, memory = controller_of(config), config.memory
     if memory.bus_bytes != numbers.word_bytes:
@@ -184,8 +201,7 @@ def with_part(config: Config) -> Memory:
             f"memory.bus_bytes = {memory.bus_bytes}: {memory.part} transfers {numbers.word_bytes} bytes in a cycle of "
             f"its controller; give bus_bytes = {numbers.word_bytes}, or another width of data lines"
         )
+    more = numbers.t_rcd + _PIPELINE + (memory.channels > 1)
     return dataclasses.replace(
-        memory,
-        read_latency=numbers.read_latency + numbers.t_rcd + _PIPELINE,
-        write_latency=numbers.write_latency + numbers.t_rcd + _PIPELINE,
+        memory, read_latency=numbers.read_latency + more, write_latency=numbers.write_latency + more
     )

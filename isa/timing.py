@@ -180,6 +180,8 @@ def most_write_beats(config: Config) -> int:
 
 def bus_cycles(config: Config, read: Any, written: Any) -> Any:
     """Least cycles in which the bus moves `read` and `written` beats, two numbers or two arrays: their sum or, with
-    separate data channels, the larger. For numbers of bytes, the result is bytes, too.
+    separate data channels or several channels of a DRAM, the larger. For numbers of bytes, the result is bytes, too.
     """
-    return np.maximum(read, written) if config.memory.data_channels == SEPARATE else read + written
+    memory = config.memory
+    overlap = memory.data_channels == SEPARATE or memory.channels > 1
+    return np.maximum(read, written) if overlap else read + written

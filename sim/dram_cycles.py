@@ -128,7 +128,7 @@ def _state(config: Config, bus: Bus) -> Cycles:
 
 
 @timing_code
-def _read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
+def read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
     """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs`. An address that is on
     the bus stays there until the memory accepts it, so it is that of the client that showed one first. P, C, A, E,
     `inputs`: state arrays.
@@ -151,7 +151,7 @@ def _read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
+def next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
     """The first cycle from `cycle` on in which a client asks for anything, while no read and no write is outstanding;
     NEVER if none does. P, M, C, W, E: state arrays.
     """
@@ -164,7 +164,7 @@ def _next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _note_last(P, E, cycle):  # type: ignore[no-untyped-def]
+def note_last(P, E, cycle):  # type: ignore[no-untyped-def]
     """Notes that the last beat of a request moves in `cycle`, which ends the request. If the number of outstanding
     requests was at its limit, a read address can be on the bus again from the next cycle on. P, E: state arrays.
     """
@@ -183,7 +183,7 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     cycle = E[E_CYCLE]
     outputs(D, G, B, L, N, F)
     work = np.int64(0)
-    client = _read_address(P, C, A, E, inputs, cycle)
+    client = read_address(P, C, A, E, inputs, cycle)
     reads, writes = E[E_READS], E[E_WRITING]
     accepted = client >= 0 and N[0, M_AR_READY]
     if accepted:
@@ -203,7 +203,7 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
             work |= 1 << known
         if last:
             M[M_SERVED] += 1
-            _note_last(P, E, cycle)
+            note_last(P, E, cycle)
     E[E_READS] += accepted
     inputs[0, I_AW_VALID] = 0
     announced = E[E_ANNOUNCED]
@@ -275,7 +275,7 @@ def _run(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-un
     work = ALL_WORK
     while True:
         advance_units(P, U, V, X, bus, tokens, program, dram.A, E, work)
-        event = _next_need(P, M, C, W, E, E[E_CYCLE])
+        event = next_need(P, M, C, W, E, E[E_CYCLE])
         if event > E[E_CYCLE] and event != NEVER:
             event = min(event, E[E_CYCLE] + max(0, quiet_until(G, N) - G[G_CYCLE]))
         if read_vectors(P, U, V, X, bus, program, traffic, event):

@@ -424,6 +424,8 @@ def run_on_dram(
     those of `machine.run`.
     """
     arrays = P, U, V, X, bus, tokens, program, traffic
+    if config.memory.channels > 1:
+        return import_module(".dram_channels", __package__).run_channels(config, log, *arrays)
     if not (FAST and has_closed_form(controller_of(config))):
         return import_module(".dram_cycles", __package__).run_cycles(config, *arrays)
     dram = _state(config, bus, np.zeros((0, L_SIZE), np.int64) if log is None else log.runs)

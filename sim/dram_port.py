@@ -62,8 +62,8 @@ Q_REQUEST = Q_READY
 ) = range(E_SEEN + 11, E_SEEN + 22)  # fmt: skip
 E_SIZE = E_SEEN + 22
 # Columns of L, a row for each run of words with column commands in consecutive cycles: the cycle of the first column
-# command, words, bank, row, whether they are written, rows that were opened for the run.
-L_CYCLE, L_WORDS, L_BANK, L_ROW, L_WRITE, L_OPENED, L_SIZE = range(7)
+# command, words, bank, row, whether they are written, rows that were opened for the run, channel.
+L_CYCLE, L_WORDS, L_BANK, L_ROW, L_WRITE, L_OPENED, L_CHANNEL, L_SIZE = range(8)
 
 
 class Cycles(NamedTuple):

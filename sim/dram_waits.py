@@ -72,14 +72,24 @@ def counts_up_to(K: Array, total: int) -> Array:
 
 
 @timing_code
+def holder(G, B):  # type: ignore[no-untyped-def]
+    """The number of the bank that holds a request, -1 if none does. Of one master at most one bank does, because one
+    master uses one bank at a time.
+    """
+    busy, b = G[G_BUSY], np.int64(0)
+    while busy >> b:
+        if busy >> b & 1 and B[b, B_HELD]:
+            return b
+        b += 1
+    return np.int64(-1)
+
+
+@timing_code
 def cause_of_cycle(G, B, master, E, outstanding):  # type: ignore[no-untyped-def]
     """The cause for which no column command is sent in this cycle, if none is; after `dram.outputs`. `outstanding`: a
     burst or its address is on its way. `master`: the only row of array M. G, B, E: state arrays.
     """
-    busy, number = G[G_BUSY], np.int64(-1)
-    for b in range(len(B)):
-        if B[b, B_HELD]:
-            number = b
+    busy, number = G[G_BUSY], holder(G, B)
     if busy == 0:
         E[E_CHANGES] = E[E_BLOCKED]
     E[E_BLOCKED] = master[M_VALID] and busy & ~(1 << master[M_BANK])

@@ -137,7 +137,7 @@ def run_timing(
     units, order = _units(rows)
     ring = _bursts_kept(config)
     pop_queue, push_queue = token_queues()
-    memory = np.zeros(s.M_SIZE, np.int64)
+    memory = np.zeros(s.M_OPENED + s.M_COUNTS * config.memory.channels, np.int64)
     memory[s.M_TOTAL] = s.NEVER
     memory[[s.M_LAST_ACCEPT, s.M_LAST_WRITE_ACCEPT, s.M_LAST_DISPATCH]] = -1
     memory[[s.M_WRITE_FIRST, s.M_WRITE_FIRST_BEFORE, s.M_CUT_FROM]] = -s.NEVER

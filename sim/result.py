@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 
-from .state import DRAM_CYCLES, M_CYCLES, M_OPENED, M_REFRESHES, M_TURNS
+from .state import DRAM_CYCLES, M_COUNTS, M_OPENED
 from .timeline import BUSY_CATEGORIES, CATEGORIES
 
 
@@ -59,6 +60,9 @@ class DramCounts:
     are all cycles of the run. While a bank has a request: refresh; precharge and activate (the request's row must be
     opened, and another one closed before); turnaround between reads and writes; bank (requests wait until another bank
     has executed its own). Else latency (bursts are on their way, but no request is at a bank) or idle (no burst is).
+
+    `channels`: of a DRAM with several channels, the counts of each channel; all other counts are then sums over the
+    channels, and `beats` and `waits` together are the cycles of the run times the number of channels.
     """
 
     opened: int
@@ -66,6 +70,7 @@ class DramCounts:
     turnarounds: int
     beats: int
     waits: dict[str, int]
+    channels: tuple[DramCounts, ...] = ()
 
     @property
     def row_hit_rate(self) -> float:
@@ -115,8 +120,15 @@ class SimulationResult:
 
 def dram_counts(memory: NDArray[np.int64]) -> DramCounts:
     """The counts in the array M of a run (`state.py`) on a machine with a DRAM."""
-    opened, refreshes, turns = memory[[M_OPENED, M_REFRESHES, M_TURNS]].tolist()
-    cycles: dict[str, int] = dict(zip(DRAM_CYCLES, memory[M_CYCLES:].tolist(), strict=True))
+    found = memory[M_OPENED:].reshape(-1, M_COUNTS)
+    channels = () if len(found) == 1 else tuple([_dram_counts(row) for row in found])
+    return dataclasses.replace(_dram_counts(found.sum(axis=0)), channels=channels)
+
+
+def _dram_counts(row: NDArray[np.int64]) -> DramCounts:
+    """The counts of a channel; `row`: the columns of the array M from M_OPENED on."""
+    opened, refreshes, turns, *numbers = row.tolist()
+    cycles: dict[str, int] = dict(zip(DRAM_CYCLES, numbers, strict=True))
     beats = cycles.pop("words")
     return DramCounts(opened=opened, refreshes=refreshes, turnarounds=turns, beats=beats, waits=cycles)
 

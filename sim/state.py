@@ -145,6 +145,8 @@ W_SIZE = 9
 DRAM_CYCLES = ("words", "refresh", "precharge", "activate", "turnaround", "bank", "latency", "idle")
 M_CYCLES = 21
 M_SIZE = M_CYCLES + len(DRAM_CYCLES)
+# The columns from M_OPENED on, once more for each further channel of the DRAM.
+M_COUNTS = M_SIZE - M_OPENED
 
 # --- U[unit]: progress of the units ----------------------------------------------------------------------
 

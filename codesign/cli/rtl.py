@@ -38,6 +38,7 @@ def rtl(
     """Writes the RTL of a configuration: vdla.v, vdla.h, vdla.json (parameters, ports, registers, counters).
 
     Also writes vdla.vlt, with which `verilator --lint-only -Wall --top-module vdla vdla.vlt vdla.v` reports nothing.
+    For a DRAM with several channels, axi_router.v has the router between the accelerator and the controllers.
     """
     machine = load_config(config)
     check_directory(output, parents=True)

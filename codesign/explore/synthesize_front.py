@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vdla.hw.axi_router import ROUTER, router_of
 from vdla.hw.synthesis.cells.area import area_by_unit
-from vdla.hw.synthesis.cells.design import map_design
+from vdla.hw.synthesis.cells.design import map_design, map_verilog
 from vdla.hw.synthesis.cells.liberty import Liberty
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.sram import scale_of
 from vdla.hw.synthesis.cells.timing import longest_paths, timing_tool
 from vdla.hw.synthesis.tools import Report, tool_version
 from vdla.hw.synthesis.yosys import PACKAGE
+from vdla.hw.verilog import component_verilog
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
@@ -105,11 +107,17 @@ def _synthesize(machine: Config, library: Liberty, report: Report) -> Synthesis:
     began = time.monotonic()
     design = map_design(machine, library, report=report)
     paths = longest_paths(design, report=report) if timing_tool() is not None else []
+    area = {unit: own.area / 1e6 for unit, own in area_by_unit(design).items()} | phy_area(machine)
+    if machine.memory.channels > 1:
+        router = map_verilog(
+            component_verilog(router_of(machine.memory), ROUTER), library, top=ROUTER, report=report
+        )
+        area["DRAM router"] = sum(own.area for own in area_by_unit(router).values()) / 1e6
     return Synthesis(
         library=library.name,
         sha256=library.digest,
         node_nm=round(scale_of(library).node_nm),
-        area={unit: own.area / 1e6 for unit, own in area_by_unit(design).items()} | phy_area(machine),
+        area=area,
         clock_mhz=1e3 / paths[0].ns if paths else None,
         seconds=time.monotonic() - began,
     )

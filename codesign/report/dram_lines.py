@@ -23,7 +23,17 @@ def dram_document(counts: DramCounts, config: Config) -> dict[str, Any]:
     the row hit rate and, if no RTL confirms the cycles of the machine's DRAM, a "note" that says so.
     """
     note = without_oracle(config)
-    return {**asdict(counts), "hit_rate": counts.row_hit_rate, **({"note": note} if note else {})}
+    return {**_counts(counts), **({"note": note} if note else {})}
+
+
+def _counts(counts: DramCounts) -> dict[str, Any]:
+    """The counts of a DRAM and its row hit rate, by name. With several channels the entry `channels` is a list that has
+    the same of each channel.
+    """
+    found = asdict(counts)
+    channels = [_counts(own) for own in counts.channels]
+    del found["channels"]
+    return {**found, "hit_rate": counts.row_hit_rate, **({"channels": channels} if channels else {})}
 
 
 def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[LayerAccount, ...]:
@@ -47,11 +57,20 @@ def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[Lay
 
 
 def dram_lines(rows: Mapping[str, Any], cycles: int) -> list[str]:
-    """Lines of text on `rows`, a `dram_document` of a run of `cycles` cycles: counts, and shares of all cycles."""
+    """Lines of text on `rows`, a `dram_document` of a run of `cycles` cycles: counts, and shares of all cycles. With
+    several channels, shares of the cycles of all channels, and a line for each channel.
+    """
+    channels = rows.get("channels", [])
+    cycles *= max(1, len(channels))
     waits = ", ".join(f"{cause} {count / cycles:.1%}" for cause, count in rows["waits"].items())
     return [
         f"DRAM: {rows['beats']:,} bus words, {rows['hit_rate']:.1%} in an open row; {rows['opened']:,} rows "
         f"opened, {rows['refreshes']:,} refreshes, {rows['turnarounds']:,} changes from reads to writes",
         f"DRAM: a word is read or written in {rows['beats'] / cycles:.1%} of the cycles; waits: {waits}",
+        *(
+            f"DRAM channel {number}: {own['beats']:,} bus words, {own['hit_rate']:.1%} in an open row; "
+            f"{own['opened']:,} rows opened"
+            for number, own in enumerate(channels)
+        ),
         *([f"DRAM: {rows['note']}"] if "note" in rows else []),
     ]

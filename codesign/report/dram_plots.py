@@ -30,19 +30,20 @@ def banks_figure(program: Program, first: int, last: int) -> Figure:
     if runs is None:
         raise UserError(f"{program.config.name} has no DRAM; there are no banks to plot")
     shown = (runs.stop > first) & (runs.start < last)
-    banks = sorted({0, *np.unique(runs.bank).tolist()})
+    bank_of, names_of_banks = runs.banks()
+    banks = range(len(names_of_banks))
     figure = new_figure(11, 1.6 + 0.28 * len(banks))
     axes = figure.subplots()
     style(axes)
     for writes, color in ((False, BLUE), (True, ORANGE)):
-        for place, bank in enumerate(banks):
-            own = shown & (runs.bank == bank) & (runs.write == writes)
+        for place in banks:
+            own = shown & (bank_of == place) & (runs.write == writes)
             spans = list(zip(runs.start[own].tolist(), (runs.stop - runs.start)[own].tolist(), strict=True))
             axes.broken_barh(spans, (place - 0.35, 0.7), facecolors=color, linewidth=0)
     opened = shown & (runs.opened > 0)
-    places = np.searchsorted(banks, runs.bank[opened])
+    places = bank_of[opened]
     axes.vlines(runs.start[opened], places - 0.48, places + 0.48, color=VERMILLION, linewidth=1.2)
-    axes.set_yticks(range(len(banks)), [f"bank {bank}" for bank in banks])
+    axes.set_yticks(banks, names_of_banks)
     axes.set_xlim(first, last)
     axes.set_ylim(len(banks) - 0.4, -0.6)
     plain_ticks(axes.xaxis)

@@ -110,8 +110,9 @@ def _slices(program: Program, simulation: SimulationResult, unit: Unit, names: l
 
 
 def _banks(program: Program) -> Iterator[Track]:
-    """A track for each bank of a DRAM that is used. A slice is a run of words in one direction: successive runs of a
-    row without an opening of the row in between are one slice. The slice tells whether the row was opened for it.
+    """A track for each bank of a DRAM that is used, channel by channel. A slice is a run of words in one direction:
+    successive runs of a row without an opening of the row in between are one slice. The slice tells whether the row was
+    opened for it.
     """
     # Only machines with a DRAM import the simulator's loop for it.
     from vdla.sim.dram_log import word_runs
@@ -119,10 +120,16 @@ def _banks(program: Program) -> Iterator[Track]:
     runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
     if runs is None:
         return
-    for bank in np.unique(runs.bank).tolist():
-        own = np.flatnonzero(runs.bank == bank)
+    places, banks = runs.banks()
+    # The number of each run of words among those of its channel.
+    order = np.zeros(len(places), np.int64)
+    for channel in np.unique(runs.channel).tolist():
+        mine = runs.channel == channel
+        order[mine] = np.arange(np.count_nonzero(mine))
+    for place in np.unique(places).tolist():
+        own = np.flatnonzero(places == place)
         row, write, opened = runs.row[own], runs.write[own], runs.opened[own]
-        alone = np.diff(own) > 1
+        alone = np.diff(order[own]) > 1
         begins = np.append(True, alone | (np.diff(row) != 0) | (write[1:] != write[:-1]) | (opened[1:] > 0))
         first = np.flatnonzero(begins)
         last = np.append(first[1:], len(own)) - 1
@@ -136,7 +143,7 @@ def _banks(program: Program) -> Iterator[Track]:
             words,
         )
         yield Track(
-            name=f"bank {bank}",
+            name=banks[place],
             slices=[
                 Slice(
                     start,

@@ -15,7 +15,7 @@ from vdla.isa.data_path import blocks
 from .cell_model import LEFT_OUT, shipped_cell_model
 from .clock import Clock, clock_of, has_modelled_clock, predicted
 from .components import Components
-from .dram import phy_area
+from .dram import phy_area, router_area
 from .modelled_energy import described as energy_described
 
 GATES_PER_FLIP_FLOP = 4.522 / 0.798
@@ -37,10 +37,12 @@ class Structure:
 
 def structure_of(config: Config, components: Components) -> Structure:
     """Area and clock of a machine (`clock_of`). The area is predicted by the shipped models, or follows from the table
-    `components`. To the area, the published area of the DRAM's PHY (circuits at the pins) is added if there is one; it
-    is taken as exact when the interval of the area is computed.
+    `components`. To the area, the published area of the DRAM's PHYs (circuits at the pins) and the area of the router to
+    several channels are added if there are any; they are taken as exact when the interval of the area is computed.
     """
-    clock, phy = clock_of(config, components), phy_area(config)
+    clock = clock_of(config, components)
+    flip_flop = None if components.modelled else components.area["flip_flop_bit"]
+    phy = phy_area(config) | router_area(config, flip_flop)
     if not components.modelled:
         return Structure(area=area_by_unit(config, components) | phy, clock=clock)
     found = predicted(config)

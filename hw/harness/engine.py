@@ -31,7 +31,7 @@ from ..sources import sources_digest
 from ..trace import instruction_times
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
-from .dram.memory import design_of, load_dram
+from .dram.memory import load_memory
 from .library import PLACES, Parameters, load_library, timing_numbers
 from .surroundings import PLAIN, Surroundings
 from .toolchain import BuildError
@@ -310,7 +310,7 @@ class Machine:
         timing = self._config.memory if memory_timing is None else memory_timing
         size, functions = behind + len(words) + 4096, None
         if timing.kind == DRAM:
-            size, functions = min(size, capacity(self._config)), load_dram(design_of(self._config))
+            size, functions = min(size, capacity(self._config)), load_memory(self._config)
         memory = np.zeros(size, np.uint8)
         memory[: len(image)] = image
         memory[behind : behind + len(words)] = words

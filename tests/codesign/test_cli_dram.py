@@ -97,6 +97,7 @@ def test_a_run_prints_where_the_cycles_go(vdla, tmp_path: Path) -> None:
         ("MT41K256M8", "MT41K256M9", "there is no DRAM part 'MT41K256M9'; give one of IS42S16160, "),
         ('"dram"', '"dram"\nwidth = 16', "give bus_bytes = 16, or another width of data lines"),
         ('"dram"', '"dram"\nwidth = 24', "MT41K256M8 has 8 data lines; 24 are not 1, 2, 4 or 8 chips"),
+        ('"dram"', '"dram"\nchannels = 3', "memory.channels = 3: must be a power of two, 1, 2, 4 or 8"),
         ("jitter = 0", "jitter = 5", "memory.jitter = 5: a DRAM has no random delays; leave it out"),
     ],
 )
@@ -182,6 +183,41 @@ def test_a_run_tells_row_hits_of_each_layer_and_a_timeline_of_each_bank(vdla, tm
     fixed = vdla("run", model, "--config", "tiny", "--json", "--timeline", trace).document()
     assert all("row_hits" not in layer for layer in fixed["layers"])
     assert b"bank 0" not in trace.read_bytes()
+
+
+def test_a_run_tells_the_channels_apart(vdla, tmp_path: Path) -> None:
+    model, trace = tmp_path / "small_cnn.onnx", tmp_path / "small.pftrace"
+    model.write_bytes(models.build("small_cnn").SerializeToString())
+    one, two = (with_dram(TINY, 100, part="MT41K256M8", channels=channels) for channels in (1, 2))
+    machine = written(tmp_path, two)
+    assert "channels = 2" in machine.read_text()
+    found = vdla("run", model, "--config", machine, "--json", "--timeline", trace).document()
+    rows, cycles = found["rows"], found["total"]["cycles"]
+    assert [own["beats"] + sum(own["waits"].values()) for own in rows["channels"]] == [cycles, cycles]
+    assert sum(own["beats"] for own in rows["channels"]) == rows["beats"]
+    assert all(f"channel {number}, bank 0".encode() in trace.read_bytes() for number in range(2))
+    output = vdla("run", model, "--config", machine).out
+    for number, own in enumerate(rows["channels"]):
+        assert (
+            f"DRAM channel {number}: {own['beats']:,} bus words, {own['hit_rate']:.1%} in an open" in output
+        )
+    alone = vdla("run", model, "--config", written(tmp_path, one), "--json").document()
+    assert "channels" not in alone["rows"] and cycles < alone["total"]["cycles"]
+    assert dram_memory.capacity(two) == 2 * dram_memory.capacity(one)
+    labels = api.simulate(api.compile(models.build("small_cnn"), config=two)).plot("banks").axes[0]
+    assert labels.get_yticklabels()[0].get_text() == "channel 0, bank 0"
+
+
+def test_a_study_varies_the_channels() -> None:
+    fields = {"kind": ["dram"], "part": ["MT41K256M8"], "channels": [1, 2]}
+    found = api.explore(
+        {"base": "tiny", "fields": fields}, [models.build("small_cnn")], strategy="exhaustive", budget=2
+    )
+    one, two = sorted(found.rows(), key=lambda row: row["channels"])
+    assert (one["channels"], two["channels"]) == (1, 2)
+    # A second PHY and a router; standby of a second chip.
+    assert two["area (mm2)"] - one["area (mm2)"] == pytest.approx(8 * 1.45 / 32 + 0.045, abs=0.01)
+    assert two["energy (uJ)"] > one["energy (uJ)"] and two["cycles (cycles)"] < one["cycles (cycles)"]
 
 
 def test_pictures_of_banks_and_rows() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from vdla.hw.control import counter_address
 from vdla.hw.counters import COUNTERS
 from vdla.isa.config import load_config
+from vdla.isa.config_text import toml_text
+from vdla.verify.cosim.dram import with_dram
 
 PROGRAM = """\
 LOAD.INP y_size=2 x_size=3 x_stride=3 push_next
@@ -39,6 +41,15 @@ def test_files_of_a_configuration(vdla, tmp_path: Path) -> None:
         assert port["name"] in text
     widths = {port["name"]: port["width"] for port in stored["ports"]}
     assert widths["axi_rdata"] == 8 * load_config("tiny").memory.bus_bytes
+
+
+def test_a_dram_with_channels_has_the_file_of_a_router(vdla, tmp_path: Path) -> None:
+    machine = tmp_path / "machine.toml"
+    two = with_dram(load_config("tiny"), 100, part="MT41K256M8", channels=2)
+    machine.write_text(toml_text(two), encoding="utf-8")
+    assert vdla("rtl", "--config", machine, "-o", tmp_path / "rtl").code == 0
+    text = (tmp_path / "rtl" / "axi_router.v").read_text()
+    assert "module axi_router(" in text and "channel_1_arvalid" in text and "channel_2_" not in text
 
 
 def test_the_rtl_and_the_simulator_print_the_same(vdla, tmp_path: Path) -> None:

@@ -113,11 +113,12 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
     }  # fmt: skip
     assert dataclasses.replace(dram, memory=Memory(**stored)).digest == dram.digest
     digests = {dram.digest, Config().digest}
-    for name, value in {"part": "MT47H128M8", "width": 32, "refresh": True, "bank_bytes": 1 << 15}.items():
+    others = {"part": "MT47H128M8", "width": 32, "refresh": True, "bank_bytes": 1 << 15, "channels": 2}
+    for name, value in others.items():
         width = {"bus_bytes": 16} if name == "width" else {"width": 16} if name == "part" else {}
         memory = dataclasses.replace(dram.memory, **{name: value}, **width)
         digests.add(dataclasses.replace(dram, memory=memory).digest)
-    assert len(digests) == 6
+    assert len(digests) == 7
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,15 @@ def test_fields_of_a_dram_are_stored_only_for_a_dram():
         ('data_channels = "both"', "memory.data_channels = 'both': give 'shared' or 'separate'"),
         ("data_channels = 2", "memory.data_channels = 2: give 'shared' or 'separate'"),
         ("data_channels = [1]", "memory.data_channels = [1]: give 'shared' or 'separate'"),
+        ("channels = 2", "memory.channels is a field of a DRAM; add kind = 'dram' to the memory"),
+        (
+            'kind = "dram"\npart = "MT47H64M16"\nchannels = 3',
+            "memory.channels = 3: must be a power of two, 1, 2, 4 or 8",
+        ),
+        (
+            'kind = "dram"\npart = "MT47H64M16"\nchannels = 2\nchannel_bytes = 2048',
+            "memory.channel_bytes = 2048: must be a power of two, 4096, 8192",
+        ),
         ('kind = "dram"\npart = "MT47H64M17"', "there is no DRAM part 'MT47H64M17'; give one of IS42S16160"),
         (
             'kind = "dram"\npart = "MT41K128M16"',

@@ -52,6 +52,12 @@ DRAMS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("16x16, batch 2, 4 folds, taps and sweeps", 100, {"part": "MT41K128M16"}),
     ("8x8, 2 folds, odd depths, zero points", 100, {"part": "MT41K128M16", "width": 32}),
     ("8x8, 2 folds, every extension and chain memory", 200, {"part": "MT40A512M16", "bank_bytes": 1 << 18}),
+    (SMALL, 100, {"part": "MT41K256M8", "channels": 2}),
+    (SMALL, 100, {"part": "MT48LC4M16", "width": 64, "channels": 2, "channel_bytes": 1 << 13}),
+    ("4x4 without extensions, smallest queues", 100, {"part": "MT48LC4M16", "width": 128, "channels": 4}),
+    ("8x8, batch 2, post and depthwise", 100, {"part": "MT41K64M16", "channels": 2, "refresh": False}),
+    ("8x8, 256-bit bus, depthwise", 100, {"part": "MT48LC4M16", "width": 256, "channels": 2}),
+    ("16x16, batch 2, 4 folds, taps and sweeps", 100, {"part": "MT41K64M16", "channels": 4}),
 )
 """Machines with a DRAM, as (name of a default machine, clock in megahertz, fields of the memory).
 

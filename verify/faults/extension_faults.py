@@ -1,12 +1,24 @@
 """Table of one-line faults in optional hardware, which co-simulation must find: chain memory (on-chip buffer between
-layers) and the extensions taps, table, rows, wide_loads, fold.
+layers), the extensions taps, table, rows, wide_loads, fold, and the router to the channels of a DRAM.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from .fault import CHAIN, FOLDS, QUARTERS, ROWS, SWEEPS, TABLES, WIDE, Fault, rtl_fault, simulator_fault
+from .fault import (
+    CHAIN,
+    CHANNELS,
+    FOLDS,
+    QUARTERS,
+    ROWS,
+    SWEEPS,
+    TABLES,
+    WIDE,
+    Fault,
+    rtl_fault,
+    simulator_fault,
+)
 
 EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     rtl_fault(
@@ -232,5 +244,29 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
         "continue",
         "an overwriting GEMM leaves the accumulators' read port to the store unit in all operations",
         FOLDS,
+    ),
+    rtl_fault(
+        "address register",
+        "axi_router.py",
+        'getattr(master, f"{name}ready").eq((~valid | leaves) & orders[0].w_rdy),',
+        'getattr(master, f"{name}ready").eq(~valid & orders[0].w_rdy),',
+        "the router's address register takes the next address a cycle after the one before has left",
+        CHANNELS,
+    ),
+    rtl_fault(
+        "strobes of a channel",
+        "axi_router.py",
+        "channel.wstrb.eq(master.wstrb),",
+        "channel.wstrb.eq((1 << len(master.wstrb)) - 1),",
+        "a write burst overwrites the bytes beside its first and last ones",
+        CHANNELS,
+    ),
+    rtl_fault(
+        "outstanding bursts of the router",
+        "axi_router.py",
+        'for name, depth in (("reads", self._reads), ("writes", self._writes), ("data", self._writes)):',
+        'for name, depth in (("reads", 1), ("writes", self._writes), ("data", self._writes)):',
+        "the router keeps a single read in flight",
+        CHANNELS,
     ),
 )

@@ -33,6 +33,7 @@ ROWS: Final = "4x4, rows in two passes"
 SWEEPS: Final = "16x16, small buffers"
 WIDE: Final = "8x8, 256-bit bus, depthwise"
 FOLDS: Final = "8x8, 2 folds, odd depths, zero points"
+CHANNELS: Final = "tiny, 100 MHz, MT41K256M8, channels 2"
 QUARTERS: Final = "16x16, batch 2, 4 folds, taps and sweeps"
 
 

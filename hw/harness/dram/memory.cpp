@@ -22,7 +22,6 @@ class Memory {
         auto &top = *top_;
         top.m0_ar_burst = top.m0_aw_burst = 1;
         top.m0_ar_size = top.m0_aw_size = __builtin_ctz(BUS_BYTES);
-        top.m0_r_ready = top.m0_b_ready = 1;
     }
     ~Memory() { top_->final(); }
 
@@ -46,6 +45,8 @@ class Memory {
         top.m0_aw_len = in.aw_length;
         top.m0_w_valid = in.w_valid;
         top.m0_w_last = in.w_last;
+        top.m0_r_ready = !in.r_waits;
+        top.m0_b_ready = !in.b_waits;
         std::memcpy(&top.m0_w_data, in.w_data, BUS_BYTES);
         std::memcpy(&top.m0_w_strb, in.w_strobe, sizeof top.m0_w_strb);
         clock();

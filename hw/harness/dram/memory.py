@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import re
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from vdla.isa.config import Config
 from vdla.isa.dram_memory import design_fields
@@ -46,3 +48,15 @@ def load_dram(design: Design) -> int:
     calls = ctypes.CDLL(str(path)).dram_calls
     calls.restype = ctypes.c_void_p
     return calls()
+
+
+def load_memory(config: Config) -> int:
+    """The address of the table of functions (port.h) of the DRAM of the machine `config`, with all its channels. Raises
+    UserError for a missing tool.
+    """
+    design = design_of(config)
+    channel = load_dram(design)
+    if config.memory.channels == 1:
+        return channel
+    router: Any = import_module(".router", __package__)
+    return router.load_router(config.memory, f"{design}", channel)

@@ -4,10 +4,11 @@
 
 constexpr int MOST_BUS_BYTES = 64;
 
-// What the accelerator drives. It always takes data and responses.
+// What the accelerator drives. It always takes data and responses; a router between may not (r_waits, b_waits).
 struct DramInputs {
     uint64_t ar_address, aw_address;
     uint8_t ar_valid, ar_length, aw_valid, aw_length, w_valid, w_last, w_strobe[8], w_data[MOST_BUS_BYTES];
+    uint8_t r_waits, b_waits;
 };
 
 // What the memory drives.

@@ -23,6 +23,7 @@ from vdla.codesign.technology.dram import (
     energy_by_command,
     read_pj,
     refresh_pj,
+    router_area,
     write_pj,
 )
 from vdla.codesign.technology.dram_currents import CURRENTS
@@ -106,6 +107,15 @@ def test_a_part_without_currents_has_no_energy_and_says_so() -> None:
     assert not any(unit.startswith("DRAM") for layer in layers for unit in layer.energy)
 
 
+def test_chips_of_every_channel_are_in_standby() -> None:
+    commands = DramCommands(activates=10, reads=100, writes=50, refreshes=4)
+    one, four = (machine_with("MT41K128M16", 100, 16, channels=channels) for channels in (1, 4))
+    alone, together = (energy_by_command(machine, commands, 100_000) for machine in (one, four))
+    assert together["standby"] == pytest.approx(4 * alone["standby"])
+    # The counts of commands are those of all channels.
+    assert {**together, "standby": 0} == {**alone, "standby": 0}
+
+
 def test_shares_of_commands_add_up() -> None:
     whole = DramCommands(activates=1000, reads=8000, writes=2000, refreshes=100)
     parts = [whole.share(0.25, 0.5, 0.3), whole.share(0.75, 0.5, 0.7)]
@@ -152,3 +162,20 @@ def test_the_clock_of_a_machine_with_a_dram_is_the_configurations_own() -> None:
     compared = beside_predicted(machine, synthesis, default_components())
     assert compared["clock"][0] == pytest.approx(predicted(machine).clock_mhz, rel=1e-4)
     assert compared["clock"][1] == 50.0
+
+
+@pytest.mark.parametrize("components", [default_components(), shipped_components()], ids=["model", "table"])
+def test_every_channel_has_a_phy_and_several_have_a_router(components) -> None:
+    one, two, four = (
+        structure_of(machine_with("MT41K128M16", 100, 16, channels=channels), components).area
+        for channels in (1, 2, 4)
+    )
+    assert "DRAM router" not in one and 0 < two["DRAM router"] < four["DRAM router"]
+    assert [area["DRAM PHY"] for area in (one, two, four)] == pytest.approx([0.725, 1.45, 2.9])
+
+
+def test_the_area_of_the_router_is_that_of_a_synthesis() -> None:
+    # Yosys with the library osu018: 54,411 square micrometres for two channels and a bus of 16 bytes.
+    machine = machine_with("MT41K128M16", 100, 16, channels=2)
+    memory = dataclasses.replace(machine.memory, outstanding_reads=8, outstanding_writes=4)
+    assert router_area(machine.with_memory(memory))["DRAM router"] == pytest.approx(0.0544, rel=0.1)

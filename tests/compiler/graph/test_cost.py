@@ -165,3 +165,15 @@ def test_pools_read_what_their_windows_cover_and_have_no_work() -> None:
     graph = graph_of(pool, (1, 5, 9, 9), (1, 5, 3, 3))
     assert input_bytes(graph, pool) == 5 * 36
     assert count_macs(graph, pool) == compulsory_bytes(graph, pool) == 0
+
+
+def test_channels_read_and_write_in_the_same_cycles() -> None:
+    node = convolution(6, (1, 1), (1, 1), (0, 0, 0, 0))
+    graph = graph_of(node, (1, 6, 9, 9), (1, 4, 9, 9))
+    # Inputs, weights and biases; outputs.
+    read, written = 6 * 81 + 6 * 4 + 4 * 4, 4 * 81
+    one, two = (
+        Config(memory=Memory(kind="dram", part="MT41K256M8", channels=channels)) for channels in (1, 2)
+    )
+    assert roofline_cycles(graph, node, one) == (read + written) / 8 == compulsory_bytes(graph, node) / 8
+    assert roofline_cycles(graph, node, two) == read / 8

@@ -38,6 +38,13 @@ def test_twenty_programs_on_ddr3_take_the_cycles_of_the_rtl() -> None:
     assert_equal(DDR3, 20, rules_kept=True)
 
 
+@pytest.mark.system_tools("g++")
+def test_twelve_programs_on_two_channels_take_the_cycles_of_the_rtl() -> None:
+    machine = next(machine for machine in MACHINES if machine.memory.channels > 1)
+    assert (machine.memory.part, machine.memory.channels) == ("MT41K256M8", 2)
+    assert_equal(machine, 12, rules_kept=True)
+
+
 @pytest.mark.campaign
 @pytest.mark.system_tools("g++")
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
@@ -51,6 +58,7 @@ def test_the_machines_have_every_generation_of_parts_and_several_widths() -> Non
     assert {memory.bus_bytes for memory in memories} == {8, 16, 32, 64}
     assert {memory.refresh for memory in memories} == {True, False}
     assert len({memory.bank_bytes for memory in memories}) > 3
+    assert {memory.channels for memory in memories} == {1, 2, 4}
     assert len({machine.clock_mhz for machine in MACHINES}) > 4
     assert len({machine.digest for machine in MACHINES}) == len(MACHINES) > 24
 
