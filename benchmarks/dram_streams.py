@@ -1,10 +1,10 @@
-"""The DRAM timing model compared with LiteDRAM's RTL, on random AXI bursts (reads and writes) of one and two masters.
+"""Simulator and model of a DRAM controller compared with LiteDRAM's RTL, on random AXI bursts of one and two masters.
 
     python benchmarks/dram_streams.py [--streams N] [--bursts N] [--seed N] [--write]
 
-Each stream runs on LiteDRAM's Verilog (in Verilator, with its checker of timings) and on the model. The cycles in which
-each burst's address is accepted, its first word arrives, and the burst ends must be equal. The exit code is 1 if any of
-these cycles differ.
+Each stream runs on LiteDRAM's Verilog (in Verilator, with its checker of timings), on the simulator, and on the model
+in C++ of LiteDRAM's controller (hw/harness/dram/controller.h). The cycles in which each burst's address is accepted,
+its first word arrives, and the burst ends must be equal. The exit code is 1 if any of these cycles differ.
 """
 
 from __future__ import annotations

@@ -296,8 +296,8 @@ class Machine:
 
         An access to the bus word that contains byte `failing_address` gets the response SLVERR; one outside the
         program's memory gets DECERR. `memory_timing` replaces the configuration's memory timing. `surroundings`:
-        addresses of the memory image and initial values of counters. `on_progress` is called at regular intervals with
-        the number of cycles so far.
+        addresses of the memory image, initial values of counters, the oracle of a DRAM. `on_progress` is called at
+        regular intervals with the number of cycles so far.
 
         Raises ProgramError for a program that the DRAM cannot hold, and RtlError if the program does not finish. After
         an RtlError the machine needs a reset before its next run, except if an error response of memory ended the
@@ -310,7 +310,8 @@ class Machine:
         timing = self._config.memory if memory_timing is None else memory_timing
         size, functions = behind + len(words) + 4096, None
         if timing.kind == DRAM:
-            size, functions = min(size, capacity(self._config)), load_dram(design_of(self._config))
+            size = min(size, capacity(self._config))
+            functions = load_dram(design_of(self._config), surroundings.dram)
         memory = np.zeros(size, np.uint8)
         memory[: len(image)] = image
         memory[behind : behind + len(words)] = words

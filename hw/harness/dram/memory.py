@@ -1,4 +1,4 @@
-"""Builds a library of LiteDRAM's controller and model of a part, the memory of a machine in the harness."""
+"""Loads the library of a DRAM that the harness runs a machine with: LiteDRAM's RTL, or the model of its controller."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from vdla.isa.config import Config
 from vdla.isa.dram_memory import design_fields
 
 from .design import Design, build_with_litedram
+from .model import build_with_model
+from .oracle import Oracle, choose_oracle
 
 _BANK = re.compile(r"VlUnpacked<.*> (litedram_top__DOT__mem(?:_\d+)?);")
 
@@ -37,12 +39,15 @@ def _banks(made: Path) -> None:
 
 
 @lru_cache(maxsize=16)
-def load_dram(design: Design) -> int:
-    """The address of the table of functions (port.h) of a memory that is LiteDRAM's RTL of `design`; builds its library
-    once. Raises UserError for a missing tool.
+def load_dram(design: Design, oracle: Oracle | None = None) -> int:
+    """The address of the table of functions (port.h) of a memory that is LiteDRAM's RTL of `design`, or the model of
+    LiteDRAM's controller; `oracle` as in `choose_oracle`. Builds the library once. Raises UserError for a missing tool.
     """
-    shift = f"-DBANK_SHIFT={design.controller.bank_shift}"
-    path = build_with_litedram(design, "memory.cpp", ".so", ("-O1", "-shared", shift), _banks)
+    if choose_oracle(design.part, oracle) == "model":
+        path = build_with_model(design.controller, "model.cpp", ".so", ("-shared",))
+    else:
+        shift = f"-DBANK_SHIFT={design.controller.bank_shift}"
+        path = build_with_litedram(design, "memory.cpp", ".so", ("-O1", "-shared", shift), _banks)
     calls = ctypes.CDLL(str(path)).dram_calls
     calls.restype = ctypes.c_void_p
     return calls()
