@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 
-from .state import DRAM_CYCLES, M_CYCLES, M_OPENED, M_REFRESHES, M_TURNS
+from .state import DRAM_CYCLES, M_CLOSED, M_CYCLES, M_OPENED, M_REFRESHES, M_TURNS
 from .timeline import BUSY_CATEGORIES, CATEGORIES
 
 
@@ -52,8 +52,11 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DramCounts:
-    """Counts of a DRAM in a run: rows `opened` (ACTIVATE commands), `refreshes`, and `turnarounds`, changes from reads
-    to writes. `beats`: bus words read and written, one column command each.
+    """Counts of the commands of a DRAM's controller up to the last cycle of a run (hw/dram.md, section 9).
+
+    `opened`: ACTIVATE commands. `closed`: PRECHARGE commands to one bank, and column commands with auto-precharge.
+    `refreshes`: REFRESH commands. `turnarounds`: changes of the controller from reads to writes. `beats`: bus words
+    read and written, one column command each.
 
     `waits`: cycles in which the controller sends no column command, by cause (hw/dram.md, section 8). With `beats` they
     are all cycles of the run. While a bank has a request: refresh; precharge and activate (the request's row must be
@@ -62,6 +65,7 @@ class DramCounts:
     """
 
     opened: int
+    closed: int
     refreshes: int
     turnarounds: int
     beats: int
@@ -115,10 +119,12 @@ class SimulationResult:
 
 def dram_counts(memory: NDArray[np.int64]) -> DramCounts:
     """The counts in the array M of a run (`state.py`) on a machine with a DRAM."""
-    opened, refreshes, turns = memory[[M_OPENED, M_REFRESHES, M_TURNS]].tolist()
+    opened, closed, refreshes, turns = memory[[M_OPENED, M_CLOSED, M_REFRESHES, M_TURNS]].tolist()
     cycles: dict[str, int] = dict(zip(DRAM_CYCLES, memory[M_CYCLES:].tolist(), strict=True))
     beats = cycles.pop("words")
-    return DramCounts(opened=opened, refreshes=refreshes, turnarounds=turns, beats=beats, waits=cycles)
+    return DramCounts(
+        opened=opened, closed=closed, refreshes=refreshes, turnarounds=turns, beats=beats, waits=cycles
+    )
 
 
 def _count(segments: NDArray[np.int64]) -> UnitCounters:

@@ -31,6 +31,7 @@ from ..sources import sources_digest
 from ..trace import instruction_times
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
+from .dram.counts import CommandCounts, DramCounts
 from .dram.memory import design_of, load_dram
 from .library import PLACES, TIMING, Parameters, load_library
 from .surroundings import PLAIN, Surroundings
@@ -95,7 +96,8 @@ class RtlResult:
     (`counters.COUNTERS`). `registers`: for each control register (control.py) the value read after the run and the
     expected value. `memory`: the image after the run, uint8. `scratchpads`: the bytes of each scratchpad that the
     machine has (`isa.scratchpads`). `activity` int64 (m, 3), in order of cycles: cycle, unit, and the Activity
-    (interfaces.py) of the unit from this cycle until its next row.
+    (interfaces.py) of the unit from this cycle until its next row. `dram`: commands to the part of a machine with a
+    DRAM, else None.
     """
 
     cycles: int
@@ -106,6 +108,7 @@ class RtlResult:
     activity: NDArray[np.int64]
     memory: NDArray[np.uint8]
     scratchpads: dict[str, NDArray[np.uint8]]
+    dram: CommandCounts | None = None
 
 
 def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
@@ -308,10 +311,11 @@ class Machine:
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
         timing = self._config.memory if memory_timing is None else memory_timing
-        size, functions = behind + len(words) + 4096, None
+        size, dram = behind + len(words) + 4096, None
         if timing.kind == DRAM:
             size = min(size, capacity(self._config))
-            functions = load_dram(design_of(self._config), surroundings.dram)
+            dram = load_dram(design_of(self._config), surroundings.dram)
+        counts = DramCounts()
         memory = np.zeros(size, np.uint8)
         memory[: len(image)] = image
         memory[behind : behind + len(words)] = words
@@ -324,8 +328,10 @@ class Machine:
             surroundings.base,
             len(surroundings.origins),
             origins,
-            functions,
+            None if dram is None else dram.dram_calls(),
             RESET_CYCLES,
+            None if dram is None else ctypes.cast(dram.dram_counts, ctypes.c_void_p),
+            ctypes.addressof(counts),
         )
         library, harness = self._library, self._harness
         program = surroundings.origins[0] + behind
@@ -356,6 +362,7 @@ class Machine:
             activity=self._rows("activities", 3),
             memory=memory[: len(image)],
             scratchpads=self.read_scratchpads(),
+            dram=None if dram is None else counts.result(),
         )
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:

@@ -201,6 +201,10 @@ class Controller {
 
     Axi &axi(int master) { return bridges_[master].axi; }
 
+    // Commands and cycles since the last reset; `waits` only if there is one master.
+    const DramCommands &commands() const { return commands_; }
+    const DramWaits &waits() const { return waits_; }
+
     // The bytes of the bus word with this number.
     uint8_t *word(uint64_t number) {
         const Place place = place_of(number);
@@ -238,6 +242,7 @@ class Controller {
         rows_.clock(rows, row_ready);
         columns_.clock(columns, column_ready);
 
+        count_cycle(stops, column_bank >= 0);
         const Command column = sent_column_.command;
         const bool opened = sent_row_.command == Command::ACTIVATE || column == Command::ACTIVATE;
         if (opened) t_rrd_.start(cycle_);
@@ -260,6 +265,8 @@ class Controller {
         arrivals_[cycle_ % SLOTS] = departures_[cycle_ % SLOTS] = 0;
         if (moved_in) arrivals_[(cycle_ + N.read_latency) % SLOTS] |= 1 << mover;
         if (moved_out) departures_[(cycle_ + N.write_latency) % SLOTS] |= 1 << mover;
+        count(commands_, sent_row_, cycle_);
+        count(commands_, sent_column_, cycle_);
         cycle_++;
         part_.take(sent_row_, cycle_);
         part_.take(sent_column_, cycle_);
@@ -291,7 +298,8 @@ class Controller {
 
     void send(Sent &sent, int b) {
         const Request &request = banks_[b].request();
-        sent = {asked_[b], b, asked_[b] == Command::ACTIVATE ? request.row : request.column};
+        const bool opens = asked_[b] == Command::ACTIVATE;
+        sent = {asked_[b], b, opens ? request.row : request.column, !opens && banks_[b].closes()};
     }
 
     // Section 3: whether another bank than `bank` still works for the master.
@@ -343,7 +351,41 @@ class Controller {
         }
         refresher_.clock(state_ == REFRESH);
         if (next != state_) entered_ = cycle_ + 1;
+        waits_.turnarounds += state_ == READS && (next == TO_WRITES || next == WRITES);
         state_ = next;
+    }
+
+    // Section 8: counts this cycle by its cause, for the only master. `accepted`: a command of the column chooser is.
+    void count_cycle(bool stops, bool accepted) {
+        if (MASTERS > 1) return;
+        const Axi &axi = bridges_[0].axi;
+        const Bank *bank = nullptr;
+        for_each(busy_, [&](int b) { bank = banks_[b].held() ? &banks_[b] : bank; });
+        const Command column = sent_column_.command;
+        (accepted && (column == Command::READ || column == Command::WRITE) ? waits_.words
+         : bank                                                          ? cause(*bank, stops)
+         : waited_                                                       ? waits_.bank
+         : outstanding_ || axi.ar_valid || axi.aw_valid || axi.w_valid   ? waits_.latency
+                                                                         : waits_.idle)++;
+        if (bank) waited_ = false;
+        waited_ = waited_ || (bridges_[0].requests() && !requested_[0]);
+        outstanding_ += (axi.ar_valid && axi.ar_ready) + (axi.aw_valid && axi.aw_ready);
+        outstanding_ -= (axi.r_valid && axi.r_ready && axi.r_last) + (axi.b_valid && axi.b_ready);
+    }
+
+    // The cause for which the bank with the request in work has no column command in this cycle.
+    int64_t &cause(const Bank &bank, bool stops) {
+        if (stops || state_ == REFRESH) return waits_.refresh;
+        switch (bank.state()) {
+            case Bank::PRECHARGE:
+            case Bank::AUTOPRECHARGE:
+            case Bank::PRECHARGING: return waits_.precharge;
+            case Bank::ACTIVATE:
+            case Bank::ACTIVATING: return waits_.activate;
+            default: break;
+        }
+        if (!bank.row_hit()) return bank.open() ? waits_.precharge : waits_.activate;
+        return state_ == (bank.request().write ? WRITES : READS) ? waits_.bank : waits_.turnaround;
     }
 
     void clock_crossbar_and_banks(bool stops, int row_bank, int column_bank) {
@@ -398,6 +440,10 @@ class Controller {
     bool requested_[MASTERS]{}, accepted_[MASTERS]{};
     Place places_[MASTERS]{};
     Sent sent_row_, sent_column_;
+    DramCommands commands_{};
+    DramWaits waits_{};
+    int outstanding_ = 0;  // Bursts of the only master whose last beat or response has not moved.
+    bool waited_ = false;  // The next request of the only master waited for another bank.
     uint32_t arrivals_[SLOTS]{}, departures_[SLOTS]{};
     Part<int(N.banks), int(N.column_bits), int(N.read_latency), int(N.write_latency)> part_;
 };

@@ -39,15 +39,18 @@ def _banks(made: Path) -> None:
 
 
 @lru_cache(maxsize=16)
-def load_dram(design: Design, oracle: Oracle | None = None) -> int:
-    """The address of the table of functions (port.h) of a memory that is LiteDRAM's RTL of `design`, or the model of
-    LiteDRAM's controller; `oracle` as in `choose_oracle`. Builds the library once. Raises UserError for a missing tool.
+def load_dram(design: Design, oracle: Oracle | None = None) -> ctypes.CDLL:
+    """The library of a memory that is LiteDRAM's RTL of `design`, or the model of LiteDRAM's controller; `oracle` as in
+    `choose_oracle`. Its function `dram_calls` returns the address of a table of functions (port.h). Builds the library
+    once. Raises UserError for a missing tool.
     """
     if choose_oracle(design.part, oracle) == "model":
         path = build_with_model(design.controller, "model.cpp", ".so", ("-shared",))
     else:
-        shift = f"-DBANK_SHIFT={design.controller.bank_shift}"
-        path = build_with_litedram(design, "memory.cpp", ".so", ("-O1", "-shared", shift), _banks)
-    calls = ctypes.CDLL(str(path)).dram_calls
-    calls.restype = ctypes.c_void_p
-    return calls()
+        numbers = design.controller
+        phases = "".join(f"PHASE(p{phase})" for phase in range(numbers.phases))
+        flags = ("-O1", "-shared", f"-DBANK_SHIFT={numbers.bank_shift}", f"-DPHASES={phases}")
+        path = build_with_litedram(design, "memory.cpp", ".so", flags, _banks)
+    library = ctypes.CDLL(str(path))
+    library.dram_calls.restype = ctypes.c_void_p
+    return library

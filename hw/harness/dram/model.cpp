@@ -35,6 +35,8 @@ class Memory {
         std::memcpy(out.r_data, axi.r_data, BUS_BYTES);
     }
 
+    const dram::Controller &controller() const { return controller_; }
+
     uint8_t *word(uint64_t number) { return controller_.word(number); }
 
   private:
@@ -59,3 +61,8 @@ const DramCalls calls{create, destroy, reset, step, copy};
 }  // namespace
 
 extern "C" const DramCalls *dram_calls() { return &calls; }
+
+extern "C" void dram_counts(void *memory, DramCounts *counts) {
+    const dram::Controller &controller = static_cast<Memory *>(memory)->controller();
+    *counts = {controller.commands(), controller.waits()};
+}

@@ -1,4 +1,4 @@
-// A model of a DRAM part: rows of banks, bytes, and counts of the commands that the controller sends.
+// A model of a DRAM part: open rows, bytes, and the latencies of data.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -6,17 +6,9 @@
 #include <vector>
 
 #include "bridge.h"
+#include "commands.h"
 
 namespace dram {
-
-enum class Command { NONE, ACTIVATE, PRECHARGE, READ, WRITE, PRECHARGE_ALL, REFRESH, CALIBRATE };
-
-// A command on its way to the part. `place`: the row of an ACTIVATE, the column of a READ or WRITE.
-struct Sent {
-    Command command = Command::NONE;
-    int bank = 0;
-    int64_t place = 0;
-};
 
 template <int BANKS, int COLUMN_BITS, int READ_LATENCY, int WRITE_LATENCY>
 class Part {
