@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import resource
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.hw.harness.dram.design import Design
-from vdla.hw.harness.dram.streams import run_on_litedram, run_on_model
+from vdla.hw.harness.dram.streams import litedram_program, model_program, run_on_litedram, run_on_model
 from vdla.isa.dram import PARTS, Controller
 from vdla.isa.dram_streams import S_EARLIEST, S_GAP, S_WORD, S_WORDS, S_WRITE, T_ACCEPTED, Streams
 from vdla.sim.dram_streams import run_streams
@@ -46,13 +48,15 @@ class Difference:
 class Comparison:
     """Result of comparing the simulator and the model in C++ with LiteDRAM's RTL on a number of `streams`. `cycles`:
     the cycles of all streams together. `differences`: for each engine, the first difference of each stream that
-    differs. `violations`: lines in which LiteDRAM's timing checker reports a broken rule.
+    differs. `violations`: lines in which LiteDRAM's timing checker reports a broken rule. `seconds`: processor time of
+    all streams by engine: litedram, model, simulator.
     """
 
     streams: int
     cycles: int
     differences: tuple[Difference, ...]
     violations: tuple[str, ...]
+    seconds: dict[str, float]
 
 
 def random_streams(controller: Controller, words: int, masters: int, bursts: int, seed: int) -> Streams:
@@ -110,11 +114,16 @@ def compare(design: Design, streams: Sequence[Streams], numbers: Controller | No
     tool.
     """
     numbers = design.controller if numbers is None else numbers
+    litedram_program(design)
+    model_program(numbers, design.masters)
+    times = [_processor_seconds()]
     found, violations = run_on_litedram(design, streams)
-    engines = {
-        "simulator": [run_streams(numbers, stream) for stream in streams],
-        "model": run_on_model(numbers, streams),
-    }
+    times.append(_processor_seconds())
+    modelled = run_on_model(numbers, streams)
+    times.append(_processor_seconds())
+    simulated = [run_streams(numbers, stream) for stream in streams]
+    times.append(_processor_seconds())
+    engines = {"simulator": simulated, "model": modelled}
     differences = [
         difference
         for engine, runs in engines.items()
@@ -122,7 +131,14 @@ def compare(design: Design, streams: Sequence[Streams], numbers: Controller | No
         if (difference := first_difference(engine, number, rtl, run)) is not None
     ]
     cycles = sum(int(times.max()) for times in found)
-    return Comparison(len(streams), cycles, tuple(differences), tuple(violations))
+    names = ("litedram", "model", "simulator")
+    seconds: dict[str, float] = dict(zip(names, np.diff(times).tolist(), strict=True))
+    return Comparison(len(streams), cycles, tuple(differences), tuple(violations), seconds)
+
+
+def _processor_seconds() -> float:
+    """Processor time of this process and of the programs that it started and that have ended."""
+    return time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
 
 
 def first_difference(

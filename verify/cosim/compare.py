@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vdla.hw.harness.dram.counts import CommandCounts
+from vdla.hw.harness.dram.oracle import Oracle
 from vdla.hw.harness.engine import RtlError, RtlResult, simulate_rtl
 from vdla.hw.harness.surroundings import PLAIN, Surroundings
 from vdla.isa.config import Config
@@ -32,18 +33,22 @@ class Outcome:
     differences: tuple[str, ...]
 
 
-def run_both(config: Config, start: Launch) -> Outcome:
-    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference."""
+def run_both(config: Config, start: Launch, dram: Oracle | None = None) -> Outcome:
+    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference. `dram`:
+    the oracle of a machine's DRAM, as in `Surroundings`.
+    """
     program = start.program
     try:
         simulated = simulate_program(config, program, start.scratchpads)
     except SimulationError as error:
         return Outcome(simulated=None, rtl=None, differences=(f"the simulator does not finish: {error}",))
-    return run_rtl(config, start, simulated)
+    return run_rtl(config, start, simulated, dram)
 
 
-def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outcome:
-    """Runs the RTL on `start` and compares it with the simulator's result `simulated`."""
+def run_rtl(
+    config: Config, start: Launch, simulated: SimulationResult, dram: Oracle | None = None
+) -> Outcome:
+    """Runs the RTL on `start` and compares it with the simulator's result `simulated`. `dram`: as in `run_both`."""
     program = start.program
     try:
         words, surroundings = placed(config, start)
@@ -54,7 +59,7 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
             cycle_limit=4 * simulated.cycles + 1000,
             scratchpads=start.scratchpads,
             random_state=start.random_state,
-            surroundings=surroundings,
+            surroundings=replace(surroundings, dram=dram),
         )
     except RtlError as error:
         return Outcome(

@@ -75,9 +75,10 @@ def litedram_verilog(design: Design) -> Path:
     """
     kind = part_of(design.part).kind
     if not KINDS[kind].oracle:
+        known = ", ".join(name for name, item in KINDS.items() if item.oracle)
         raise UserError(
-            f"{design.part}: LiteDRAM has no model of {kind} to run RTL with; simulate the machine (vdla sim, vdla "
-            f"run), or give a part of {', '.join(name for name, item in KINDS.items() if item.oracle)}"
+            f"{design.part}: LiteDRAM has no model of {kind} to run RTL with; leave out --dram litedram (the RTL then "
+            f"runs on the model of LiteDRAM's controller), or give a part of {known}"
         )
     versions = _versions()
     numbers = design.controller

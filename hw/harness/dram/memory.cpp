@@ -72,8 +72,8 @@ class Memory {
     }
 
   private:
-    // Counts the commands in the registers of the interface to the part (DFI): those that were accepted in the cycle that
-    // just ended, one in each phase. Bit 10 of the address: all banks, or auto-precharge.
+    // Counts the commands in the registers of the interface to the part (DFI): those that were accepted in the cycle
+    // that just ended, one in each phase. Bit 10 of the address: all banks, or auto-precharge.
     void count_commands() {
         using dram::Command;
         auto &top = *top_;

@@ -69,8 +69,8 @@ class BufferedFifo {
     bool valid_ = false;
 };
 
-// The time TIME that must pass after a command; a negative TIME is no limit. At reset LiteDRAM's counter is 0 and wraps:
-// the time is over when the counter has gone through all its values.
+// The time TIME that must pass after a command; a negative TIME is no limit. At reset LiteDRAM's counter is 0 and
+// wraps: the time is over when the counter has gone through all its values.
 template <int64_t TIME>
 class Timer {
   public:
