@@ -36,9 +36,9 @@ DramOption = Annotated[
 
 
 def oracle_for(machines: Iterable[Config], option: DramOracle | None) -> Oracle | None:
-    """The oracle that the option --dram asks for, None without the option. Prints a line for each of the machines whose
-    RTL then runs on the model because LiteDRAM is not installed or lacks the part. Raises UserError for the option if
-    no machine has a DRAM.
+    """The oracle that the option --dram asks for, None without the option. Prints a line for each DRAM part with which
+    the RTL then runs on the model because LiteDRAM is not installed or lacks the part. Raises UserError for the option
+    if no machine has a DRAM.
     """
     from vdla.hw.harness.dram.oracle import line_about_oracle
 
@@ -47,6 +47,7 @@ def oracle_for(machines: Iterable[Config], option: DramOracle | None) -> Oracle 
         names = ", ".join(machine.name for machine in machines)
         raise UserError(f"--dram {option}: no machine has a DRAM ({names}); leave out --dram")
     wanted: Oracle | None = None if option is None else option.value
-    for line in filter(None, (line_about_oracle(machine, wanted) for machine in machines)):
-        note(line)
+    for line in dict.fromkeys(line_about_oracle(machine, wanted) for machine in machines):
+        if line:
+            note(line)
     return wanted

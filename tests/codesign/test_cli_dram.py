@@ -170,9 +170,10 @@ def test_a_part_without_an_oracle_is_marked(vdla, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.campaign
 @pytest.mark.system_tools("g++")
 def test_a_part_without_an_oracle_runs_on_the_model(vdla, tmp_path: Path) -> None:
-    wide = TINY.with_memory(replace(TINY.memory, bus_bytes=8))
+    wide = TINY.with_memory(replace(TINY.memory, bus_bytes=32))
     machine = written(tmp_path, with_dram(wide, 100, part="LPDDR5-8Gb"))
     text = tmp_path / "small.asm"
     text.write_text(program_text(4096))

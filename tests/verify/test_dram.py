@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from vdla.hw.harness.dram import design
 from vdla.hw.harness.dram.design import Design
+from vdla.hw.harness.dram.oracle import choose_oracle
 from vdla.hw.harness.dram.streams import run_on_litedram, run_on_model
-from vdla.isa.dram import Controller
+from vdla.isa.dram import PARTS, Controller
 from vdla.isa.dram_streams import S_EARLIEST, S_WORD, S_WORDS, T_ACCEPTED, T_END, T_FIRST, Streams
 from vdla.isa.errors import ConfigError
 from vdla.sim.dram_streams import run_streams
@@ -55,6 +56,27 @@ def test_two_masters_on_the_model_take_the_cycles_of_the_rtl(
 ) -> None:
     for found, rtl in zip(run_on_model(DDR3.controller, ddr3[0]), ddr3[1], strict=True):
         np.testing.assert_array_equal(found, rtl)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["LPDDR5-8Gb", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("LPDDR4-8Gb", "HBM2-8Gb"))],
+)
+def test_model_and_simulator_agree_on_parts_without_an_oracle(part: str) -> None:
+    """LiteDRAM has no model of these parts. The model in C++ obeys the same rules, with the numbers of the part."""
+    assert choose_oracle(part) == "model"
+    design = Design(part, 100.0, PARTS[part].width)
+    streams = streams_of(design, 4, 300, seed=2)
+    for stream, found in zip(streams, run_on_model(design.controller, streams), strict=True):
+        np.testing.assert_array_equal(found, run_streams(design.controller, stream))
+
+
+def test_litedram_is_the_oracle_where_it_has_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_oracle(DDR3.part) == "litedram"
+    assert choose_oracle(DDR3.part, "model") == "model"
+    monkeypatch.setattr(design, "PACKAGES", ("no-such-package",))
+    assert choose_oracle(DDR3.part) == "model"
+    assert choose_oracle(DDR3.part, "litedram") == "litedram"
 
 
 def test_a_master_on_sdr_takes_the_cycles_of_the_rtl() -> None:

@@ -41,4 +41,6 @@ def line_about_oracle(config: Config, wanted: Oracle | None = None) -> str:
         if KINDS[kind].oracle
         else f"LiteDRAM has no model of {kind}"
     )
-    return f"the DRAM of {config.name} is the model of LiteDRAM's controller in C++, because {why}"
+    return (
+        f"the RTL runs with {config.memory.part} on the model of LiteDRAM's controller in C++, because {why}"
+    )

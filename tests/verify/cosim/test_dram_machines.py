@@ -68,7 +68,7 @@ def test_programs_run_on_the_model_without_litedram(monkeypatch: pytest.MonkeyPa
     }  # fmt: skip
     assert sum(outcome.rtl.dram.waits.values()) == outcome.rtl.cycles
     assert line_about_oracle(DDR3) == (
-        f"the DRAM of {DDR3.name} is the model of LiteDRAM's controller in C++, because LiteDRAM is not "
+        "the RTL runs with MT41K256M8 on the model of LiteDRAM's controller in C++, because LiteDRAM is not "
         'installed (pip install "vdla[dram]")'
     )
     assert line_about_oracle(DDR3, "model") == ""
