@@ -60,7 +60,10 @@ def test_two_masters_on_the_model_take_the_cycles_of_the_rtl(
 
 @pytest.mark.parametrize(
     "part",
-    ["LPDDR5-8Gb", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("MT53E256M16D1", "HBM2-8Gb"))],
+    [
+        "LPDDR5-8Gb",
+        *(pytest.param(name, marks=pytest.mark.campaign) for name in ("MT53E256M16D1", "HBM2-8Gb")),
+    ],
 )
 def test_model_and_simulator_agree_on_parts_without_an_oracle(part: str) -> None:
     """LiteDRAM has no model of these parts. The model in C++ obeys the same rules, with the numbers of the part."""

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "parts.h"
+#include "blocks.h"
 
 namespace dram {
 

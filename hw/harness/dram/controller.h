@@ -1,22 +1,23 @@
 // A model of LiteDRAM's controller with a DRAM part behind it and AXI masters before it, cycle by cycle (hw/dram.md).
 //
-// It is a second oracle of the DRAM's timing beside LiteDRAM's RTL, written from the rules in hw/dram.md and faster
-// than the RTL. The compiler defines NUMBERS, the fields of isa.dram.Controller for one design, BUS_BYTES and MASTERS.
+// It is a second oracle of the DRAM's timing beside LiteDRAM's RTL, written from the rules in hw/dram.md and from
+// LiteDRAM's source, and faster than the RTL. The compiler defines NUMBERS, the fields of isa.dram.Controller for one
+// design, BUS_BYTES and MASTERS.
 #pragma once
 #include <cstdint>
 #include <utility>
 
+#include "blocks.h"
 #include "bridge.h"
 #include "part.h"
-#include "parts.h"
 
 namespace dram {
 
 // isa.dram.Controller.
 struct Numbers {
     int64_t banks, phases, column_bits, bank_shift, word_bytes, queue, read_time, write_time, read_latency,
-        write_latency, turnaround, t_rp, t_rcd, t_wtp, t_rc, t_ras, t_rrd, t_faw, t_ccd, t_wtr, t_refi, t_rfc, t_zqcs, zqcs_period,
-        read_fifo, write_fifo;
+        write_latency, turnaround, t_rp, t_rcd, t_wtp, t_rc, t_ras, t_rrd, t_faw, t_ccd, t_wtr, t_refi, t_rfc, t_zqcs,
+        zqcs_period, read_fifo, write_fifo;
 };
 constexpr Numbers N{NUMBERS};
 static_assert(N.word_bytes == BUS_BYTES && N.banks <= 64);

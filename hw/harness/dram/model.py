@@ -18,7 +18,7 @@ from ..build import COMPILE
 from ..toolchain import call, require
 from .design import CACHE, digest_of
 
-_HEADERS = ("parts.h", "bridge.h", "commands.h", "part.h", "controller.h", "port.h", "model_device.h")
+_HEADERS = ("blocks.h", "bridge.h", "commands.h", "part.h", "controller.h", "port.h", "model_device.h")
 
 
 def build_with_model(
