@@ -15,7 +15,9 @@ from vdla.compiler.runtime.accelerator import input_image, read_outputs
 from vdla.compiler.runtime.accelerator import run as execute
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.hw.counters import CYCLE_COUNTERS
+from vdla.hw.harness.dram.oracle import Oracle
 from vdla.hw.harness.engine import Machine, Optimize, RtlResult, prepare_library
+from vdla.hw.harness.surroundings import Surroundings
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 from vdla.sim import CATEGORIES, SimulationResult, Traffic
@@ -59,12 +61,14 @@ def run_on_rtl(
     optimize: Optimize,
     on_progress: Callable[[int], None] = lambda cycles: None,
     on_launch: Callable[[], None] = lambda: None,
+    dram: Oracle | None = None,
 ) -> OnRtl:
     """Runs `compiled` on the inputs of each launch, on the RTL and on the simulator.
 
     All returned results are from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with
-    the number of cycles that a launch has done so far. Raises RtlError if the RTL does not finish, BuildError without
-    the tools, and UserError for inputs that do not match the model.
+    the number of cycles that a launch has done so far. `dram`: the oracle of a machine's DRAM, as in `Surroundings`.
+    Raises RtlError if the RTL does not finish, BuildError without the tools, and UserError for inputs that do not match
+    the model.
     """
     program = compiled.program
     outputs, found = [], []
@@ -74,7 +78,9 @@ def run_on_rtl(
         image = input_image(compiled, arrays)
         started = time.thread_time()
         with Machine(program.config, optimize=optimize) as machine:
-            run = machine.run(program.instructions, image, on_progress=on_progress)
+            run = machine.run(
+                program.instructions, image, on_progress=on_progress, surroundings=Surroundings(dram=dram)
+            )
         simulation = as_simulation(program.config, run)
         if first is None:
             first, seconds = simulation, time.thread_time() - started

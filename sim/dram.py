@@ -51,12 +51,12 @@ IDLE, WAIT, REFRESHES, CALIBRATES = range(4)
 # grants of both choosers; the first cycles after t_rrd, t_ccd, t_wtr, t_faw; the cycles of the last three activates;
 # the refresher's state, the next cycle in which it wants a refresh, the end of its sequence, whether banks must stop;
 # sets of banks: with requests, with work, that ask for a row command, a read, a write; the next calibration's cycle;
-# counts: rows opened, refreshes, changes from reads to writes.
+# counts: rows opened, rows closed by a precharge or auto-precharge, refreshes, changes from reads to writes.
 (
     G_CYCLE, G_STATE, G_SINCE, G_UNTIL, G_ROW_GRANT, G_COLUMN_GRANT, G_RRD, G_CCD, G_WTR, G_FAW, G_ACTIVATE,
     _G_SECOND, _G_THIRD, G_REFRESHER, G_REFRESH_AT, G_SEQUENCE_END, G_STOPS, G_BUSY, G_ACTIVE, G_ASK_ROWS,
-    G_ASK_READS, G_ASK_WRITES, G_CALIBRATE_AT, G_OPENED, G_REFRESHES, G_TURNS, G_SIZE,
-) = range(27)  # fmt: skip
+    G_ASK_READS, G_ASK_WRITES, G_CALIBRATE_AT, G_OPENED, G_CLOSED, G_REFRESHES, G_TURNS, G_SIZE,
+) = range(28)  # fmt: skip
 
 # Columns of M: the AXI bridge of each master. Reads and writes have the same columns, from M_READ and M_WRITE on: the
 # burst in the address register, its next word; words requested and not yet moved; words in the FIFO and its output
@@ -315,6 +315,7 @@ def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
     """The next state of the refresher; `ready`: the multiplexer is in its state REFRESH."""
     cycle, state = G[G_CYCLE], G[G_REFRESHER]
     over = cycle == G[G_SEQUENCE_END]
+    G[G_REFRESHES] += state == REFRESHES and cycle == G[G_SEQUENCE_END] - P[P_RFC]
     asked = cycle == G[G_REFRESH_AT]
     if asked:
         G[G_REFRESH_AT] += P[P_REFI]
@@ -322,7 +323,6 @@ def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
         G[G_REFRESHER] = WAIT
     elif state == WAIT and ready:
         G[G_REFRESHER], G[G_SEQUENCE_END] = REFRESHES, cycle + P[P_RP] + P[P_RFC] + 1
-        G[G_REFRESHES] += 1
     elif state == REFRESHES and over:
         calibrates = cycle == G[G_CALIBRATE_AT] and P[P_ZQCS] >= 0
         G[G_REFRESHER] = CALIBRATES if calibrates else IDLE
@@ -488,6 +488,8 @@ def clock(P, G, B, L, M, F, inputs):  # type: ignore[no-untyped-def]
     _clock_multiplexer(P, G, B)
     if opens >= 0 and B[opens, B_COMMAND] == ROW_OPEN:
         note_activate(P, G, cycle)
+    G[G_CLOSED] += opens >= 0 and B[opens, B_COMMAND] == ROW_CLOSE
+    G[G_CLOSED] += (reader >= 0 or writer >= 0) and B[column_bank, B_AUTO]
     if reader >= 0 or writer >= 0:
         G[G_CCD] = cycle + P[P_CCD] if P[P_CCD] >= 0 else 0
     if writer >= 0 and P[P_WTR] >= 0:

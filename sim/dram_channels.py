@@ -21,6 +21,7 @@ from .dram import (
     A_PIPE,
     B_HELD_WRITE,
     B_ROW,
+    G_CLOSED,
     G_CYCLE,
     G_OPENED,
     G_REFRESHES,
@@ -416,5 +417,7 @@ def run_channels(config: Config, log: WordLog | None, *arrays: Any) -> tuple[int
     if log is not None:
         log.count = int(dram.E[E_RUNS])
     counts = bus.M[M_OPENED:].reshape(-1, M_COUNTS)
-    counts[:] = np.concatenate([dram.G[:, (G_OPENED, G_REFRESHES, G_TURNS)], dram.K[:, :CAUSES]], axis=1)
+    counts[:] = np.concatenate(
+        [dram.G[:, (G_OPENED, G_CLOSED, G_REFRESHES, G_TURNS)], dram.K[:, :CAUSES]], axis=1
+    )
     return outcome

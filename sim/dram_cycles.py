@@ -18,6 +18,7 @@ from .arrays import Bus
 from .cache import timing_code
 from .dram import (
     A_PIPE,
+    G_CLOSED,
     G_CYCLE,
     G_OPENED,
     G_REFRESHES,
@@ -79,6 +80,7 @@ from .state import (
     LIMIT,
     LOAD,
     M_ACCEPTED,
+    M_CLOSED,
     M_CYCLES,
     M_OPENED,
     M_REFRESHES,
@@ -299,6 +301,6 @@ def run_cycles(config: Config, *arrays: Any) -> tuple[int, int]:
     bus: Bus = arrays[4]
     dram = _state(config, bus)
     outcome = _run(*arrays, dram)
-    bus.M[[M_OPENED, M_REFRESHES, M_TURNS]] = dram.G[[G_OPENED, G_REFRESHES, G_TURNS]]
+    bus.M[[M_OPENED, M_CLOSED, M_REFRESHES, M_TURNS]] = dram.G[[G_OPENED, G_CLOSED, G_REFRESHES, G_TURNS]]
     bus.M[M_CYCLES:M_SIZE] = dram.K[:CAUSES]
     return outcome

@@ -25,11 +25,13 @@ from .cache import timing_code
 from .dram import (
     B_ROW,
     G_ACTIVATE,
+    G_CLOSED,
     G_OPENED,
     G_REFRESH_AT,
     G_REFRESHES,
     G_TURNS,
     P_READ_LATENCY,
+    P_RP,
     P_WRITE_FIFO,
     P_WRITE_LATENCY,
     parameters,
@@ -67,8 +69,10 @@ from .dram_port import (
 )
 from .dram_waits import IDLE, LATENCY, count_until, counts_up_to, no_counts
 from .dram_words import (
+    CLOSED_KEPT,
     S_ACCEPTED,
     S_BANK,
+    S_CLOSED,
     S_COLUMN,
     S_REFRESHED,
     S_WTP,
@@ -381,18 +385,21 @@ def _state(config: Config, bus: Bus, runs: Array) -> Bursts:
 
 
 def _counts(bus: Bus, dram: Bursts, total: int) -> list[int]:
-    """Up to the cycle `total`: rows opened, refreshes, changes from reads to writes, and cycles by what the controller
-    does. The bursts that have begun by then may have commands after it.
+    """Up to the cycle `total`: rows opened and closed, refreshes, changes from reads to writes, and cycles by what the
+    controller does. The bursts that have begun by then may have commands after it.
     """
     _, E, D, G, B, S, _, K, _ = dram
     opened = G[G_OPENED] - np.count_nonzero(G[G_ACTIVATE : G_ACTIVATE + 3] > total)
-    refreshes = G[G_REFRESHES] - (S[S_REFRESHED] > total)
-    while max(G[G_REFRESH_AT] + 2, S[S_WTP]) < total:
+    closed = G[G_CLOSED] - np.count_nonzero(S[S_CLOSED : S_CLOSED + CLOSED_KEPT] > total)
+    # From the begin of a refresh to its command REFRESH.
+    command = D[P_RP] + 1
+    refreshes = G[G_REFRESHES] - (S[S_REFRESHED] + command > total)
+    while max(G[G_REFRESH_AT] + 2, S[S_WTP]) + 1 + command <= total:
         refresh(D, G, B, S, 0)
         refreshes += 1
     _count_idle(bus.M, E, K, total + 1)
     count_until(K, LATENCY, total + 1)
-    return [opened, refreshes, G[G_TURNS], *counts_up_to(K, total)]
+    return [opened, closed, refreshes, G[G_TURNS], *counts_up_to(K, total)]
 
 
 @dataclass(slots=True, eq=False)

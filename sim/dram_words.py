@@ -25,6 +25,7 @@ from .dram import (
     B_WTP,
     G_ACTIVATE,
     G_CALIBRATE_AT,
+    G_CLOSED,
     G_COLUMN_GRANT,
     G_FAW,
     G_REFRESH_AT,
@@ -59,11 +60,13 @@ from .dram import (
 from .dram_waits import CHANGES, CLOSES, LATENCY, OPENS, REFRESHED, TURNS, WORDS, count_until
 
 # S: bank of the last request; cycles in which it was accepted and in which its column command was sent; number of
-# requests so far; the first cycle in which no write of any bank delays a precharge; the cycle of the last refresh;
-# from S_HELD on: the cycle from which the bank holds the request, for the last `_KEPT` requests.
-S_BANK, S_ACCEPTED, S_COLUMN, S_COUNT, S_WTP, S_REFRESHED, S_HELD = range(7)
-_KEPT = 16
+# requests so far; the first cycle in which no write of any bank delays a precharge; the cycle in which the last refresh
+# begins; from S_CLOSED on: the cycles of the last `CLOSED_KEPT` commands that closed a row; from S_HELD on: the cycle
+# from which the bank holds the request, for the last `_KEPT` requests.
+S_BANK, S_ACCEPTED, S_COLUMN, S_COUNT, S_WTP, S_REFRESHED, S_CLOSED = range(7)
+CLOSED_KEPT, _KEPT = 4, 16
 _KEPT_MASK = _KEPT - 1
+S_HELD = S_CLOSED + CLOSED_KEPT
 S_SIZE = S_HELD + _KEPT
 
 
@@ -105,6 +108,13 @@ def _row_command(D, G, bank, cycle, opens):  # type: ignore[no-untyped-def]
         G[chooser] = bank
         cycle += 1
     return max(cycle, free)
+
+
+@timing_code
+def _note_closed(G, S, cycle):  # type: ignore[no-untyped-def]
+    """Records a command in `cycle` that closes a row: a PRECHARGE of one bank, or auto-precharge."""
+    S[S_CLOSED + G[G_CLOSED] % CLOSED_KEPT] = cycle
+    G[G_CLOSED] += 1
 
 
 @timing_code
@@ -155,6 +165,7 @@ def _column_command(D, G, B, S, K, number, row, write, held, queued):  # type: i
     over = turned = np.int64(0)
     if queued and bank[B_OPEN] and bank[B_ROW] != row:
         # The last column command closed the row.
+        _note_closed(G, S, S[S_COLUMN])
         cycle = max(held, bank[B_WTP], bank[B_RAS]) + D[P_RP]
         count_until(K, CLOSES, min(cycle, G[G_REFRESH_AT] + 1))
         cycle = over = _open(D, G, bank, number, row, cycle)
@@ -168,7 +179,9 @@ def _column_command(D, G, B, S, K, number, row, write, held, queued):  # type: i
             cycle += 1
             if bank[B_OPEN]:
                 ready = max(cycle, bank[B_WTP], bank[B_RAS])
-                cycle = _row_command(D, G, number, ready, False) + D[P_RP]
+                closed = _row_command(D, G, number, ready, False)
+                _note_closed(G, S, closed)
+                cycle = closed + D[P_RP]
                 count_until(K, CLOSES, min(cycle, G[G_REFRESH_AT] + 1))
             cycle = over = _open(D, G, bank, number, row, cycle)
             count_until(K, OPENS, min(cycle, G[G_REFRESH_AT] + 1))

@@ -53,8 +53,11 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DramCounts:
-    """Counts of a DRAM in a run: rows `opened` (ACTIVATE commands), `refreshes`, and `turnarounds`, changes from reads
-    to writes. `beats`: bus words read and written, one column command each.
+    """Counts of the commands of a DRAM's controller up to the last cycle of a run (hw/dram.md, section 9).
+
+    `opened`: ACTIVATE commands. `closed`: PRECHARGE commands to one bank, and column commands with auto-precharge.
+    `refreshes`: REFRESH commands. `turnarounds`: changes of the controller from reads to writes. `beats`: bus words
+    read and written, one column command each.
 
     `waits`: cycles in which the controller sends no column command, by cause (hw/dram.md, section 8). With `beats` they
     are all cycles of the run. While a bank has a request: refresh; precharge and activate (the request's row must be
@@ -66,6 +69,7 @@ class DramCounts:
     """
 
     opened: int
+    closed: int
     refreshes: int
     turnarounds: int
     beats: int
@@ -127,10 +131,12 @@ def dram_counts(memory: NDArray[np.int64]) -> DramCounts:
 
 def _dram_counts(row: NDArray[np.int64]) -> DramCounts:
     """The counts of a channel; `row`: the columns of the array M from M_OPENED on."""
-    opened, refreshes, turns, *numbers = row.tolist()
+    opened, closed, refreshes, turns, *numbers = row.tolist()
     cycles: dict[str, int] = dict(zip(DRAM_CYCLES, numbers, strict=True))
     beats = cycles.pop("words")
-    return DramCounts(opened=opened, refreshes=refreshes, turnarounds=turns, beats=beats, waits=cycles)
+    return DramCounts(
+        opened=opened, closed=closed, refreshes=refreshes, turnarounds=turns, beats=beats, waits=cycles
+    )
 
 
 def _count(segments: NDArray[np.int64]) -> UnitCounters:

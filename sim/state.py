@@ -137,13 +137,14 @@ W_SIZE = 9
     M_DISPATCHED,
     M_LAST_DISPATCH,
     M_TOTAL,  # end of FINISH, or NEVER
-    M_OPENED,  # of a DRAM: rows opened, refreshes, changes from reads to writes
+    M_OPENED,  # of a DRAM: rows opened, rows closed, refreshes, changes from reads to writes
+    M_CLOSED,
     M_REFRESHES,
     M_TURNS,
-) = range(21)
+) = range(22)
 # Of a DRAM, from M_CYCLES on: cycles by what the controller does, in the order of `DRAM_CYCLES`.
 DRAM_CYCLES = ("words", "refresh", "precharge", "activate", "turnaround", "bank", "latency", "idle")
-M_CYCLES = 21
+M_CYCLES = 22
 M_SIZE = M_CYCLES + len(DRAM_CYCLES)
 # The columns from M_OPENED on, once more for each further channel of the DRAM.
 M_COUNTS = M_SIZE - M_OPENED

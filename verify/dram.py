@@ -1,14 +1,19 @@
-"""Compares the DRAM's timing with LiteDRAM's RTL on random streams of AXI bursts."""
+"""Compares the DRAM's timing on random streams of AXI bursts: LiteDRAM's RTL, the model of its controller in C++
+(hw/harness/dram/controller.h), and the simulator.
+"""
 
 from __future__ import annotations
 
+import resource
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vdla.hw.harness.dram.design import Design
-from vdla.hw.harness.dram.streams import run_on_litedram
+from vdla.hw.harness.dram.streams import litedram_program, model_program, run_on_litedram, run_on_model
 from vdla.isa.dram import PARTS, Controller
 from vdla.isa.dram_streams import S_EARLIEST, S_GAP, S_WORD, S_WORDS, S_WRITE, T_ACCEPTED, Streams
 from vdla.sim.dram_streams import run_streams
@@ -20,35 +25,38 @@ _ADDRESSES = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The earliest burst of a stream for which the RTL and the model differ in a cycle. It has the number of the
-    stream, the master and the index of the burst, and the burst's cycles (T_ACCEPTED, T_FIRST, T_END) in the RTL and in
-    the model.
+    """The earliest burst of a stream for which an engine differs from LiteDRAM's RTL in a cycle. `engine`: "simulator"
+    or "model", the model in C++. `stream`, `master`, `burst`: number of the stream and of the master, index of the
+    burst. `rtl`, `found`: the burst's cycles (T_ACCEPTED, T_FIRST, T_END) in LiteDRAM's RTL and in the engine.
     """
 
+    engine: str
     stream: int
     master: int
     burst: int
     rtl: tuple[int, ...]
-    model: tuple[int, ...]
+    found: tuple[int, ...]
 
     def __str__(self) -> str:
         return (
             f"stream {self.stream}, master {self.master}, burst {self.burst}: accepted, first word and end in cycles "
-            f"{self.rtl} of the RTL, {self.model} of the model"
+            f"{self.rtl} of the RTL, {self.found} of the {self.engine}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of comparing model and RTL on a number of `streams`. `cycles`: the cycles of all streams together.
-    `differences`: the first difference of each stream that differs. `violations`: lines in which LiteDRAM's timing
-    checker reports a broken rule.
+    """Result of comparing the simulator and the model in C++ with LiteDRAM's RTL on a number of `streams`. `cycles`:
+    the cycles of all streams together. `differences`: for each engine, the first difference of each stream that
+    differs. `violations`: lines in which LiteDRAM's timing checker reports a broken rule. `seconds`: processor time of
+    all streams by engine: litedram, model, simulator.
     """
 
     streams: int
     cycles: int
     differences: tuple[Difference, ...]
     violations: tuple[str, ...]
+    seconds: dict[str, float]
 
 
 def random_streams(controller: Controller, words: int, masters: int, bursts: int, seed: int) -> Streams:
@@ -101,19 +109,48 @@ def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Strea
     return [random_streams(numbers, words, design.masters, bursts, seed + i) for i in range(count)]
 
 
-def compare(design: Design, streams: Sequence[Streams], model: Controller | None = None) -> Comparison:
-    """Runs streams on LiteDRAM's RTL for `design`, and on the simulator's model of the controller `model` (default: the
-    controller of `design`); compares the cycles of all bursts. Raises UserError for a missing tool.
+def compare(design: Design, streams: Sequence[Streams], numbers: Controller | None = None) -> Comparison:
+    """Runs streams on LiteDRAM's RTL for `design`, and on the simulator and the model in C++ for the controller
+    `numbers` (default: the controller of `design`); compares the cycles of all bursts. Raises UserError for a missing
+    tool.
     """
-    numbers = design.controller if model is None else model
+    numbers = design.controller if numbers is None else numbers
+    litedram_program(design)
+    model_program(numbers, design.masters)
+    times = [_processor_seconds()]
     found, violations = run_on_litedram(design, streams)
-    differences = []
-    for number, (stream, rtl) in enumerate(zip(streams, found, strict=True)):
-        modelled = run_streams(numbers, stream)
-        wrong = np.argwhere((rtl != modelled).any(axis=2))
-        if wrong.size:
-            master, burst = min(wrong.tolist(), key=lambda place: rtl[place[0], place[1], T_ACCEPTED])
-            cycles = tuple(rtl[master, burst].tolist()), tuple(modelled[master, burst].tolist())
-            differences.append(Difference(number, master, burst, *cycles))
+    times.append(_processor_seconds())
+    modelled = run_on_model(numbers, streams)
+    times.append(_processor_seconds())
+    simulated = [run_streams(numbers, stream) for stream in streams]
+    times.append(_processor_seconds())
+    engines = {"simulator": simulated, "model": modelled}
+    differences = [
+        difference
+        for engine, runs in engines.items()
+        for number, (rtl, run) in enumerate(zip(found, runs, strict=True))
+        if (difference := first_difference(engine, number, rtl, run)) is not None
+    ]
     cycles = sum(int(times.max()) for times in found)
-    return Comparison(len(streams), cycles, tuple(differences), tuple(violations))
+    names = ("litedram", "model", "simulator")
+    seconds: dict[str, float] = dict(zip(names, np.diff(times).tolist(), strict=True))
+    return Comparison(len(streams), cycles, tuple(differences), tuple(violations), seconds)
+
+
+def _processor_seconds() -> float:
+    """Processor time of this process and of the programs that it started and that have ended."""
+    return time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+
+
+def first_difference(
+    engine: str, stream: int, rtl: NDArray[np.int64], found: NDArray[np.int64]
+) -> Difference | None:
+    """The earliest burst in which the cycles `found` of an engine differ from those of the RTL; None if all are equal.
+    Both arrays are those of one stream: int64 (masters, bursts, 3).
+    """
+    wrong = np.argwhere((rtl != found).any(axis=2))
+    if not wrong.size:
+        return None
+    master, burst = min(wrong.tolist(), key=lambda place: rtl[place[0], place[1], T_ACCEPTED])
+    cycles = tuple(rtl[master, burst].tolist()), tuple(found[master, burst].tolist())
+    return Difference(engine, stream, master, burst, *cycles)

@@ -16,11 +16,13 @@ from vdla.util.printable import printable
 from vdla.util.user_files import check_directory
 
 from ..report.console import PlainConsole
+from .dram_oracle import DramOption, oracle_for
 from .options import JsonOption
 from .output import never_silent, note, print_error, print_json, talk, text_console
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:
+    from vdla.hw.harness.dram.oracle import Oracle
     from vdla.verify.cosim.campaign import Campaign
     from vdla.verify.cosim.work import CaseResult, Failure
 
@@ -32,6 +34,7 @@ def cosim(
         str | None,
         typer.Option(metavar="NAME|FILE,...", help="Machines, separated by commas; by default a fixed list."),
     ] = None,
+    dram: DramOption = None,
     jobs: Annotated[int, typer.Option(help="Number of processes.")] = 2,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="Directory for the minimized mismatch.")
@@ -50,7 +53,8 @@ def cosim(
     check_directory(output)
     machines = _machines(config)
     with rtl_extra():
-        campaign = _run(machines, programs, seed, jobs, output)
+        oracle = oracle_for(machines, dram)
+        campaign = _run(machines, programs, seed, jobs, output, oracle)
     document = campaign.document()
     failure = campaign.failure
     document["failure"] = None if failure is None else _failure_document(failure, output)
@@ -82,9 +86,12 @@ def _machines(names: str | None) -> tuple[Config, ...]:
     return machines
 
 
-def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path) -> Campaign:
+def _run(
+    machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path, dram: Oracle | None
+) -> Campaign:
     """Co-simulates `programs` random programs in all, spread over the machines, in `jobs` processes; prints progress,
     and each mismatch as soon as it is found, on standard error. The first mismatch is written to the folder `output`.
+    `dram`: as in `run_campaign`.
     """
     from vdla.verify.cosim.campaign import Listener, run_campaign
 
@@ -133,7 +140,7 @@ def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, outp
                 progress.console.print(line, soft_wrap=True)
 
         listener = Listener(built=built, ran=ran, minimized=minimized)
-        return run_campaign(machines, programs, seed, jobs=jobs, listener=listener)
+        return run_campaign(machines, programs, seed, jobs=jobs, listener=listener, dram=dram)
 
 
 def _title(failure: Failure) -> str:

@@ -15,6 +15,7 @@ from rich.table import Table
 from vdla.util.printable import printable
 
 from ..report.numbers import figure
+from .dram_oracle import oracle_for
 from .output import end_failed, note, print_json, steps, text_console
 from .rtl import rtl_extra
 
@@ -159,6 +160,8 @@ def _verify(found: Exploration, designs: Sequence[Design], folder: Path) -> dict
     places = {design.number: place for place, design in enumerate(designs, 1)}
     with rtl_extra(), steps(always=True) as progress:
         from ..explore.verify_front import verify_designs
+
+        oracle_for([design.machine for design in designs if design.machine is not None], None)
 
         def told(number: int, step: str) -> None:
             progress.begin(f"design {number} ({places[number]} of {len(designs)}): {step}")

@@ -12,6 +12,7 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
 from ..network_options import NetworkOptions
+from .dram_oracle import DramOption
 from .options import (
     PROCESSOR,
     ConfigOption,
@@ -75,6 +76,7 @@ def run(
             help="cycle: the simulator; rtl: the Verilated RTL, whose results must equal the simulator's."
         ),
     ] = Engine.cycle,
+    dram: DramOption = None,
     inputs: Annotated[
         Path | None, typer.Option(metavar="IN.npz", help="Arrays by input name (default: seeded samples).")
     ] = None,
@@ -198,6 +200,7 @@ def run(
                 technology=technology,
                 virtual_threads=vthreads,
                 engine=engine,
+                dram=dram,
                 timing_only=timing_only,
                 timeline=timeline,
                 program=program_out,

@@ -19,6 +19,7 @@ from vdla.util.printable import printable
 from vdla.util.user_files import check_destination, whole_directory
 
 from ..report.dram_lines import dram_document, dram_lines
+from .dram_oracle import DramOracle, oracle_for
 from .output import Steps, end_failed, note, print_error, print_json, steps, text_console
 from .run_options import AcceleratorOptions, Engine, ModelOptions, RunOptions
 
@@ -53,6 +54,8 @@ def run_on_accelerator(
         raise UserError(
             "--advise compares machines by the compiler's own schedules; leave out --records and --vthreads"
         )
+    if options.engine is Engine.cycle and options.dram is not None:
+        raise UserError("--dram chooses the memory of the RTL; add --engine rtl")
     if options.engine is Engine.rtl and options.timing_only:
         raise UserError("--engine rtl always computes the data; leave out --timing-only")
     if options.engine is Engine.rtl and options.timeline is not None:
@@ -76,7 +79,7 @@ def run_on_accelerator(
         progress.begin(LOADING)
         load_simulator()
         if options.engine is Engine.rtl:
-            simulated = _run_on_rtl(compiled, launches, progress)
+            simulated = _run_on_rtl(compiled, launches, options.dram, progress)
         else:
             progress.begin("simulating", total=len(launches))
             simulated = simulate_network(
@@ -209,9 +212,11 @@ def _end_checked(verdict: CheckAccount | None) -> None:
         )
 
 
-def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:
+def _run_on_rtl(
+    compiled: Compiled, launches: list[Arrays], dram: DramOracle | None, progress: Steps
+) -> Simulated:
     """Runs the network on the RTL; ends the process with one line and exit code 1 if the results differ from the
-    simulator's, or 3 if the RTL does not finish.
+    simulator's, or 3 if the RTL does not finish. `dram`: the option --dram.
     """
     from .rtl import rtl_extra
 
@@ -220,11 +225,14 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
 
         from ..rtl_run import library_for, run_on_rtl
 
+        oracle = oracle_for([compiled.program.config], dram)
         progress.begin("building the RTL library (once for each configuration: minutes)")
         optimize = library_for(compiled)
         progress.begin("running on the RTL", total=len(launches))
         try:
-            result = run_on_rtl(compiled, launches, optimize=optimize, on_launch=progress.advance)
+            result = run_on_rtl(
+                compiled, launches, optimize=optimize, on_launch=progress.advance, dram=oracle
+            )
         except RtlError as error:
             print_error(str(error))
             raise typer.Exit(3) from None

@@ -11,6 +11,7 @@ import typer
 from vdla.util.errors import UserError
 
 from ..network_options import NetworkOptions
+from .dram_oracle import DramOracle
 from .options import was_given
 from .targets import Targets, gpu_number
 
@@ -61,13 +62,14 @@ class RunOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorOptions:
     """Options of `vdla run` that apply only to the accelerator: its configuration, the engine that runs the program,
-    and files.
+    the RTL's DRAM, and files.
     """
 
     config: str
     virtual_threads: int
     technology: str = "models"
     engine: Engine = Engine.cycle
+    dram: DramOracle | None = None
     timing_only: bool = False
     timeline: Path | None = None
     program: Path | None = None

@@ -24,6 +24,7 @@ from vdla.util.user_files import check_destination, read_whole
 
 from ..report.dram_lines import dram_document, dram_lines
 from ..report.hardware import warning_lines
+from .dram_oracle import DramOption, DramOracle, oracle_for
 from .options import JsonOption
 from .output import note, print_error, print_json, steps, text_console
 from .programs import ConfigOverride, open_program
@@ -92,6 +93,7 @@ def sim(
     engine: Annotated[
         Engine, typer.Option(help="cycle: with timing; reference: plain numpy; rtl: the Verilated RTL.")
     ] = Engine.cycle,
+    dram: DramOption = None,
     allow_races: Annotated[
         bool, typer.Option("--allow-races", help="Run a program whose units race; results may vary.")
     ] = False,
@@ -113,6 +115,8 @@ def sim(
         raise UserError(
             f"--timeline is drawn from the simulator, not from --engine {engine}; use --engine cycle"
         )
+    if dram is not None and engine is not Engine.rtl:
+        raise UserError("--dram chooses the memory of the RTL; add --engine rtl")
     machine, instructions, image = _launch(insns, memory, config)
     contents = {} if scratchpads is None else read_scratchpads(scratchpads, machine)
     with steps() as progress:
@@ -128,7 +132,7 @@ def sim(
             document: dict[str, Any] = {"cycles": None, "instructions": result.executed, "units": None}
             after = result.memory
         elif engine is Engine.rtl:
-            document, after = _run_rtl(machine, instructions, image, contents)
+            document, after = _run_rtl(machine, instructions, image, contents, dram)
         else:
             document, after = _simulate(machine, instructions, image, contents, timeline)
     if memory_out is not None:
@@ -192,17 +196,23 @@ def _simulate(
 
 
 def _run_rtl(
-    config: Config, instructions: np.ndarray, image: np.ndarray, scratchpads: Contents
+    config: Config,
+    instructions: np.ndarray,
+    image: np.ndarray,
+    scratchpads: Contents,
+    dram: DramOracle | None,
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Runs the program on the RTL; returns the JSON object of the run, with the counters read from the RTL's registers
     under the simulator's names, and the memory afterwards.
     """
     with rtl_extra():
         from vdla.hw.harness.engine import RtlError, simulate_rtl
+        from vdla.hw.harness.surroundings import Surroundings
     from vdla.sim import BUSY_CATEGORIES
 
+    surroundings = Surroundings(dram=oracle_for([config], dram))
     try:
-        result = simulate_rtl(config, instructions, image, scratchpads=scratchpads)
+        result = simulate_rtl(config, instructions, image, scratchpads=scratchpads, surroundings=surroundings)
     except RtlError as error:
         _stop(str(error))
     units: dict[str, dict[str, Any]] = {}

@@ -31,6 +31,7 @@ from ..sources import sources_digest
 from ..trace import instruction_times
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
+from .dram.counts import CommandCounts, DramCounts
 from .dram.memory import load_memory
 from .library import PLACES, Parameters, load_library, timing_numbers
 from .surroundings import PLAIN, Surroundings
@@ -95,7 +96,8 @@ class RtlResult:
     (`counters.COUNTERS`). `registers`: for each control register (control.py) the value read after the run and the
     expected value. `memory`: the image after the run, uint8. `scratchpads`: the bytes of each scratchpad that the
     machine has (`isa.scratchpads`). `activity` int64 (m, 3), in order of cycles: cycle, unit, and the Activity
-    (interfaces.py) of the unit from this cycle until its next row.
+    (interfaces.py) of the unit from this cycle until its next row. `dram`: commands to the part of a machine with a
+    DRAM, else None.
     """
 
     cycles: int
@@ -106,6 +108,7 @@ class RtlResult:
     activity: NDArray[np.int64]
     memory: NDArray[np.uint8]
     scratchpads: dict[str, NDArray[np.uint8]]
+    dram: CommandCounts | None = None
 
 
 def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
@@ -296,8 +299,8 @@ class Machine:
 
         An access to the bus word that contains byte `failing_address` gets the response SLVERR; one outside the
         program's memory gets DECERR. `memory_timing` replaces the configuration's memory timing. `surroundings`:
-        addresses of the memory image and initial values of counters. `on_progress` is called at regular intervals with
-        the number of cycles so far.
+        addresses of the memory image, initial values of counters, the oracle of a DRAM. `on_progress` is called at
+        regular intervals with the number of cycles so far.
 
         Raises ProgramError for a program that the DRAM cannot hold, and RtlError if the program does not finish. After
         an RtlError the machine needs a reset before its next run, except if an error response of memory ended the
@@ -308,9 +311,11 @@ class Machine:
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
         timing = self._config.memory if memory_timing is None else memory_timing
-        size, functions = behind + len(words) + 4096, None
+        size, functions, count = behind + len(words) + 4096, None, None
         if timing.kind == DRAM:
-            size, functions = min(size, capacity(self._config)), load_memory(self._config)
+            size = min(size, capacity(self._config))
+            functions, count = load_memory(self._config, surroundings.dram)
+        counts = DramCounts()
         memory = np.zeros(size, np.uint8)
         memory[: len(image)] = image
         memory[behind : behind + len(words)] = words
@@ -325,6 +330,8 @@ class Machine:
             origins,
             functions,
             RESET_CYCLES,
+            count,
+            ctypes.addressof(counts),
         )
         library, harness = self._library, self._harness
         program = surroundings.origins[0] + behind
@@ -355,6 +362,7 @@ class Machine:
             activity=self._rows("activities", 3),
             memory=memory[: len(image)],
             scratchpads=self.read_scratchpads(),
+            dram=None if functions is None else counts.result(),
         )
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:

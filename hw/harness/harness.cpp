@@ -59,6 +59,8 @@ struct Parameters {
     uint64_t manners, base, places, origins[PLACES];
     const DramCalls *dram;
     int64_t dram_cycles;
+    DramCount dram_count;
+    DramCounts *dram_counts;
 };
 
 struct Burst {
@@ -84,6 +86,8 @@ class Memory {
     virtual void drive(Vvdla &top, int64_t now) = 0;
     // What the accelerator does in cycle `now`, whose inputs are still set.
     virtual Status sample(Vvdla &top, int64_t now) = 0;
+    // Takes counts, after the last cycle of the program.
+    virtual void count() {}
     // Brings the bytes up to date, after the last cycle.
     virtual void finish() {}
 
@@ -302,6 +306,7 @@ class Dram : public Memory {
     }
 
     void finish() override { calls_.copy(memory_, bytes_, size_, 0); }
+    void count() override { p_.dram_count(memory_, p_.dram_counts); }
 
   private:
     const DramCalls &calls_;
@@ -520,6 +525,7 @@ class Harness {
     Status finish() {
         auto &top = *top_;
         Memory &memory = *memory_;
+        memory.count();
         for (int64_t now = cycles + 1; now <= cycles + QUIET_LIMIT; now++) {
             const Status status = memory.sample(top, now);
             if (status != FINISHED) return status;

@@ -33,7 +33,8 @@ class Parameters(ctypes.Structure):
 
     `manners`: seed of random pauses and byte-wise accesses on the control bus; 0 for neither. The bytes of memory
     appear at `base` (register BASE) plus each of the first `places` elements of `origins`. `dram`: the functions of a
-    DRAM (dram/port.h), or None; `dram_cycles`: number of cycles that the DRAM runs before the program.
+    DRAM (dram/port.h), or None; `dram_cycles`: number of cycles that the DRAM runs before the program; `dram_count`: a
+    function of the DRAM that writes its counts at the program's end to the address `dram_counts`.
     """
 
     _fields_ = [
@@ -42,6 +43,8 @@ class Parameters(ctypes.Structure):
         ("origins", ctypes.c_uint64 * PLACES),
         ("dram", ctypes.c_void_p),
         ("dram_cycles", ctypes.c_int64),
+        ("dram_count", ctypes.c_void_p),
+        ("dram_counts", ctypes.c_void_p),
     ]
 
 

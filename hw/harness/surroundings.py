@@ -1,5 +1,5 @@
 """Conditions of a run that must not change its result: addresses of memory, initial counters, pauses on the control
-bus.
+bus, the oracle of a DRAM.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from vdla.util.errors import UserError
 
 from ..counters import COUNTER_BITS
 from ..interfaces import ADDRESS_BITS
+from .dram.oracle import Oracle
 from .library import PLACES
 
 _PAGE: Final = 4096
@@ -30,13 +31,15 @@ class Surroundings:
     `counts`: initial values of the performance counters (in the order of COUNTERS) and of CYCLES; empty for zeros. The
     harness adds them after the launch has cleared the counters, and subtracts them from the results, modulo
     2^COUNTER_BITS: a test of the counters' overflow. `manners`: seed of random pauses and byte-wise accesses on the
-    control bus; 0 for neither.
+    control bus; 0 for neither. `dram`: for a machine with a DRAM, the oracle that is its memory
+    (`dram.oracle.choose_oracle`); None for LiteDRAM's RTL if it is installed and has a model of the part.
     """
 
     base: int = 0
     origins: tuple[int, ...] = (0,)
     counts: tuple[int, ...] = ()
     manners: int = 0
+    dram: Oracle | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.origins) <= PLACES:

@@ -163,9 +163,37 @@ def test_a_part_without_an_oracle_is_marked(vdla, tmp_path: Path) -> None:
     text.write_text(program_text(4096))
     found = vdla("sim", "--insns", text, "--config", machine)
     assert "no RTL confirms these cycles: LiteDRAM has no model of LPDDR5" in found.out
-    refused = vdla("cosim", "--config", machine, "--programs", "1", "--jobs", "1")
+    cosim = ("cosim", "--config", machine, "--programs", "1", "--jobs", "1")
+    refused = vdla(*cosim, "--dram", "litedram")
     assert refused.code == 2
-    assert "error: LPDDR5-8Gb: LiteDRAM has no model of LPDDR5 to run RTL with; simulate" in refused.err
+    assert (
+        "error: LPDDR5-8Gb: LiteDRAM has no model of LPDDR5 to run RTL with; leave out --dram" in refused.err
+    )
+
+
+@pytest.mark.campaign
+@pytest.mark.system_tools("g++")
+def test_a_part_without_an_oracle_runs_on_the_model(vdla, tmp_path: Path) -> None:
+    wide = TINY.with_memory(replace(TINY.memory, bus_bytes=32))
+    machine = written(tmp_path, with_dram(wide, 100, part="LPDDR5-8Gb"))
+    text = tmp_path / "small.asm"
+    text.write_text(program_text(4096))
+    found = vdla("sim", "--insns", text, "--config", machine, "--engine", "rtl")
+    assert found.code == 0
+    assert "because LiteDRAM has no model of LPDDR5" in found.err
+
+
+def test_the_option_for_the_memory_of_the_rtl_needs_rtl_and_a_dram(vdla, tmp_path: Path) -> None:
+    text = tmp_path / "small.asm"
+    text.write_text(program_text(4096))
+    wrong = vdla("sim", "--insns", text, "--config", "tiny", "--dram", "model")
+    assert (wrong.code, wrong.err.strip()) == (
+        2, "error: --dram chooses the memory of the RTL; add --engine rtl",
+    )  # fmt: skip
+    fixed = vdla("cosim", "--config", "tiny", "--programs", "1", "--dram", "model")
+    assert (fixed.code, fixed.err.strip()) == (
+        2, "error: --dram model: no machine has a DRAM (tiny); leave out --dram",
+    )  # fmt: skip
 
 
 def test_a_run_tells_row_hits_of_each_layer_and_a_timeline_of_each_bank(vdla, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 from typing import Any
 
+from vdla.hw.harness.dram.oracle import Oracle
 from vdla.isa.config import Config
 from vdla.util.descendants import descendants, end
 
@@ -47,15 +48,17 @@ class Listener:
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """Results of all cases. `failure`: the first mismatch, minimized. `lengths`: number of instructions of each
-    program. `cycles`: simulated cycles of all programs together. `mutated`, `random_states`: number of cases with
-    `mutated` set, and of those that start with random registers. `by_machine`, `by_timing`: number of programs for each
-    machine name and each memory timing. `counts`: number of programs that hit each coverage bin. `seconds`: duration of
-    the campaign; `build_seconds`: sum of the times to build the libraries, several of which are built at a time.
+    """Results of all cases. `dram`: the oracle of machines with a DRAM. `failure`: the first mismatch, minimized.
+    `lengths`: number of instructions of each program. `cycles`: simulated cycles of all programs together. `mutated`,
+    `random_states`: number of cases with `mutated` set, and of those that start with random registers. `by_machine`,
+    `by_timing`: number of programs for each machine name and each memory timing. `counts`: number of programs that hit
+    each coverage bin. `seconds`: duration of the campaign; `build_seconds`: sum of the times to build the libraries,
+    several of which are built at a time.
     """
 
     machines: tuple[Config, ...]
     seed: int
+    dram: Oracle | None = None
     lengths: list[int] = field(default_factory=list)
     cycles: int = 0
     mutated: int = 0
@@ -121,16 +124,23 @@ class Campaign:
 
 
 def run_campaign(
-    machines: Sequence[Config], programs: int, seed: int, *, jobs: int, listener: Listener | None = None
+    machines: Sequence[Config],
+    programs: int,
+    seed: int,
+    *,
+    jobs: int,
+    listener: Listener | None = None,
+    dram: Oracle | None = None,
 ) -> Campaign:
-    """Runs `programs` cases, spread over `machines`, in `jobs` processes.
+    """Runs `programs` cases, spread over `machines`, in `jobs` processes. `dram`: the oracle of machines with a DRAM,
+    as in `Surroundings`.
 
     Raises the errors of worker processes: BuildError if a tool is missing, ModuleNotFoundError without the RTL's Python
     packages.
     """
     listener = Listener() if listener is None else listener
     started = time.perf_counter()
-    campaign = Campaign(machines=tuple(machines), seed=seed)
+    campaign = Campaign(machines=tuple(machines), seed=seed, dram=dram)
     groups = plan(machines, programs, seed)
     with _pool(jobs) as pool:
         for result in _work(pool, groups, jobs, campaign, listener):
@@ -196,7 +206,7 @@ def _work(
                 campaign.build_seconds += future.result()
                 listener.built(group[0].machine, future.result())
                 for start in range(0, len(group), _CHUNK):
-                    running.add(pool.submit(run_cases, group[start : start + _CHUNK]))
+                    running.add(pool.submit(run_cases, group[start : start + _CHUNK], campaign.dram))
                 build_next()
             elif minimizing is not None and future is minimizing:
                 failure = campaign.failure = future.result()
@@ -206,5 +216,5 @@ def _work(
                 running.discard(future)
                 for result in future.result():
                     if result.differences and not campaign.mismatches:
-                        minimizing = pool.submit(minimize_case, result.case)
+                        minimizing = pool.submit(minimize_case, result.case, campaign.dram)
                     yield result

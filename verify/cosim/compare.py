@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.hw.harness.dram.counts import CommandCounts
+from vdla.hw.harness.dram.oracle import Oracle
 from vdla.hw.harness.engine import RtlError, RtlResult, simulate_rtl
 from vdla.hw.harness.surroundings import PLAIN, Surroundings
 from vdla.isa.config import Config
 from vdla.isa.program import Program
-from vdla.sim import SimulationError, SimulationResult, simulate
+from vdla.sim import DramCounts, SimulationError, SimulationResult, simulate
 
 from .cases import Launch
 from .places import surround
@@ -31,18 +33,22 @@ class Outcome:
     differences: tuple[str, ...]
 
 
-def run_both(config: Config, start: Launch) -> Outcome:
-    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference."""
+def run_both(config: Config, start: Launch, dram: Oracle | None = None) -> Outcome:
+    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference. `dram`:
+    the oracle of a machine's DRAM, as in `Surroundings`.
+    """
     program = start.program
     try:
         simulated = simulate_program(config, program, start.scratchpads)
     except SimulationError as error:
         return Outcome(simulated=None, rtl=None, differences=(f"the simulator does not finish: {error}",))
-    return run_rtl(config, start, simulated)
+    return run_rtl(config, start, simulated, dram)
 
 
-def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outcome:
-    """Runs the RTL on `start` and compares it with the simulator's result `simulated`."""
+def run_rtl(
+    config: Config, start: Launch, simulated: SimulationResult, dram: Oracle | None = None
+) -> Outcome:
+    """Runs the RTL on `start` and compares it with the simulator's result `simulated`. `dram`: as in `run_both`."""
     program = start.program
     try:
         words, surroundings = placed(config, start)
@@ -53,7 +59,7 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
             cycle_limit=4 * simulated.cycles + 1000,
             scratchpads=start.scratchpads,
             random_state=start.random_state,
-            surroundings=surroundings,
+            surroundings=replace(surroundings, dram=dram),
         )
     except RtlError as error:
         return Outcome(
@@ -91,8 +97,8 @@ def counters(simulated: SimulationResult) -> dict[str, int]:
 
 
 def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
-    """Differences in total cycles, first and last cycle of each instruction, counters, registers, memory and
-    scratchpads, one line each. For an array, the line gives the first index that differs.
+    """Differences in total cycles, first and last cycle of each instruction, counters, commands of a DRAM, registers,
+    memory and scratchpads, one line each. For an array, the line gives the first index that differs.
     """
     found = []
     if simulated.cycles != run.cycles:
@@ -106,6 +112,8 @@ def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
         left, right = expected.get(name, 0), run.counters.get(name, 0)
         if left != right:
             found.append(f"counter {name}: simulator {left}, RTL {right}")
+    if simulated.dram is not None and run.dram is not None:
+        found += dram_differences(simulated.dram, run.dram)
     for name, (read, right) in run.registers.items():
         if read != right:
             found.append(f"register {name}: the RTL returns {read:#x}, expected {right:#x}")
@@ -117,3 +125,25 @@ def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
         for place in np.flatnonzero(left != contents)[:1].tolist():
             found.append(f"byte {place} of {kind}: simulator {left[place]}, RTL {contents[place]}")
     return found
+
+
+def dram_differences(simulated: DramCounts, run: CommandCounts) -> list[str]:
+    """Differences between the simulator's counts of a DRAM and the commands that its controller sent to the part, one
+    line each (hw/dram.md, section 9). Turnarounds and cycles by cause are compared if the controller's model has them.
+    """
+    pairs = {
+        "rows opened": (simulated.opened, run.activates),
+        "rows closed": (simulated.closed, run.precharges + run.auto_precharges),
+        "refreshes": (simulated.refreshes, run.refreshes),
+        "words": (simulated.beats, run.reads + run.writes),
+    }
+    if run.turnarounds is not None:
+        pairs["turnarounds"] = (simulated.turnarounds, run.turnarounds)
+    if run.waits is not None:
+        expected = {**simulated.waits, "words": simulated.beats}
+        pairs |= {f"cycles of {cause}": (expected[cause], count) for cause, count in run.waits.items()}
+    return [
+        f"DRAM, {name}: simulator {left}, RTL {right}"
+        for name, (left, right) in pairs.items()
+        if left != right
+    ]

@@ -1,4 +1,5 @@
-"""Co-simulation of machines whose memory is a DRAM: the simulator against the RTL on LiteDRAM's RTL.
+"""Co-simulation of machines whose memory is a DRAM: the simulator against our RTL on LiteDRAM's RTL, and on the model
+of LiteDRAM's controller in C++.
 
 The machines are default machines of co-simulation (`machines.py`) with parts of every generation of DRAM as memory.
 """
@@ -7,18 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
 from vdla.hw.harness.dram.checker import broken_rules
+from vdla.hw.harness.dram.oracle import Oracle
 from vdla.hw.harness.engine import prepare_library
 from vdla.isa.config import Config, Memory
 
 from .cases import Case, case, launch
-from .compare import run_both
+from .compare import run_rtl, simulate_program
 from .machines import default_machines
+
+ORACLES: tuple[Oracle, ...] = ("litedram", "model")
+"""The oracles that co-simulation compares with the simulator and with each other, unless others are given."""
 
 SMALL = "tiny"
 """Name of the machine with which `DRAMS` begins: its RTL is quick to build and to run."""
@@ -96,8 +102,9 @@ def dram_machines() -> tuple[Config, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDram:
     """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total. `differences`: for
-    each case on which simulator and RTL differ, the case and its first difference. `broken`: lines in which LiteDRAM's
-    timing checker reports a broken rule.
+    each case on which simulator and RTL differ, the case and its first difference, which begins with the name of the
+    oracle. `broken`: lines in which LiteDRAM's timing checker reports a broken rule. `seconds`: for each oracle, the
+    time of all runs of the RTL on it.
     """
 
     machine: Config
@@ -105,35 +112,55 @@ class OnDram:
     cycles: int
     differences: tuple[tuple[Case, str], ...]
     broken: tuple[str, ...]
+    seconds: dict[Oracle, float]
 
 
-def run_on_dram(machine: Config, programs: int, campaign: int = 0) -> OnDram:
-    """Runs the cases 0 to `programs` - 1 of `machine` in the campaign of seed `campaign` (`cases.py`), on the simulator
-    and on the RTL; builds missing libraries. Raises BuildError or UserError for a missing tool or package.
+def run_on_dram(
+    machine: Config, programs: int, campaign: int = 0, oracles: Sequence[Oracle] = ORACLES
+) -> OnDram:
+    """Runs the cases 0 to `programs` - 1 of `machine` in the campaign of seed `campaign` (`cases.py`) on the simulator,
+    and on the RTL with each of `oracles` as memory. All results must equal the simulator's, and the oracles must have
+    sent equal commands to the part in equal cycles. Builds missing libraries. Raises BuildError or UserError for a
+    missing tool or package.
     """
     prepare_library(machine)
-    cycles, differences = 0, []
+    cycles, differences, seconds = 0, [], dict.fromkeys(oracles, 0.0)
     with broken_rules() as broken:
         for number in range(programs):
             item = case(machine, number, campaign)
-            outcome = run_both(item.config, launch(item))
-            if outcome.simulated is not None:
-                cycles += outcome.simulated.cycles
-            differences += [(item, line) for line in outcome.differences[:1]]
+            start = launch(item)
+            simulated = simulate_program(item.config, start.program, start.scratchpads)
+            cycles += simulated.cycles
+            digests = set()
+            for oracle in oracles:
+                begin = time.perf_counter()
+                outcome = run_rtl(item.config, start, simulated, oracle)
+                seconds[oracle] += time.perf_counter() - begin
+                differences += [(item, f"{oracle}: {line}") for line in outcome.differences[:1]]
+                if outcome.rtl is not None and outcome.rtl.dram is not None:
+                    digests.add(outcome.rtl.dram.digest)
+            if len(digests) > 1:
+                differences.append((item, f"{' and '.join(oracles)} send different commands to the part"))
     return OnDram(
         machine=machine,
         programs=programs,
         cycles=cycles,
         differences=tuple(differences),
         broken=tuple(broken),
+        seconds=seconds,
     )
 
 
 def run_machines(
-    machines: Sequence[Config], programs: Sequence[int], campaign: int, *, jobs: int
+    machines: Sequence[Config],
+    programs: Sequence[int],
+    campaign: int,
+    *,
+    jobs: int,
+    oracles: Sequence[Oracle] = ORACLES,
 ) -> Iterator[OnDram]:
     """Co-simulates several machines (`run_on_dram`), `jobs` of them at a time; yields each result as it comes.
-    `programs`: for each machine, its number of programs.
+    `programs`: for each machine, its number of programs. `oracles`: as in `run_on_dram`.
 
     Each machine has a process of its own, since the RTL of a large part takes a gigabyte of memory until its process
     ends.
@@ -141,7 +168,7 @@ def run_machines(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
         runs = [
-            pool.submit(run_on_dram, machine, count, campaign)
+            pool.submit(run_on_dram, machine, count, campaign, oracles)
             for machine, count in zip(machines, programs, strict=True)
         ]
         for run in as_completed(runs):

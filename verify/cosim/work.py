@@ -8,6 +8,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+from vdla.hw.harness.dram.oracle import Oracle
 from vdla.hw.harness.engine import prepare_library
 from vdla.isa.config import Config
 
@@ -60,10 +61,10 @@ def build(machine: Config) -> float:
     return time.perf_counter() - started
 
 
-def run_case(item: Case) -> CaseResult:
-    """Runs one case on simulator and RTL and collects its coverage bins."""
+def run_case(item: Case, dram: Oracle | None = None) -> CaseResult:
+    """Runs one case on simulator and RTL and collects its coverage bins. `dram`: as in `run_both`."""
     start = launch(item)
-    outcome = run_both(item.config, start)
+    outcome = run_both(item.config, start, dram)
     bins: set[Bin] = {machine_bin(item.machine, item.timing, item.random_state is not None)}
     if outcome.simulated is not None:
         bins |= observe(item.config, start.program, outcome.simulated, start.uop)
@@ -76,24 +77,24 @@ def run_case(item: Case) -> CaseResult:
     )
 
 
-def run_cases(items: list[Case]) -> list[CaseResult]:
-    """Runs cases of one machine, in order."""
-    return [run_case(item) for item in items]
+def run_cases(items: list[Case], dram: Oracle | None = None) -> list[CaseResult]:
+    """Runs cases of one machine, in order. `dram`: as in `run_both`."""
+    return [run_case(item, dram) for item in items]
 
 
-def minimize_case(item: Case) -> Failure:
-    """Minimizes the program and initial state of a case on which simulator and RTL differ."""
+def minimize_case(item: Case, dram: Oracle | None = None) -> Failure:
+    """Minimizes the program and initial state of a case on which simulator and RTL differ. `dram`: as in `run_both`."""
     start = launch(item)
 
     def differs(config: Config, candidate: Launch) -> bool:
-        return bool(run_both(config, candidate).differences)
+        return bool(run_both(config, candidate, dram).differences)
 
     smallest = minimize(item.config, start, differs)
     return Failure(
         case=item,
         config=smallest.config,
         launch=smallest.launch,
-        outcome=run_both(smallest.config, smallest.launch),
+        outcome=run_both(smallest.config, smallest.launch, dram),
         original_instructions=len(start.program.instructions),
         runs=smallest.runs,
     )

@@ -1,1 +1,3 @@
-"""LiteDRAM, the oracle of the DRAM's timing: generates LiteDRAM's Verilog, and runs the Verilog in Verilator."""
+"""Two oracles of a DRAM's timing: LiteDRAM's RTL, generated as Verilog and run in Verilator, and a model in C++ of
+LiteDRAM's controller, which needs g++ alone.
+"""

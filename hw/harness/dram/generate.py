@@ -3,7 +3,8 @@
     python generate.py PART MEGAHERTZ WIDTH GRADE BANK_BYTES REFRESH_CLOCKS MASTERS WRITE_FIFO READ_FIFO FILE
 
 BANK_BYTES: consecutive bytes in one bank; 0 for a row. REFRESH_CLOCKS: controller clocks between two refreshes. The top
-module is `litedram_top`; its ports are those of AXI with the prefix m0_, m1_ ... for each master. The Verilog contains
+module is `litedram_top`; its ports are those of AXI with the prefix m0_, m1_ ... for each master, and the commands to
+the part with the prefix p0_, p1_ ... for each DRAM clock in a controller clock. The Verilog contains
 LiteDRAM's checker of timings, which prints a line with the word "violation" for each broken rule.
 """
 
@@ -18,6 +19,8 @@ RATES = {"SDR": "1:1", "DDR2": "1:2", "DDR3": "1:4", "DDR4": "1:4"}
 clock.
 """
 CHANNELS = ("ar", "aw", "w", "r", "b")
+COMMAND = ("cs_n", "ras_n", "cas_n", "we_n", "bank", "address")
+"""Signals of a command to the part, in each phase of the interface between controller and PHY (DFI)."""
 
 
 def _package(name: str) -> Any:
@@ -68,6 +71,11 @@ def main(words: list[str]) -> None:
             names += [name for name, *_ in endpoint.description.param_layout]
             for name in names:
                 getattr(endpoint, name).name_override = f"m{master}_{channel}_{name}"
+    for number, phase in enumerate(phy.dfi.phases):
+        for name in COMMAND:
+            signal = getattr(phase, name)
+            signal.name_override = f"p{number}_{name}"
+            ports.add(signal)
     verilog.convert(top, ports, name="litedram_top").write(path)
 
 

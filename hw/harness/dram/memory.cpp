@@ -9,6 +9,7 @@
 #include "Vlitedram_top___024root.h"
 #include "verilated.h"
 
+#include "commands.h"
 #include "port.h"
 
 // BANKS and bank_word: the arrays of the model's banks, a bus word an element, rows first (memory.py).
@@ -30,6 +31,8 @@ class Memory {
         top.m0_ar_valid = top.m0_aw_valid = top.m0_w_valid = 0;
         top.sys_rst = 1;
         for (int i = 0; i < 5; i++) clock();
+        commands_ = {};
+        cycle_ = 0;
         top.sys_rst = 0;
         top.sys_clk = 0;
         top.eval();
@@ -52,6 +55,7 @@ class Memory {
         clock();
         top.sys_clk = 0;
         top.eval();
+        count_commands();
         out.ar_ready = top.m0_ar_ready;
         out.aw_ready = top.m0_aw_ready;
         out.w_ready = top.m0_w_ready;
@@ -61,12 +65,38 @@ class Memory {
         std::memcpy(out.r_data, &top.m0_r_data, BUS_BYTES);
     }
 
+    const DramCommands &commands() const { return commands_; }
+
     uint8_t *word(uint64_t number) {
         const uint64_t place = number >> BANK_SHIFT, within = number & ((1ull << BANK_SHIFT) - 1);
         return bank_word(*top_->rootp, place % BANKS, (place / BANKS << BANK_SHIFT) | within);
     }
 
   private:
+    // Counts the commands in the registers of the interface to the part (DFI): those that were accepted in the cycle
+    // that just ended, one in each phase. Bit 10 of the address: all banks, or auto-precharge.
+    void count_commands() {
+        using dram::Command;
+        auto &top = *top_;
+#define PHASE(p) {top.p##_cs_n, top.p##_ras_n, top.p##_cas_n, top.p##_we_n, top.p##_bank, top.p##_address},
+        const uint32_t phases[][6] = {PHASES};
+        for (const auto &[cs_n, ras_n, cas_n, we_n, bank, address] : phases) {
+            if (cs_n) continue;
+            const bool high = address >> 10 & 1;
+            Command command = Command::NONE;
+            switch (!ras_n << 2 | !cas_n << 1 | !we_n) {
+                case 4: command = Command::ACTIVATE; break;
+                case 5: command = high ? Command::PRECHARGE_ALL : Command::PRECHARGE; break;
+                case 2: command = Command::READ; break;
+                case 3: command = Command::WRITE; break;
+                case 6: command = Command::REFRESH; break;
+                case 1: command = Command::CALIBRATE; break;
+            }
+            dram::count(commands_, {command, int(bank), address, high}, cycle_);
+        }
+        cycle_++;
+    }
+
     void clock() {
         top_->sys_clk = 0;
         top_->eval();
@@ -76,6 +106,8 @@ class Memory {
 
     std::unique_ptr<VerilatedContext> context_;
     std::unique_ptr<Vlitedram_top> top_;
+    DramCommands commands_{};
+    int64_t cycle_ = 0;
 };
 
 // Memories that no run uses. Making one takes a second, since a part has some hundred megabytes; a reset makes a used one
@@ -106,3 +138,7 @@ const DramCalls calls{create, destroy, reset, step, copy};
 }  // namespace
 
 extern "C" const DramCalls *dram_calls() { return &calls; }
+
+extern "C" void dram_counts(void *memory, DramCounts *counts) {
+    *counts = {static_cast<Memory *>(memory)->commands(), {-1, -1, -1, -1, -1, -1, -1, -1, -1}};
+}

@@ -1,4 +1,4 @@
-"""Builds a library of LiteDRAM's controller and model of a part, the memory of a machine in the harness."""
+"""Loads the library of a DRAM that the harness runs a machine with: LiteDRAM's RTL, or the model of its controller."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from vdla.isa.config import Config
 from vdla.isa.dram_memory import design_fields
 
 from .design import Design, build_with_litedram
+from .model import build_with_model
+from .oracle import Oracle, choose_oracle
 
 _BANK = re.compile(r"VlUnpacked<.*> (litedram_top__DOT__mem(?:_\d+)?);")
 
@@ -39,24 +41,32 @@ def _banks(made: Path) -> None:
 
 
 @lru_cache(maxsize=16)
-def load_dram(design: Design) -> int:
-    """The address of the table of functions (port.h) of a memory that is LiteDRAM's RTL of `design`; builds its library
+def load_dram(design: Design, oracle: Oracle | None = None) -> ctypes.CDLL:
+    """The library of a memory that is LiteDRAM's RTL of `design`, or the model of LiteDRAM's controller; `oracle` as in
+    `choose_oracle`. Its function `dram_calls` returns the address of a table of functions (port.h). Builds the library
     once. Raises UserError for a missing tool.
     """
-    shift = f"-DBANK_SHIFT={design.controller.bank_shift}"
-    path = build_with_litedram(design, "memory.cpp", ".so", ("-O1", "-shared", shift), _banks)
-    calls = ctypes.CDLL(str(path)).dram_calls
-    calls.restype = ctypes.c_void_p
-    return calls()
+    if choose_oracle(design.part, oracle) == "model":
+        path = build_with_model(design.controller, "model.cpp", ".so", ("-shared",))
+    else:
+        numbers = design.controller
+        phases = "".join(f"PHASE(p{phase})" for phase in range(numbers.phases))
+        flags = ("-O1", "-shared", f"-DBANK_SHIFT={numbers.bank_shift}", f"-DPHASES={phases}")
+        path = build_with_litedram(design, "memory.cpp", ".so", flags, _banks)
+    library = ctypes.CDLL(str(path))
+    library.dram_calls.restype = ctypes.c_void_p
+    return library
 
 
-def load_memory(config: Config) -> int:
-    """The address of the table of functions (port.h) of the DRAM of the machine `config`, with all its channels. Raises
-    UserError for a missing tool.
+def load_memory(config: Config, oracle: Oracle | None = None) -> tuple[int, int]:
+    """The addresses of two things that a library has for the DRAM of the machine `config`, with all its channels: the
+    table of functions, and the function that counts commands (port.h). `oracle` as in `choose_oracle`. Raises UserError
+    for a missing tool.
     """
     design = design_of(config)
-    channel = load_dram(design)
+    channel = load_dram(design, oracle)
+    calls, count = channel.dram_calls(), ctypes.cast(channel.dram_counts, ctypes.c_void_p).value or 0
     if config.memory.channels == 1:
-        return channel
+        return calls, count
     router: Any = import_module(".router", __package__)
-    return router.load_router(config.memory, f"{design}", channel)
+    return router.load_router(config.memory, f"{design}, {choose_oracle(design.part, oracle)}", calls, count)

@@ -24,3 +24,25 @@ struct DramCalls {
     void (*step)(void *, const DramInputs *, DramOutputs *);
     void (*copy)(void *, uint8_t *, uint64_t, int32_t);
 };
+
+// The commands that the controller sent to the part since the last reset, up to the cycle that the last step ended.
+struct DramCommands {
+    int64_t activates, precharges, reads, writes;
+    int64_t auto_precharges;  // READ and WRITE commands that close their row
+    int64_t all_precharges, refreshes, calibrations;
+    uint64_t digest;  // of all commands with cycle, bank and row
+};
+
+// Cycles since the last reset by what the controller does (hw/dram.md, section 8), and changes from reads to writes.
+// Only the model of LiteDRAM's controller has them; in LiteDRAM's RTL, and for several channels, they are -1.
+struct DramWaits {
+    int64_t words, refresh, precharge, activate, turnaround, bank, latency, idle, turnarounds;
+};
+
+struct DramCounts {
+    DramCommands commands;
+    DramWaits waits;
+};
+
+// A library has the counts in a function of its own beside DramCalls, `dram_counts`.
+using DramCount = void (*)(void *memory, DramCounts *counts);

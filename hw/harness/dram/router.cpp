@@ -14,6 +14,7 @@
 namespace {
 
 const DramCalls *inner;
+DramCount inner_count;
 
 class Routed {
   public:
@@ -93,6 +94,26 @@ class Routed {
         std::memcpy(out.r_data, &top.master_rdata, BUS_BYTES);
     }
 
+    // The sums of the commands to all channels.
+    DramCommands commands() const {
+        DramCommands sum{};
+        for (void *memory : memories_) {
+            DramCounts counts{};
+            inner_count(memory, &counts);
+            const DramCommands &one = counts.commands;
+            sum.activates += one.activates;
+            sum.precharges += one.precharges;
+            sum.reads += one.reads;
+            sum.writes += one.writes;
+            sum.auto_precharges += one.auto_precharges;
+            sum.all_precharges += one.all_precharges;
+            sum.refreshes += one.refreshes;
+            sum.calibrations += one.calibrations;
+            sum.digest = sum.digest * 0x9e3779b97f4a7c15 + one.digest;
+        }
+        return sum;
+    }
+
     void copy(uint8_t *bytes, uint64_t size, int32_t in) {
         std::vector<uint8_t> own;
         for (uint64_t k = 0; k < CHANNELS; k++) {
@@ -138,8 +159,14 @@ const DramCalls calls{create, destroy, reset, step, copy};
 
 }  // namespace
 
-// The functions of a memory whose channels are memories of `channel`. A library routes to channels of one kind.
-extern "C" const DramCalls *routed_calls(const DramCalls *channel) {
+// The functions of a memory whose channels are memories of `channel`; `count` counts the commands of a channel. A library
+// routes to channels of one kind.
+extern "C" const DramCalls *routed_calls(const DramCalls *channel, DramCount count) {
     inner = channel;
+    inner_count = count;
     return &calls;
+}
+
+extern "C" void dram_counts(void *memory, DramCounts *counts) {
+    *counts = {static_cast<Routed *>(memory)->commands(), {-1, -1, -1, -1, -1, -1, -1, -1, -1}};
 }

@@ -26,15 +26,16 @@ _VERILATE = (
 
 
 @lru_cache(maxsize=16)
-def load_router(memory: Memory, kind: str, channel: int) -> int:
-    """The address of the table of functions (port.h) of a memory: the router of `memory` in front of channels whose
-    functions are those at the address `channel`. `kind`: a text that differs for channels with other functions, because
-    a library stores their address. Raises UserError for a missing tool.
+def load_router(memory: Memory, kind: str, channel: int, count: int) -> tuple[int, int]:
+    """The addresses of the table of functions and of the function that counts commands (port.h) of a memory: the router
+    of `memory` in front of channels for which `channel` and `count` are these two addresses. `kind`: a text that
+    differs for channels with other functions, because a library stores their addresses. Raises UserError for a missing
+    tool.
     """
     library = ctypes.CDLL(str(_library(memory, kind)))
     library.routed_calls.restype = ctypes.c_void_p
-    library.routed_calls.argtypes = [ctypes.c_void_p]
-    return library.routed_calls(channel)
+    library.routed_calls.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    return library.routed_calls(channel, count), ctypes.cast(library.dram_counts, ctypes.c_void_p).value or 0
 
 
 def _library(memory: Memory, kind: str) -> Path:

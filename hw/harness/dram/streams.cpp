@@ -1,4 +1,4 @@
-// Streams of AXI bursts on LiteDRAM in Verilator.
+// Streams of AXI bursts on a memory: LiteDRAM in Verilator, or the model of its controller.
 //
 //     program REQUESTS TIMES
 //
@@ -10,23 +10,10 @@
 #include <cstdio>
 #include <vector>
 
-#include "Vlitedram_top.h"
-#include "verilated.h"
+#include "port.h"
 
-struct Port {
-    CData *ar_valid, *ar_ready, *aw_valid, *aw_ready, *w_valid, *w_ready, *w_last;
-    CData *r_valid, *r_ready, *r_last, *b_valid, *b_ready;
-    IData *ar_addr, *aw_addr;
-    CData *ar_len, *aw_len, *ar_burst, *aw_burst, *ar_size, *aw_size;
-};
-
-#define PORT(m)                                                                                                   \
-    {                                                                                                             \
-        &top.m##_ar_valid, &top.m##_ar_ready, &top.m##_aw_valid, &top.m##_aw_ready, &top.m##_w_valid,             \
-            &top.m##_w_ready, &top.m##_w_last, &top.m##_r_valid, &top.m##_r_ready, &top.m##_r_last,               \
-            &top.m##_b_valid, &top.m##_b_ready, &top.m##_ar_addr, &top.m##_aw_addr, &top.m##_ar_len,              \
-            &top.m##_aw_len, &top.m##_ar_burst, &top.m##_aw_burst, &top.m##_ar_size, &top.m##_aw_size             \
-    }
+// class Device, the memory: litedram_device.h or model_device.h.
+#include DEVICE
 
 struct Request {
     int64_t write, word, words, earliest, gap;
@@ -53,16 +40,7 @@ int main(int count, char **words) {
     if (count != 3) return 2;
     FILE *in = fopen(words[1], "rb"), *out = fopen(words[2], "wb");
     if (!in || !out) return 2;
-    Vlitedram_top top;
-    std::vector<Port> ports{PORTS};
-    int size = 0;
-    while ((1 << size) < BUS_BYTES) size++;
-    auto tick = [&] {
-        top.sys_clk = 0;
-        top.eval();
-        top.sys_clk = 1;
-        top.eval();
-    };
+    Device device;
     int64_t head[6];
     while (fread(head, sizeof *head, 6, in) == 6) {
         auto [masters, requests, most_reads, most_writes, start, limit] = head;
@@ -80,14 +58,8 @@ int main(int count, char **words) {
             for (int64_t i = 0; i < requests; i++)
                 (master.requests[i].write ? master.writes : master.reads).push_back(i);
         }
-        for (auto &port : ports) {
-            *port.ar_valid = *port.aw_valid = *port.w_valid = *port.r_ready = *port.b_ready = 0;
-            *port.ar_burst = *port.aw_burst = 1;
-            *port.ar_size = *port.aw_size = size;
-        }
-        top.sys_rst = 1;
-        for (int i = 0; i < 5; i++) tick();
-        top.sys_rst = 0;
+        device.reset();
+        const std::vector<Port> ports = device.ports();
         int64_t left = masters * requests;
         for (int64_t cycle = -start; left && cycle < limit; cycle++) {
             for (int m = 0; m < masters; m++) {
@@ -106,8 +78,7 @@ int main(int count, char **words) {
                 *port.w_last = sending && master.word == master.requests[master.writes[master.sent]].words - 1;
                 *port.r_ready = *port.b_ready = cycle >= 0 && accepts(cycle, m, master.stall);
             }
-            top.sys_clk = 0;
-            top.eval();
+            device.settle();
             for (int m = 0; m < masters; m++) {
                 auto &master = all_masters[m];
                 auto &port = ports[m];
@@ -145,8 +116,7 @@ int main(int count, char **words) {
                     master.writing++;
                 }
             }
-            top.sys_clk = 1;
-            top.eval();
+            device.clock();
         }
         fwrite(times.data(), sizeof(Times), times.size(), out);
     }

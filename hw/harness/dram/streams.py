@@ -1,4 +1,4 @@
-"""Runs streams of AXI bursts on LiteDRAM's Verilog in Verilator."""
+"""Runs streams of AXI bursts on LiteDRAM's Verilog in Verilator, or on the model of LiteDRAM's controller."""
 
 from __future__ import annotations
 
@@ -9,16 +9,28 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.isa.dram import Controller
 from vdla.isa.dram_streams import Streams
 
 from ..toolchain import call
 from .design import Design, build_with_litedram
+from .model import build_with_model
 
 
 def litedram_program(design: Design) -> Path:
     """The path of the program that runs streams on a design, built once. Raises UserError for a missing tool."""
     ports = ", ".join(f"PORT(m{master})" for master in range(design.masters))
-    return build_with_litedram(design, "streams.cpp", ".program", ("-O1", f"-DPORTS={ports}"))
+    flags = ("-O1", f"-DPORTS={ports}", '-DDEVICE="litedram_device.h"')
+    return build_with_litedram(design, "streams.cpp", ".program", flags)
+
+
+def model_program(numbers: Controller, masters: int) -> Path:
+    """The path of the program that runs streams on the model of the controller `numbers`, built once. Raises BuildError
+    without g++.
+    """
+    return build_with_model(
+        numbers, "streams.cpp", ".program", ('-DDEVICE="model_device.h"',), masters=masters
+    )
 
 
 def run_on_litedram(
@@ -28,6 +40,24 @@ def run_on_litedram(
     `sim.dram_streams.run_streams` returns them; the lines that LiteDRAM's checker of timings printed for broken rules).
     `start`, `limit`: as in `run_streams`. Raises UserError if a tool is missing.
     """
+    found, printed = _run(litedram_program(design), runs, start, limit)
+    return found, [line for line in printed.splitlines() if "violation" in line]
+
+
+def run_on_model(
+    numbers: Controller, runs: Sequence[Streams], *, start: int = 50, limit: int = 10_000_000
+) -> list[NDArray[np.int64]]:
+    """Runs each of `runs`, which have equally many masters, on the model of LiteDRAM's controller with `numbers`.
+    Returns for each run the cycles of its bursts as `sim.dram_streams.run_streams` does; `start`, `limit`: as there.
+    Raises BuildError without g++.
+    """
+    return _run(model_program(numbers, len(runs[0].requests)), runs, start, limit)[0]
+
+
+def _run(
+    program: Path, runs: Sequence[Streams], start: int, limit: int
+) -> tuple[list[NDArray[np.int64]], str]:
+    """Runs `runs` with a program that streams.cpp is compiled to; returns (the cycles of each run; printed text)."""
     with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
         given, made = Path(folder) / "requests", Path(folder) / "times"
         with given.open("wb") as file:
@@ -35,11 +65,11 @@ def run_on_litedram(
                 masters, count, _ = run.requests.shape
                 head = np.array([masters, count, run.reads, run.writes, start, limit], np.int64)
                 file.write(head.tobytes() + run.requests.tobytes() + run.stalls.tobytes())
-        printed = call([str(litedram_program(design)), str(given), str(made)])
+        printed = call([str(program), str(given), str(made)])
         times = np.fromfile(made, np.int64)
     found, begin = [], 0
     for run in runs:
         shape = (*run.requests.shape[:2], 3)
         found.append(times[begin : begin + np.prod(shape)].reshape(shape))
         begin += int(np.prod(shape))
-    return found, [line for line in printed.splitlines() if "violation" in line]
+    return found, printed

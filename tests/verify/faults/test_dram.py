@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from vdla.hw.harness.dram import design
+from vdla.hw.harness.dram.memory import design_of, load_dram
 from vdla.hw.harness.engine import RtlResult
 from vdla.isa import dram
 from vdla.isa.dram import Controller
 from vdla.verify.cosim.cases import Case, Launch, case, launch
-from vdla.verify.cosim.compare import differences, run_both, simulate_program
+from vdla.verify.cosim.compare import differences, run_both, run_rtl, simulate_program
 from vdla.verify.cosim.dram import dram_machines
 from vdla.verify.faults.fault import Fault, simulator_fault
 from vdla.verify.faults.injected import run_fault
@@ -19,6 +21,7 @@ from vdla.verify.faults.injected import run_fault
 DDR3 = dram_machines()[0]
 ROWS = DDR3.with_memory(dataclasses.replace(DDR3.memory, bank_bytes=1024))
 """The machine with consecutive rows in different banks, so that small programs use all banks."""
+DESIGN = design_of(ROWS)
 PROGRAMS = 20
 IN_ORDER = "a master's requests are executed in order, so that reads and writes never wait together"
 ONE_BANK = "a master opens one bank at a time"
@@ -84,6 +87,30 @@ def test_a_wrong_number_of_the_controller_is_noticed(
     assert any(map(notices, runs))
 
 
+@pytest.mark.system_tools("g++")
+@pytest.mark.parametrize("field", ["t_rcd", "t_refi"])
+def test_a_wrong_number_of_the_model_in_c_plus_plus_is_noticed(
+    field: str, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random programs notice that the model of LiteDRAM's controller, as the RTL's memory, has a parameter increased by
+    one.
+    """
+    exact = DESIGN.controller
+    wrong = dataclasses.replace(exact, **{field: getattr(exact, field) + 1})
+    monkeypatch.setattr(design, "controller", lambda *arguments, **options: wrong)
+    load_dram.cache_clear()
+    try:
+        outcomes = (
+            run_rtl(
+                item.config, start, simulate_program(item.config, start.program, start.scratchpads), "model"
+            )
+            for item, start, _ in runs
+        )
+        assert any(outcome.differences for outcome in outcomes)
+    finally:
+        load_dram.cache_clear()
+
+
 def rule(name: str, line: str, faulty: str, breaks: str) -> Fault:
     return simulator_fault(name, "dram_words.py", line, faulty, breaks, DDR3.name)
 
@@ -106,6 +133,12 @@ RULES = (
         "turned = max(cycle + 1, G[G_WTR]) + 1",
         "turned = cycle + 2",
         "reads follow writes without t_wtr",
+    ),
+    rule(
+        "count of rows closed",
+        "_note_closed(G, S, S[S_COLUMN])",
+        "cycle = held",
+        "auto-precharge is not counted",
     ),
     rule(
         "state after a refresh",
