@@ -47,7 +47,7 @@ def emit_object(
 
 def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
     """Writes `name`.o and `name`.h into an existing folder, each completely or not at all; returns their paths. Raises
-    ProgramError if writing fails.
+    WriteError if writing fails.
     """
     paths = folder / f"{code.name}.o", folder / f"{code.name}.h"
     write_whole(paths[0], code.data)
@@ -59,8 +59,8 @@ def write_shared_library(code: ObjectCode, library: Path) -> None:
     """Links the object to the shared library `library` with this machine's C compiler; the file is written completely
     or not at all.
 
-    Raises TargetError if there is no compiler, or the object is for another kind of machine; raises ProgramError if the
-    file cannot be written.
+    Raises TargetError if there is no compiler, or the compiler cannot link the object (for instance, the object is for
+    another kind of machine); raises WriteError if the file cannot be written.
     """
     compiler = c_compiler()
     with tempfile.TemporaryDirectory() as folder:
