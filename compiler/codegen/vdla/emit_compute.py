@@ -49,11 +49,11 @@ class Plan:
     of the instruction. `unrolled`: each iteration becomes micro-ops. `repeated`: each iteration gets an instruction of
     its own, for example because the micro-op sequence would be too long, or because the loop's address steps differ
     between tiles (ring buffer). `reducing`: names of the loops over which sums run. `first`: the condition under which
-    an operation overwrites its sum. `operands`: accumulator, input, weight. `factors`: for each operand the steps of
-    its address along the counted loops. `sweeps`: TAPS operations go down the input row by row, and each also
-    multiplies the input rows that preceding operations read; no loop down the rows is counted then. `padded`: rows of
-    padding, if each sweep can reuse the pad row that the preceding sweep read last, else None. `parts`: the parts into
-    which GEMM divides weight tiles (`fold`).
+    an operation overwrites its sum (None: always). `operands`: accumulator, input, weight. `factors`: for each operand
+    the steps of its address along the counted loops. `sweeps`: TAPS operations go down the input row by row, and each
+    also multiplies the input rows that preceding operations read; no loop down the rows is counted then. `padded`: rows
+    of padding, if each sweep can reuse the pad row that the preceding sweep read last, else None. `parts`: the parts
+    into which GEMM divides weight tiles (`fold`).
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -322,7 +322,7 @@ def _sequences(
     inner: Iterations,
 ) -> _Sequences:
     """The micro-op sequence of each iteration in `inner`. `inside`: the row of a weight tile at which an iteration's
-    weights begin. Iterations share a sequence if this row and the `extents` of the unrolled loops are equal.
+    weights begin. Iterations with equal row, `extents` of unrolled loops and (with `fold`) tile share a sequence.
     """
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))

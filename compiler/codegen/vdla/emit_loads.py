@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterations) -> None:
     """Emits instructions that fill accumulators with the constant that `leaf` assigns. The instructions are loads that
-    read no data and write pads only. All iterations of the innermost loop become one load if they are contiguous.
+    read no data and write pads only. The two innermost loops of `chain` run over the elements of a vector. All
+    iterations of the loop around these two become one load if their vectors are contiguous.
     """
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
         raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")

@@ -26,8 +26,8 @@ class _Dimension:
     """The nested loops that together become the rows, or the columns, of a store instruction. `names`: the loops,
     outermost first. `extent`: number of all their iterations.
 
-    `steps`: distances between the addresses of two neighbouring iterations, for the output, the accumulators (one for
-    each row of a window), the parameters and the second operand.
+    `steps`: distances between the addresses of two neighbouring iterations, for the output, the accumulators (several
+    if each row of a window is an operand), the parameters and the second operand.
     """
 
     names: tuple[str, ...]
@@ -87,8 +87,8 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
     """Chooses the dimensions that become the columns and the rows of a store. Columns must be contiguous in DRAM; the
-    longest remaining dimension becomes the rows. In both, the parameter entry may move by at most 1 in an iteration.
-    `parameters`: index, in `_Dimension.steps`, of the step of the parameter entry.
+    longest other dimension with steps below 2**16 in DRAM becomes the rows. In both, the parameter entry may move by at
+    most 1 in an iteration. `parameters`: index, in `_Dimension.steps`, of the step of the parameter entry.
     """
     able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
     columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)
@@ -184,7 +184,7 @@ def _emit_stores(
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
     """Fields of register OPERAND if the second operand's strides differ from the output's; else empty. `stride`:
-    distance of the output's rows. `place`: index of the second operand's step in `_Dimension.steps`.
+    distance of the output's rows in vectors. `place`: index of the second operand's step in `_Dimension.steps`.
     """
     lines, columns = dimensions
     down, along = (item.steps[place] if item.names else 0 for item in dimensions)

@@ -124,8 +124,9 @@ def _first(around: Iterations, names: list[str]) -> Environment:
 
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
-    """The number of innermost loops, at most two, that become loop counts of one instruction: their address steps must
-    be constant and not negative. `zero`: values of the loop variables in the first iteration.
+    """The number of innermost loops, at most two, that become loop counts of one instruction: their extents must not
+    exceed `_MOST_ITERATIONS`, and their address steps must be constant and not negative. `zero`: values of the loop
+    variables in the first iteration.
     """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):
