@@ -52,9 +52,7 @@ def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
 
 
 def step_cycles(rows: Number, vectors: Number, vector_cost: float | np.ndarray = VECTOR_COST) -> np.ndarray:
-    """Time (unit: a vector multiplication) of a term of `rows` x `vectors` sums; `vector_cost`: time of a
-    vector load.
-    """
+    """Time (in vector multiplications) of a term of `rows` x `vectors` sums; `vector_cost`: time of a load."""
     loads = ELEMENT_COST * rows + vector_cost * vectors
     return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 
