@@ -11,6 +11,7 @@ import numpy as np
 from ...ir.expr import Const
 from ...ir.stmt import Assign, Intrinsic, Region
 from .columns import Column, Iterations, evaluator, full, greater, group_rows, item, lesser, where
+from .constant_steps import with_constant_steps
 from .machine import Span
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterati
     """
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
         raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
-    lanes, outer = chain.names[-2:], chain.loops[:-2]
     region = Region(buffer=leaf.buffer, starts=leaf.indices, extents=(Const(1),) * len(leaf.indices))
     access = emitter.access(region)
+    chain, around = with_constant_steps(chain, [access], around)
+    lanes, outer = chain.names[-2:], chain.loops[:-2]
     zero = around.fixed(chain.names).values
     innermost = outer[-1][0] if outer else None
     step = access.step(zero, innermost)
