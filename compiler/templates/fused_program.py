@@ -77,8 +77,8 @@ def fused(
 def fused_expression(
     graph: Graph, node: Node, expression: Expression, own: Sequence[str] | None = None
 ) -> tuple[Fused, dict[str, str]]:
-    """The tensor expression of a node together with its fused operators. Also returns, for each parameter, the name of
-    the tensor bound to the parameter.
+    """The tensor expression of a node together with its fused operators. Also returns, for each parameter that fusion
+    did not add, the name of the bound tensor.
 
     `own`: tensors of the parameters that the operator has without fusion (None: `node.own_inputs`).
     """

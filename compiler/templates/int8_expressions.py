@@ -98,7 +98,7 @@ looks up the source of each channel in a table.
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> Expression:
     """The expression that moves channels: by whole blocks of channels if possible, or by runs of channels if each
-    tensor is one full block; else one channel after the other.
+    tensor is one full block and there are at most `MOST_RUNS` runs; else one channel after the other.
     """
     tensors = [graph.tensors[name] for name in node.inputs]
     out = graph.tensors[node.output]

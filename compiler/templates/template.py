@@ -49,15 +49,15 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
         """Knob values of the template's default point (setting of all knobs): its `choice`, or the candidate of least
         cost.
 
-        `most`: largest values of axes, by name, that a candidate may have. Raises EmptySpaceError if no candidate is
-        legal.
+        `most`: largest values of axes, by name, that a candidate may have; a `choice` ignores them. Raises
+        EmptySpaceError if no candidate is legal.
         """
         if self.choice is not None:
             return self.choice(target, workload)
         return cheapest(self.space(target, workload), most)
 
     def violated(self, target: TargetT, workload: WorkloadT) -> str | None:
-        """The limit that a workload's smallest point (first knob values) violates on this target; None if legal."""
+        """The memory limit that a workload's smallest point (first knob values) violates on this target, or None."""
         try:
             return next(iter(self.space(target, workload).violated_capacities()), None)
         except EmptySpaceError as error:

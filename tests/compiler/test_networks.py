@@ -454,7 +454,7 @@ sys.path.insert(0, {folder!r})
 import hashlib
 import itertools
 from random_networks import machine, network
-from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.rewrites.fuse import fuse
 from vdla.compiler.pipeline import compile_program
 for seed in {seeds!r}:
     program = compile_program(fuse(network(seed)), machine(seed)).program

@@ -58,7 +58,7 @@ def object_bytes(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str]
 ) -> bytes:
     """Compiles the modules to one relocatable object file; only the functions in `exported` are visible outside. Raises
-    TargetError (from `emit_object`), whose message contains `name`.
+    TargetError, which names `name`, if the processor lacks instructions that a kernel needs.
     """
     machine = target_machine(target, jit=False)
     data = object_of(modules, machine, exported)
@@ -128,9 +128,9 @@ class LibraryInProgress:
     def finish(self) -> ObjectCode:
         """The library, after all code is generated.
 
-        Raises ValueError for names that C does not allow, and if there are no modules. Raises TargetError if the
-        processor lacks instructions that a kernel needs, and CodeGenerationError if LLVM rejects a kernel or exceeds
-        the timeout; both errors name the kernel.
+        Raises ValueError for names that C does not allow or that occur twice, and if there are no modules. Raises
+        TargetError if the processor lacks instructions that a kernel needs, and CodeGenerationError if LLVM rejects a
+        kernel or exceeds the timeout; both errors name the kernel.
         """
         checked_functions(self._modules, self._name)
         if self._waiting:

@@ -147,13 +147,13 @@ class Quantized:
         return self.cast("bitcast", self.arguments[0], DType.FLOAT32)
 
     def requantize(self) -> Value:
-        """Emits the requantization of an int32 sum to 8 bits: sum * scale + zero point, rounded and clamped. The
+        """Emits the requantization of an int32 sum to 8 bits: sum * scale, rounded, plus the zero point, clamped. The
         arguments of the call are (sum, scale, zero point, low, high)."""
         total, scale = self.arguments[:2]
         return self.scaled(total, scale, self.whole(2), self.whole(3), self.whole(4))
 
     def quantize(self) -> Value:
-        """Emits a call with arguments (x, scale, zero point): x / scale + zero point, rounded; any number for NaN."""
+        """Emits a call of (x, scale, zero point): x / scale, rounded, plus zero point, clamped; any number for NaN."""
         quotient = self.block.binary("fdiv", self.arguments[0], self.arguments[1])
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 

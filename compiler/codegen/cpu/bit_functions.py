@@ -11,7 +11,9 @@ _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round_even": "roundeven", "trun
 
 
 def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value | None:
-    """Emits the scalar function `name` on `arguments`, lane by lane; None if this file does not define `name`."""
+    """Emits the scalar function `name`, with a result of type `dtype`, on `arguments`, lane by lane. Returns None if
+    this file does not define `name` for this type.
+    """
     if name == "bitcast":
         return _bitcast(block, arguments[0], dtype)
     if name in _ROUNDINGS and dtype.is_float:

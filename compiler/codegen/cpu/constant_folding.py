@@ -15,7 +15,7 @@ from ...ir.types import DType
 
 FoldingFunction: TypeAlias = Callable[[Mapping[str, Any]], int | float | None]
 """Evaluates one integer or bool expression. The argument maps each variable to its value: an int if the value is known,
-else any other object. The result is None if the expression depends on an unknown variable."""
+else any other object. The result is None if the known variables do not determine the value."""
 
 _PLAIN: Mapping[str, Callable[[Any, Any], int | float]] = {
     "<": operator.lt,

@@ -31,7 +31,7 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
         for c.0 in range(<rows inside A>):       for c.1 in vectorize(16): T[…] = A[…]
         for c.0.after in range(<rows below A>):  for c.0.after.1 in vectorize(16): T[…] = 0
     Each padded dimension becomes up to three loops without conditions; the innermost loop moves whole vectors.
-    Asynchronous copies are executed at once.
+    Asynchronous copies are executed at once. Raises LoweringError for a copy within one buffer.
     """
 
     loops = [node.name for node in walk(program.body) if isinstance(node, For)]

@@ -24,7 +24,7 @@ ARCTANGENT = tuple((-1) ** k / (2 * k + 1) for k in range(12))
 POWER = tuple(math.log(2) ** k / math.factorial(k) for k in range(12))
 """Taylor series of 2**r, for r up to 1/2."""
 LOGARITHM = tuple(2 / (2 * k + 1) / math.log(2) for k in range(10))
-"""Series of log2 m = 2 artanh s / ln 2 in powers of s**2, where s = (m - 1) / (m + 1), for s**2 up to 0.1716."""
+"""Series of log2 m = 2 artanh s / ln 2 in powers of s**2, where s = (m - 1) / (m + 1), for s up to 0.1716."""
 HYPERBOLIC_SINE = tuple(1 / math.factorial(2 * k + 1) for k in range(7))
 """Taylor series of sinh x / x in x**2, for |x| up to 1/2."""
 

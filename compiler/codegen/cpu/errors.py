@@ -12,7 +12,9 @@ class LoweringError(CodeError):
 
 
 class TargetError(UserError):
-    """Raised if the user names a CPU that does not exist, or whose code this machine cannot run."""
+    """Raised if the user names a CPU that does not exist or lacks instructions that a kernel needs, and if this machine
+    cannot run, load or link code, or has no thread pools.
+    """
 
 
 class UnknownNameError(TargetError):

@@ -258,12 +258,12 @@ class ExpressionEmitter:
     # Memory
 
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
-        """The value of a load: one element or, in a vectorized loop, an element for each lane."""
+        """The value of a load: one element, or an element for each lane if it may differ between lanes."""
         storage = self.storages[buffer.name]
         return self.load_from(storage, self.address_of(storage, indices))
 
     def load_from(self, storage: Storage, address: Address) -> Value:
-        """Loads the value at `address` in `storage`: one element or, in a vectorized loop, an element for each lane."""
+        """Loads the value at `address` in `storage`: one element, or one for each lane if the lanes may differ."""
         block, dtype = self.block, storage.buffer.dtype
         if storage.on_stack and (lanes := self.slot_lanes(address)):
             text = block.slots.get(storage.pointer, dtype, lanes, address.offset)
@@ -333,8 +333,8 @@ class ExpressionEmitter:
         scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, address: Address) -> int:
-        """The number of elements that an access to a stack slot touches, or 0 if their position in the slot is not
-        constant. At constant positions `Slots` can forward stored values to loads.
+        """The number of elements that an access to a stack slot touches, if it is one element or a whole vector,
+        aligned and at a constant position; else 0. At these positions `Slots` can forward stored values to loads.
         """
         if address.variables or address.terms or address.varying:
             return 0
@@ -417,7 +417,7 @@ class ExpressionEmitter:
         return self.block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, {start.typed}")
 
     def varies(self, expr: Expr) -> bool:
-        """Whether the value of an expression differs between the lanes of the enclosing vectorized loop."""
+        """Whether the value of an expression may differ between the lanes of the enclosing vectorized loop."""
         vector = self.vector
         if vector is None:
             return False

@@ -29,13 +29,15 @@ ERF_TERMS = (1.128379225730896, -0.37612637877464294, 0.11283782124519348, -0.02
 ERFC_TERMS = (-0.000510309764649719, -1.6259750127792358, -0.9207650423049927, -0.14865149557590485, 0.03145842254161835, -0.004240956623107195, 0.00026772666024044156)  # fmt: skip  # noqa: E501
 """Polynomial of log2(erfc x), for x from 1 to ERFC_END; erfc has an error of 1e-9."""
 ERFC_END = 4.0
-"""Least x at which 1 - erfc x rounds to 1."""
+"""For all x from this number on, 1 - erfc x rounds to 1 in float32."""
 EXP2_TERMS = (1.0000001192092896, 0.6931469440460205, 0.24022120237350464, 0.05550713092088699, 0.009675540961325169, 0.0013276479439809918)  # fmt: skip  # noqa: E501
 """Polynomial of 2**x for x from -1/2 to 1/2; relative error 8e-8."""
 
 
 def call_function(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value:
-    """Emits the scalar function `name` on `arguments`, lane by lane. Raises LoweringError for unknown functions."""
+    """Emits the scalar function `name`, with a result of type `dtype`, on `arguments`, lane by lane. Raises
+    LoweringError for functions that this target does not have for this type.
+    """
     if (value := call_bits(block, name, arguments, dtype)) is not None:
         return value
     m = _Math(block)

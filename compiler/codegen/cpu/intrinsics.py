@@ -47,7 +47,7 @@ def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All hardware instructions of this target by name, for the argument `intrinsics` of `schedule.replay`."""
+    """The dot-product instructions of this target by name, for the argument `intrinsics` of `schedule.replay`."""
     declarations = [dot_u8s8(lanes) for lanes in range(1, DOT_LANES + 1)]
     return {d.name: d for d in declarations}
 
@@ -126,7 +126,7 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
-    """Emits a prefetch into the first-level cache for each cache line of the intrinsic's operand."""
+    """Emits prefetches into the first-level cache of the lines that are AHEAD bytes after the operand's cache lines."""
     block, data = values.block, use.declaration.parameters[0]
     start = _contiguous(values, use, 0)
     ahead = int(dict(use.attributes)[AHEAD])

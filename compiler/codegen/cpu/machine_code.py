@@ -210,7 +210,7 @@ class CodeWorker:
         return future
 
     def end(self, *, wait: bool = True) -> None:
-        """Cancels queued work and ends the threads; with `wait`, returns after running work has finished."""
+        """Cancels queued work and ends the threads; with `wait`, returns after running work has ended or timed out."""
         self._ended.set()
         for _ in self._threads:
             self._queue.put(None)

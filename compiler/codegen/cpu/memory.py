@@ -111,7 +111,7 @@ class Constants:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array that begins at a cache line, or, if large, at a huge page."""
+    """An uninitialised array that begins at a cache line or, if as large as one, at a page or a huge page."""
     size = prod(shape) * dtype.itemsize
     raw = _huge_pages(size) if size >= HUGE_PAGE else _on(_alignment(size), size)
     return raw[:size].view(dtype).reshape(shape)

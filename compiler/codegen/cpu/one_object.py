@@ -27,9 +27,10 @@ def emit_object(
     unique `function`.
 
     `exported`: functions that callers may use and the header declares (None: all); only code in the object can call the
-    rest. The object needs no runtime; parallel loops call a function that the caller passes. Equal modules give
-    equal bytes. Raises ValueError for names that C does not allow or that occur twice; raises TargetError if the
-    processor lacks instructions, so that LLVM would call library functions.
+    rest. The object needs no runtime; parallel loops call a function that the caller passes. Equal modules give equal
+    bytes. Raises ValueError for names that C does not allow or that occur twice, for names in `exported` that no module
+    has, and without modules; raises TargetError if the processor lacks instructions, so that LLVM would call library
+    functions.
     """
     functions = checked_functions(modules, name)
     exported = functions if exported is None else exported
@@ -47,7 +48,7 @@ def emit_object(
 
 def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
     """Writes `name`.o and `name`.h into an existing folder, each completely or not at all; returns their paths. Raises
-    ProgramError if writing fails.
+    WriteError if writing fails.
     """
     paths = folder / f"{code.name}.o", folder / f"{code.name}.h"
     write_whole(paths[0], code.data)
@@ -59,8 +60,8 @@ def write_shared_library(code: ObjectCode, library: Path) -> None:
     """Links the object to the shared library `library` with this machine's C compiler; the file is written completely
     or not at all.
 
-    Raises TargetError if there is no compiler, or the object is for another kind of machine; raises ProgramError if the
-    file cannot be written.
+    Raises TargetError if there is no compiler, or the compiler cannot link the object (for instance, the object is for
+    another kind of machine); raises WriteError if the file cannot be written.
     """
     compiler = c_compiler()
     with tempfile.TemporaryDirectory() as folder:

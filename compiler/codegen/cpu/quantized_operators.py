@@ -27,7 +27,8 @@ class QuantizedOperator(Quantized):
         return functions[self.name]()
 
     def rescale(self) -> Value:
-        """Emits a requantization: (value - its zero point) * ratio + zero point of the result, rounded and clamped.
+        """Emits a requantization: (value - its zero point) * ratio, rounded, plus the zero point of the result,
+        clamped.
 
         The arguments of the call are (value, zero point of the value, ratio, zero point of the result, low, high).
         """
@@ -63,7 +64,7 @@ class QuantizedOperator(Quantized):
         return self.block.binary("sub", wide, constant(zero_point, DType.INT32)) if zero_point else wide
 
     def fused_multiply_add(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """whole * factor + addend with one rounding; `whole` is an int32 of at most 29 significant bits."""
+        """whole * factor + addend with one rounding; `whole` is an int32 of at most 24 significant bits."""
         lanes = max(whole.lanes, factor.lanes, addend.lanes)
         whole, factor, addend = (self.block.splat(v, lanes) for v in (whole, factor, addend))
         if self.target.fused_multiply_add:

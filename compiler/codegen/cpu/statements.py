@@ -213,7 +213,7 @@ class StatementEmitter:
     def serial(
         self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
     ) -> None:
-        """Emits a loop with a counter; `each`: emits the code of one iteration (None: the loop's body)."""
+        """Emits a loop with a counter. `count`: its iterations, if known; `each`: emits one (None: the loop's body)."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)

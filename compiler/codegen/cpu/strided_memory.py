@@ -19,7 +19,7 @@ def strided_load(
 ) -> str:
     """Loads every `stride`th element from `pointer` on, one for each lane. Emits loads of whole vectors and shuffles
     that select elements, which are many times faster than a gather. The vector loads overlap, so that none reads beyond
-    the element of the last lane.
+    the element of the last lane. `mask`: active lanes (None: all).
     """
     wide = memory_type(dtype, lanes)
     reach = (lanes - 1) * stride + 1

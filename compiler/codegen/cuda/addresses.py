@@ -44,7 +44,8 @@ def touched(
     The owner of an element is the number of the thread or block that touches the element. `axes`: extents by name, of
     the loops over blocks or of the thread axes ("thread.x", ...). The first axis varies fastest: with 4 threads along
     x, thread (x, y) has number x + 4 * y. `collective`: all threads along thread.x have the number of the first of
-    them. Raises LoweringError if there are too many elements to list.
+    them. Raises LoweringError if there are too many elements to list, a loop has no constant bound, or an index is read
+    from memory.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}

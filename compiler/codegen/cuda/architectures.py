@@ -158,6 +158,6 @@ ARCHITECTURES = (
     _server("sm_100", (10, 0), 228, (2048, 4096, 8192), Card("B200", 148, 1.965e9, 8e12, 126 * KIB**2)),
     _desktop("sm_120", (12, 0), 24, Card("RTX 5090", 170, 2.407e9, 1.792e12, 96 * KIB**2)),
 )
-"""All architectures, older ones first. A device that is not listed runs code of the newest architecture with its major
-version.
+"""All architectures, older ones first. A device that is not listed runs code of the newest architecture for which
+`Architecture.runs_on` is true, if there is one.
 """

@@ -93,7 +93,8 @@ def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) 
     """The execution of a block, split at barriers. `values`: values of the loops around the kernel's body. `tasks`: the
     result of `tasks_of` for the kernel.
 
-    Raises RaceError if copies are still in flight at the end, or belong to no group.
+    Raises RaceError if copies are still in flight at the end, or belong to no group, and LoweringError if a block
+    executes more than `MOST_STEPS` phases or copies.
     """
     walk = _Walk(kernel.name, tasks)
     walk.statement(kernel.body, dict(values))

@@ -123,8 +123,9 @@ def mixed_order(var: Var, count: int) -> Expr:
     A missing barrier shows if a thread runs before a thread whose result it reads. So for each power of two h, some
     thread t runs before thread t + h, because tree reductions read the result of t + h; and some thread t + h runs
     before thread t, because scans read the result of t. Thread 0, whose result is often read by others, runs about in
-    the middle. The thread at position `var` is (step * var + start) % count, with the first numbers `step` and `start`
-    that give the order these properties, if there are any.
+    the middle. The thread at position `var` is (step * var + start) % count. `step` is the first number from 0.618 *
+    count on that has no common factor with `count`; `start` is the first number that gives the order these properties,
+    if there is one. Up to two threads run in reverse order.
     """
     if count <= 2:
         return reversed_order(var, count)

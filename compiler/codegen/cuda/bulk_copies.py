@@ -211,8 +211,8 @@ def groups_needed(kernel: Kernel) -> int:
     """The number of mbarriers for the groups of a kernel's bulk copies; 0 without bulk copies.
 
     An mbarrier serves a group until all threads have waited for the group and met at a later barrier; then another
-    group may use the mbarrier. Raises LoweringError for loops around waits whose number of iterations depends on the
-    block.
+    group may use the mbarrier. Raises LoweringError for a loop around work of the whole block whose number of
+    iterations differs between blocks.
     """
     if not any(True for _ in bulk_copies(kernel.body)):
         return 0

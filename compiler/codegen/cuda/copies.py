@@ -36,8 +36,8 @@ def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
     """Emits the moves of a copy (each of one vector of elements), in loops if one move does not take all elements.
 
     An asynchronous copy becomes a synchronous copy with the same result if the hardware has no asynchronous copies, if
-    the elements are too narrow or not aligned, or if the pad is not zero. Raises LoweringError for asynchronous copies
-    other than from global to shared memory.
+    the elements are too narrow or not aligned, if the copy converts them, or if the pad is not zero. Raises
+    LoweringError for asynchronous copies other than from global to shared memory.
     """
     _Move(kernel, copy).emit()
 
@@ -249,8 +249,10 @@ class _Move:
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
         """Returns (conditions, elements left) for a move of `lanes` elements from the source indices `of`.
 
-        If all conditions are true, the move begins inside the source. If it may still go beyond the end of the source's
-        row, the second value is the number of elements that are left in the row, else None.
+        If all conditions are true, no index of the move is negative, and all indices are inside the source except
+        possibly along the row that the move follows. If the move may go beyond the end of this row, the second value is
+        the number of elements that are left in the row (0 or less if the move begins beyond the end); otherwise it is
+        None.
         """
         conditions: list[Text] = []
         left: Text | None = None

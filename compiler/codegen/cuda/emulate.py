@@ -289,7 +289,8 @@ class _Block:
 
     def split_waits(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
         """Splits `items` into the statements that each thread runs, and the waits for asynchronous copies that run
-        once, after all threads. If `last` is False, each thread runs all waits.
+        once, after all threads: waits that no commit and no access to a copied buffer follows. If `last` is False, each
+        thread runs all waits.
         """
         waits: list[Wait] = []
         kept: list[Stmt] = []

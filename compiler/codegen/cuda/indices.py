@@ -39,7 +39,9 @@ class Index:
 
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
-    """The C++ text of a simplified linear form, in 32 or 64 bits."""
+    """The text of a simplified linear form, in 32 or 64 bits. Raises LoweringError if the form needs 64 bits and the
+    language has no such integers.
+    """
     # The variable of a loop that runs at most once is replaced by 0, even if its range would help a proof.
     form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
     sizes = {atom: _most(values, atom) for atom in form.terms}
@@ -108,15 +110,15 @@ def _unsigned(values: ExpressionEmitter, held: Index) -> Text:
 
 
 def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
-    """The text of `a op b`, with every term moved to the side of the comparison on which it is positive. `precedence`:
-    the precedence of `op`.
-    """
+    """The text of `a op b` for two linear forms. `precedence`: the precedence of `op`."""
     left, right = index(values, a), index(values, b)
     return values.dialect.operated(op, precedence, left.text, right.text)
 
 
 def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
-    """The C++ text of the condition `a` < `b`."""
+    """The text of the condition `a` < `b`, with every term moved to the side of the comparison on which it is
+    positive.
+    """
     gap = b.plus(a, -1)
     low = LinearForm({x: -c for x, c in gap.terms.items() if c < 0}, max(0, -gap.constant))
     high = LinearForm({x: c for x, c in gap.terms.items() if c > 0}, max(0, gap.constant))

@@ -51,8 +51,9 @@ def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
 
 
 def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
-    """Emits `loop` as a loop with a counter, not unrolled. `extent`: number of iterations, at most `bound` (None:
-    unknown); `inside`: emitter of its body.
+    """Emits `loop` as a loop with a counter. A loop of few iterations is unrolled by the compiler if its kind asks for
+    it, or if its variable indexes registers. `extent`: number of iterations, at most `bound` (None: unknown); `inside`:
+    emitter of its body.
     """
     values = kernel.values
     most = MOST_UNROLLED if loop.kind in _UNROLLED else 0

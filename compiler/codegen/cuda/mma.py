@@ -60,7 +60,7 @@ def mma(a: DType, b: DType) -> IntrinsicDeclaration:
 
 
 def zero(total: DType) -> IntrinsicDeclaration:
-    """Clears a fragment of sums c [16, 8]."""
+    """Declares an operation that clears a fragment of sums c [16, 8] of type `total`."""
     c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
     i, j = Var("i"), Var("j")
     value = Const(0.0 if total.is_float else 0, total)

@@ -41,7 +41,7 @@ class _Emitter:
         self.function, self.arguments = expr.function, expr.arguments
 
     def requantize(self) -> Text:
-        """The text of a requantization: sum * scale + zero point, rounded and clamped to low .. high.
+        """The text of a requantization: sum * scale, rounded, plus the zero point, clamped to low .. high.
 
         The arguments of the call are (sum, scale, zero point, low, high).
         """
@@ -49,7 +49,7 @@ class _Emitter:
         return self.saturate(scaled, self.whole(2), self.whole(3), self.whole(4))
 
     def rescale(self) -> Text:
-        """The text of a requantization: (value - its zero point) * ratio + zero point of the result, rounded and
+        """The text of a requantization: (value - its zero point) * ratio, rounded, plus the zero point of the result,
         clamped to low .. high.
 
         The arguments of the call are (value, zero point of the value, ratio, zero point of the result, low, high).
@@ -58,7 +58,7 @@ class _Emitter:
         return self.saturate(scaled, self.whole(3), self.whole(4), self.whole(5))
 
     def quantize(self) -> Text:
-        """The text of a quantization to int8: value / scale + zero point, rounded and clamped.
+        """The text of a quantization to int8: value / scale, rounded, plus the zero point, clamped.
 
         The arguments of the call are (value, scale, zero point).
         """

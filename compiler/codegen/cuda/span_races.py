@@ -222,8 +222,8 @@ def _during(flight: Flight, other: _Event) -> bool:
 
 
 def _when(run: Run) -> str:
-    """Text for messages that tells when a run happens: the iteration numbers of the loops that all threads run
-    together, as in " at k=3"; empty if there are no such loops.
+    """Text for messages that tells when a run happens: the values of the variables of loops over blocks and of loops
+    that all threads run together, as in " at k=3"; empty if there are no such loops.
     """
     values = ", ".join(f"{name}={value}" for name, value in run.values.items())
     return f" at {values}" if values else ""

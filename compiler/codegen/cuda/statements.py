@@ -3,7 +3,8 @@
 A body has two levels. At block level, all threads execute the same loops together; barriers, commits and waits are at
 this level. A phase is code that each thread executes by itself. The phase begins with loops over thread axes, and each
 thread executes one iteration of the loops. Threads beyond a loop's extent skip the phase. If the phase has no loop over
-a thread axis, only the first thread along that axis executes the phase.
+a thread axis, only the first thread along that axis executes the phase; instructions of several threads are executed by
+all of them.
 """
 
 from __future__ import annotations

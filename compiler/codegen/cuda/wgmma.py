@@ -108,7 +108,7 @@ def row_elements(size: int) -> int | None:
 
 
 def zero(columns: int, total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
-    """Clears the sums c [64, `columns`] of a warpgroup."""
+    """Declares an operation that clears the sums c [64, `columns`], of type `total`, of a warpgroup."""
     _check_columns(columns)
     c = _sums(columns, total)
     i1, i2, j1, j2 = (Var(name) for name in ("i1", "i2", "j1", "j2"))

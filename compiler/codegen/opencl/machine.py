@@ -62,7 +62,7 @@ def opencl_target(limits: Limits = LEAST) -> OpenClTarget:
 
 def of_device(*, text: str, name: str, units: int, own: Limits, clock: float) -> OpenClTarget:
     """The target for one device. `text` holds the target's options; a limit that `text` does not set is the device's
-    `own` limit, but at most 1,024 work-items in a group and 48 KiB of local memory.
+    `own` limit, but 256 to 1,024 work-items in a group and at most 48 KiB of local memory.
 
     `name`: the device's name. `units`: number of its compute units. `clock`: its clock rate in Hz, 0 if unknown.
     """

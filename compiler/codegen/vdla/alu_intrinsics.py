@@ -99,7 +99,9 @@ def vector_attributes(immediate: int | None = None) -> tuple[tuple[str, int], ..
 
 
 def fill(config: Config) -> IntrinsicDeclaration:
-    """Fills acc int32[batch, block_out] with the smallest int32, the value of pads of a max-pool over accumulators."""
+    """The intrinsic that fills acc int32[batch, block_out] with the smallest int32, the value of pads of a max-pool
+    over accumulators.
+    """
     lanes = (config.batch, config.block_out)
     acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
     b, j = Var("b"), Var("j")

@@ -1,7 +1,7 @@
 """Columns: arrays that hold one quantity for many loop iterations, or for many instructions.
 
-Emission evaluates every index expression once for all iterations of the enclosing loops. A column is one int if all its
-values are equal, or an int64 array with one value for each row (iteration or instruction). Operands of intrinsics and
+Emission evaluates every index expression once for all iterations of the enclosing loops. A column is an int that stands
+for all rows, or an int64 array with one value for each row (iteration or instruction). Operands of intrinsics and
 copies are addresses in columns.
 """
 
@@ -199,7 +199,7 @@ class Access:
     buffering). In DRAM, addresses count elements from the buffer's address. A stride is a product of the buffer's
     sizes; `least` (innermost first) has sizes that replace smaller ones, as for a buffer with only some rows of a
     weight tile. `slots`: for each kernel the first element of each copy. A buffer without slots begins at element
-    `begin`.
+    `begin`. The last `element_dimensions` dimensions are one element.
     """
 
     def __init__(

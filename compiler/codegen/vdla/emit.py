@@ -87,7 +87,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The range of activation bytes in an access to `size` bytes of DRAM at `address`; () if there are none."""
+        """The activations in an access to `size` bytes of DRAM at `address`, in units of `granule`; () if none."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -99,9 +99,9 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A nest of loops (variable and extent of each, outermost first) that becomes loop counts of instructions, and the
-    statement `leaf` inside. `positions`: for each loop, the difference in position between two neighbouring iterations.
-    A position is the number of an iteration in program order, among all iterations of the layer.
+    """A nest of loops (variable and extent of each, outermost first) and the statement `leaf` inside, which few
+    instructions express. `positions`: for each loop, the difference in position between two neighbouring iterations. A
+    position is the number of an iteration in program order, among all iterations of the layer.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]
@@ -179,7 +179,7 @@ class LayerEmitter:
 
     def _cache_key(self) -> Hashable:
         """The key of this layer in the emission cache, apart from program and machine. It consists of scratchpad slots,
-        DRAM addresses, the unit in which DRAM accesses are compared, used parts of weight tiles, and pads.
+        parameters' addresses, range and unit of the DRAM accesses to compare, used parts of weight tiles, and pads.
         """
         return (
             tuple(sorted(self.slots.items())),

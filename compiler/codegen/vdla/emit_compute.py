@@ -27,6 +27,7 @@ from .columns import (
     pick,
     where,
 )
+from .constant_steps import beside
 from .folds import PartsOfTiles
 from .machine import Span
 from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, rows_of_weights, sweep_order, whole_rows
@@ -48,12 +49,12 @@ class Plan:
     Each loop, given by its index, has one of three roles. `counted`: at most two data-parallel loops become loop counts
     of the instruction. `unrolled`: each iteration becomes micro-ops. `repeated`: each iteration gets an instruction of
     its own, for example because the micro-op sequence would be too long, or because the loop's address steps differ
-    between tiles (ring buffer). `reducing`: names of the loops over which sums run. `first`: the condition under which
-    an operation overwrites its sum. `operands`: accumulator, input, weight. `factors`: for each operand the steps of
-    its address along the counted loops. `sweeps`: TAPS operations go down the input row by row, and each also
-    multiplies the input rows that preceding operations read; no loop down the rows is counted then. `padded`: rows of
-    padding, if each sweep can reuse the pad row that the preceding sweep read last, else None. `parts`: the parts into
-    which GEMM divides weight tiles (`fold`).
+    between tiles (ring buffer) or between iterations of another loop. `reducing`: names of the loops over which sums
+    run. `first`: the condition under which an operation overwrites its sum (None: always). `operands`: accumulator,
+    input, weight. `factors`: for each operand the steps of its address along the counted loops. `sweeps`: TAPS
+    operations go down the input row by row, and each also multiplies the input rows that preceding operations read; no
+    loop down the rows is counted then. `padded`: rows of padding, if each sweep can reuse the pad row that the
+    preceding sweep read last, else None. `parts`: the parts into which GEMM divides weight tiles (`fold`).
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -210,7 +211,7 @@ def _plan(
         each = parts.count
     of_parts = frozenset() if parts is None else parts.named
     reducing = free_vars(leaf.first) & set(names) if leaf.first is not None else set()
-    factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
+    factors = {n: _factors(operands, chain, i, around) for i, n in enumerate(names) if n not in reducing}
     varying = [emitter.varying(name) for name in names]
     zero = {**environment, **dict.fromkeys(names, 0)}
     repeated = [i for i in range(len(names)) if _uneven(operands, chain, i, around)]
@@ -258,43 +259,39 @@ def _without(first: Expr) -> Expr:
 def _uneven(
     operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
 ) -> bool:
-    """Whether the address steps of loop `i` of a chain differ between iterations of the loops around the chain."""
+    """Whether the address steps of loop `i` differ between iterations of other loops, in the chain or around it."""
     name, extent = chain.loops[i]
-    moving = [access for access in operands if access.slope(name) is None]
-    if not moving:
-        return False
-    zero = around.fixed(chain.names).values
-    most = int(np.max(extent(zero)))
-    for access in moving:
+    for access in operands:
+        if access.slope(name) is not None:
+            continue
+        zero = beside(access, chain, name, around)
         origin = access.offset(zero)
-        for k in range(1, most):
+        for k in range(1, int(np.max(extent(zero), initial=0))):
             moved = access.offset({**zero, name: k}) - origin
-            if isinstance(moved, np.ndarray) and (moved != moved[0]).any():
+            if isinstance(moved, np.ndarray) and (moved != moved[:1]).any():
                 return True
     return False
 
 
 def _factors(
-    operands: tuple[Access, Access, Access | PartedRows],
-    names: list[str],
-    name: str,
-    environment: Environment,
+    operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
 ) -> tuple[int, int, int] | None:
-    """Each operand's address step in loop `name`, with the other `names` at 0; None if one is negative or varies."""
-    zero = {**environment, **dict.fromkeys(names, 0)}
-    one, two = {**zero, name: 1}, {**zero, name: 2}
+    """Each operand's address step in loop `i` of a chain, with the other loops of the chain at 0 and in the first
+    iteration of `around`; None if one is negative or varies.
+    """
+    name, extent = chain.loops[i]
+    zero = {loop: item(value, 0) for loop, value in around.fixed(chain.names).values.items()}
+    iterations = np.arange(max(3, int(np.max(extent(around.values)))))
     steps: list[int] = []
     for access in operands:
-        if (slope := access.slope(name)) is not None:
-            if slope < 0:
+        if (slope := access.slope(name)) is None:
+            moves = np.diff(access.offset({**zero, name: iterations}))
+            slope = int(moves[0])
+            if (moves != slope).any():
                 return None
-            steps.append(slope)
-            continue
-        origin, after, later = (item(access.offset(at), 0) for at in (zero, one, two))
-        step = after - origin
-        if later - origin != 2 * step or step < 0:
+        if slope < 0:
             return None
-        steps.append(step)
+        steps.append(slope)
     return steps[0], steps[1], steps[2]
 
 
@@ -322,7 +319,7 @@ def _sequences(
     inner: Iterations,
 ) -> _Sequences:
     """The micro-op sequence of each iteration in `inner`. `inside`: the row of a weight tile at which an iteration's
-    weights begin. Iterations share a sequence if this row and the `extents` of the unrolled loops are equal.
+    weights begin. Iterations with equal row, `extents` of unrolled loops and (with `fold`) tile share a sequence.
     """
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))

@@ -75,7 +75,7 @@ class _Box:
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
     """Emits a copy from DRAM to a scratchpad as two-dimensional, padded loads. `LOADS` has the kind of load for each
-    scratchpad. A machine with the extension `fold` loads a weight tile in several parts. Raises EmissionError.
+    scratchpad. With `fold`, a weight tile is several elements. Raises EmissionError if `LOADS` has no such load.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
@@ -148,8 +148,8 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """The dimensions of copy number `row` in `box`, without those of length 1; None if the copy is empty. `to`: strides
-    in the scratchpad. `origin`: strides in DRAM."""
+    """The dimensions of copy number `row` in `box`, without unpadded ones of length 1; None if the copy is empty. `to`:
+    strides in the scratchpad. `origin`: strides in DRAM."""
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None

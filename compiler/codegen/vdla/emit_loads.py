@@ -11,6 +11,7 @@ import numpy as np
 from ...ir.expr import Const
 from ...ir.stmt import Assign, Intrinsic, Region
 from .columns import Column, Iterations, evaluator, full, greater, group_rows, item, lesser, where
+from .constant_steps import with_constant_steps
 from .machine import Span
 
 if TYPE_CHECKING:
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 
 def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterations) -> None:
     """Emits instructions that fill accumulators with the constant that `leaf` assigns. The instructions are loads that
-    read no data and write pads only. All iterations of the innermost loop become one load if they are contiguous.
+    read no data and write pads only. The two innermost loops of `chain` run over the elements of a vector. All
+    iterations of the loop around these two become one load if their vectors are contiguous.
     """
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
         raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
-    lanes, outer = chain.names[-2:], chain.loops[:-2]
     region = Region(buffer=leaf.buffer, starts=leaf.indices, extents=(Const(1),) * len(leaf.indices))
     access = emitter.access(region)
+    chain, around = with_constant_steps(chain, [access], around)
+    lanes, outer = chain.names[-2:], chain.loops[:-2]
     zero = around.fixed(chain.names).values
     innermost = outer[-1][0] if outer else None
     step = access.step(zero, innermost)

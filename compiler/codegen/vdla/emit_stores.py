@@ -13,6 +13,7 @@ from vdla.isa.store_stages import TABLE_BYTES
 from ...ir.stmt import Intrinsic
 from .chain_memory import chain_span, fill_margins
 from .columns import Access, Column, Iterations, group_rows, item, where
+from .constant_steps import with_constant_steps
 from .machine import Span
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class _Dimension:
     """The nested loops that together become the rows, or the columns, of a store instruction. `names`: the loops,
     outermost first. `extent`: number of all their iterations.
 
-    `steps`: distances between the addresses of two neighbouring iterations, for the output, the accumulators (one for
-    each row of a window), the parameters and the second operand.
+    `steps`: distances between the addresses of two neighbouring iterations, for the output, the accumulators (several
+    if each row of a window is an operand), the parameters and the second operand.
     """
 
     names: tuple[str, ...]
@@ -53,6 +54,7 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
         _load_table(emitter, leaf, around)
     out, accumulators, parameters, operand = operands = _operands(emitter, leaf)
     accesses = [out, *accumulators, parameters, *([] if operand is None else [operand])]
+    chain, around = with_constant_steps(chain, accesses, around)
     zero = around.fixed(chain.names).values
     extents = [extent(zero) for _, extent in chain.loops]
     steps = [[access.step(zero, name) for access in accesses] for name in chain.names]
@@ -87,8 +89,8 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
     """Chooses the dimensions that become the columns and the rows of a store. Columns must be contiguous in DRAM; the
-    longest remaining dimension becomes the rows. In both, the parameter entry may move by at most 1 in an iteration.
-    `parameters`: index, in `_Dimension.steps`, of the step of the parameter entry.
+    longest other dimension with steps below 2**16 in DRAM becomes the rows. In both, the parameter entry may move by at
+    most 1 in an iteration. `parameters`: index, in `_Dimension.steps`, of the step of the parameter entry.
     """
     able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
     columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)
@@ -184,7 +186,7 @@ def _emit_stores(
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
     """Fields of register OPERAND if the second operand's strides differ from the output's; else empty. `stride`:
-    distance of the output's rows. `place`: index of the second operand's step in `_Dimension.steps`.
+    distance of the output's rows in vectors. `place`: index of the second operand's step in `_Dimension.steps`.
     """
     lines, columns = dimensions
     down, along = (item.steps[place] if item.names else 0 for item in dimensions)

@@ -13,6 +13,7 @@ import vdla.isa.layout as layout
 from ...ir.stmt import Intrinsic
 from .alu_intrinsics import vector_opcode
 from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where
+from .constant_steps import with_constant_steps
 from .machine import Span
 from .sequences import VectorOperation, parse_sequence
 
@@ -32,6 +33,7 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         opcode, source=len(leaf.operands) - 1, immediate=None if immediate is None else int(immediate)
     )
     accesses = [emitter.access(operand) for operand in leaf.operands]
+    chain, around = with_constant_steps(chain, accesses, around)
     counted = _counted(chain, accesses, _first(around, chain.names))
     _emit(emitter, chain, (operation,), accesses, counted, around)
 
@@ -45,6 +47,7 @@ def emit_sequence(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: 
     """
     operations = parse_sequence(leaf.declaration, emitter.config)
     accesses = [emitter.access(operand) for operand in leaf.operands]
+    chain, around = with_constant_steps(chain, accesses, around)
     target, *sources = leaf.operands
     first = _first(around, chain.names)
     counted = _counted(chain, accesses, first)
@@ -120,12 +123,13 @@ def _emit(
 
 def _first(around: Iterations, names: list[str]) -> Environment:
     """Loop variables' values in the first iteration of `around`, with the loops `names` at 0."""
-    return {name: item(value, 0) for name, value in around.fixed(names).values.items()}
+    return {name: item(value, 0) if len(around) else 0 for name, value in around.fixed(names).values.items()}
 
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
-    """The number of innermost loops, at most two, that become loop counts of one instruction: their address steps must
-    be constant and not negative. `zero`: values of the loop variables in the first iteration.
+    """The number of innermost loops, at most two, that become loop counts of one instruction: their extents must not
+    exceed `_MOST_ITERATIONS`, and their address steps must be constant and not negative. `zero`: values of the loop
+    variables in the first iteration.
     """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):

@@ -146,7 +146,8 @@ def fold_weights(
 class PartsOfTiles:
     """The parts of weight tiles that a chain's GEMM operations multiply: all parts, or only parts that contain weights.
 
-    `shape`: value of register FOLD. `named`: names of the loops whose iterations may multiply different parts.
+    `count`: number of parts of a whole tile. `shape`: value of register FOLD. `named`: names of the loops whose
+    iterations may multiply different parts.
     """
 
     def __init__(
@@ -158,10 +159,12 @@ class PartsOfTiles:
         around: AbstractSet[str],
     ) -> None:
         """Finds the parts of tiles that `leaf`, a GEMM of `program` inside the loops `around`, must multiply.
-        `weights`: the folding of the kernel's weights.
+        `weights`: the folding of the kernel's weights (None: shape 0, all parts).
 
-        All parts are multiplied if the GEMM's tiles are not the kernel's weights. The same is true if the weights have
-        a zero point, because stored zeros then contribute to the sum.
+        All parts are multiplied if the GEMM's tiles are not the kernel's weights, or if the loops `around` do not
+        determine the tile that a GEMM multiplies. The same is true if the weights have a zero point, because stored
+        zeros then contribute to the sum. Raises ValueError if the GEMM's buffer holds the kernel's weights and also
+        other arrays.
         """
         region = leaf.operands[2]
         loads = [
@@ -197,7 +200,9 @@ class PartsOfTiles:
         self.named = frozenset().union(*(free_vars(region.starts[1 + d]) for d in uneven))
 
     def tile(self, environment: Environment) -> tuple[Column, ...]:
-        """Index of the multiplied tile in the weights: a column (a value for each iteration) for each dimension."""
+        """Index of the multiplied tile in the weights: a column (a value for each iteration) for each dimension. The
+        tuple is empty if all parts of all tiles are multiplied.
+        """
         return tuple([start(environment) for start in self._place])
 
     def operations(

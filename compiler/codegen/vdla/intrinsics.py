@@ -29,7 +29,7 @@ def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> Intr
 
 
 def gemm_attributes(zero_points: Pair) -> tuple[tuple[str, int], ...]:
-    """The attributes of a `gemm` intrinsic with zero points, for emission."""
+    """The attributes of a `gemm` intrinsic with zero points, for emission; none if both are 0."""
     return tuple(zip(("inp_zero", "wgt_zero"), zero_points, strict=True)) if any(zero_points) else ()
 
 
@@ -57,7 +57,7 @@ def post(
     chained: bool = False,
 ) -> IntrinsicDeclaration:
     """The intrinsic of STORE.POST, which computes an output vector out int8[B, co] from acc and par int32[2, co] (bias,
-    bits of the scale). B and co are batch and block_out. A combination also reads the second operand int8[B, co].
+    bits of the scale). B and co are batch and block_out. A second operand, if `constants` has one, is int8[B, co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, which `pool` (maximum or
     sum) reduces. `chained`: out is in the chain memory (on-chip memory between layers). A look-up table is one more
@@ -85,8 +85,8 @@ def post(
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
     """The attributes of a STORE.POST intrinsic, for emission; float32 values are given as their bits.
 
-    Raises ValueError if requantization and the combination with an operand need different zero points: the hardware has
-    one register for both.
+    Raises ValueError if requantization and a combination other than an addition need different zero points: the
+    hardware has one register for both.
     """
     attributes = {
         "zero_point": post.zero_point,

@@ -70,7 +70,7 @@ class LoweredLayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linked:
-    """A program and the byte addresses of its tensors."""
+    """A program and the byte addresses, by name, of its tensors in DRAM."""
 
     program: Program
     addresses: Mapping[str, int]
@@ -111,8 +111,8 @@ class Image:
         return address
 
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
-        """Returns an empty program. Its micro-ops will be placed in the image behind all segments reserved so far.
-        `activations`: the byte range of DRAM that the program's stores write.
+        """Returns a program that only loads micro-ops. These will be placed in the image behind all segments reserved
+        so far. `activations`: the byte range of DRAM that the program's stores write.
         """
         emission = Emission(
             config=kernel_fields(config),
@@ -307,8 +307,8 @@ def _place_tensors(
     *,
     as_weights: bool,
 ) -> _Tensors:
-    """Assigns DRAM addresses. Each input and output of the graph gets its own segment; all other tensors share one
-    planned arena, except those in `chained`, which are in the chain memory (on-chip memory between layers).
+    """Assigns DRAM addresses. Each input, output and constant of the graph gets its own segment; the tensors that are
+    neither `inside` others nor `chained` (in the chain memory, on-chip memory between layers) share one planned arena.
 
     `as_weights`: some tensors are read as weight tiles, so that they begin at multiples of a tile's size.
     """

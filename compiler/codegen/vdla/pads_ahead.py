@@ -30,7 +30,7 @@ and the tensor's location in the chain memory.
 
 def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[Padded]:
     """The parameters that a kernel writes to the chain memory (on-chip memory between layers), with their locations
-    there.
+    there. `places`: the location of each parameter, by name.
     """
     names = written(program)
     for buffer in program.parameters:

@@ -66,8 +66,8 @@ class Scratchpads:
         """Places one layer's buffers: returns, by buffer name, the first scratchpad element of each copy of the buffer.
 
         The size of a buffer's first dimension is its number of copies. `last_copy`: by buffer name, the copy that the
-        layer uses last. If possible, copies in the accumulators start in different banks, so that the store unit reads
-        one copy while the array fills another. Raises PlacementError if the buffers do not fit.
+        layer uses last (default: the last). If possible, copies in the accumulators start in different banks, so that
+        the store unit reads one copy while the array fills another. Raises PlacementError if the buffers do not fit.
         """
         by_scope: dict[str, list[Buffer]] = {}
         for buffer in buffers:
@@ -104,7 +104,7 @@ class Scratchpads:
     @staticmethod
     def _rotate(depth: int, sizes: list[int], first: int) -> list[int]:
         """Places blocks of `sizes` elements without overlap in a memory of `depth` elements; returns their first
-        elements. Blocks are placed one after the other from `first` on; a block that exceeds the end begins at 0.
+        elements. Blocks follow each other from `first` on, then from 0 on (all from 0 on if one would reach `first`).
         """
         starts: list[int] = []
         position, wrapped = first, False

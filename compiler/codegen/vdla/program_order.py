@@ -51,7 +51,7 @@ def put_in_order(
     """Appends a layer's drafts (instructions without numbers) to a program, in order of position. Inserts a load of a
     micro-op page wherever the sequences exceed the current page.
 
-    `sequences`: the micro-op words of each sequence; `group`: number of the layer.
+    `sequences`: the micro-op words of each sequence; `group`, `layer`: number of the layer, and its name for errors.
     """
     if not drafts:
         return
@@ -189,7 +189,7 @@ def _place_micro_ops(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drafts:
-    """The instructions of a kernel, before they get numbers in the program, and its micro-op sequences (uint32)."""
+    """The instructions of a kernel, before they get numbers in the program, and the words of its micro-op sequences."""
 
     drafts: Sequence[Draft]
     sequences: Sequence[NDArray[np.uint32]]

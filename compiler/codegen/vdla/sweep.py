@@ -45,8 +45,8 @@ class PartedRows:
     rows of weights. Each operation multiplies one group of rows, and its address is the sum of two numbers: the number
     of the group's first row, and the number of the part of an input vector that the operation reads.
 
-    A vector has several parts if it has more than block_out lanes. `data`: the input region, whose last index gives the
-    first lane.
+    A vector has several parts if it has more than block_out lanes. `rows`: the access to the weights, with addresses
+    that count rows. `data`: the input region, whose last index gives the first lane.
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -106,8 +106,9 @@ class PaddedRows:
         """The rows of padding given by the attributes "above", "below" and "rows" of a sweep (TAPS operations that also
         multiply input rows read before).
 
-        Returns None if the sweep has no such attributes. Also returns None if one of the loops `down`, which move down
-        the rows, is not among the loops `unrolled` into the micro-op sequence.
+        Returns None if the sweep has no such attributes. Also returns None if the number of the row that an operation
+        reads depends on a loop that is not among the loops `unrolled` into the micro-op sequence. `down`: the loops
+        that move down the rows.
         """
         if "rows" not in attributes:
             return None
@@ -211,8 +212,9 @@ def hold_pads(
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """The access to depthwise weights, with addresses that count machine rows instead of weight tiles. A machine row is
-    what one operation multiplies: min(block_in, block_out) weights. A row of the buffer may be several machine rows.
+    """The access to depthwise weights, with addresses that count machine rows instead of weight tiles. A machine row
+    has min(block_in, block_out) weights, which are multiplied with one input vector. A row of the buffer may be several
+    machine rows.
     """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs

@@ -53,8 +53,8 @@ class Touches:
 
 
 def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> Touches:
-    """The memory accesses of the `count` instructions in `batches`; `sizes`: extent of every memory, by the name that
-    spans (accessed ranges) use.
+    """The memory accesses of the `count` instructions in `batches`; `sizes`: extent of every memory in the unit of the
+    spans (accessed ranges), by the name that spans use. Spans are cut off at the end of a memory.
     """
     base = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     units = np.zeros(count, dtype=np.int64)
@@ -141,9 +141,9 @@ def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-unty
     """Computes the dependences between units; fills `edges` with (queue, source, target) rows and returns their number.
 
     `spans`: the fields units, first, low, high and writes of `Touches`. `late`: whether edges start at the latest
-    possible source. `last` and `ended` are working memory. `last` = (written, read) are arrays (units, size): the last
-    operation of each unit that wrote or read each piece of memory (`Touches.size`). `ended[i, u]`: the last operation
-    of unit u that has certainly ended when operation i ends.
+    possible source. `queues[u, v]`: number of the queue from unit u to v. `last` and `ended` are working memory. `last`
+    = (written, read) are arrays (units, size): the last operation of each unit that wrote or read each piece of memory
+    (`Touches.size`). `ended[i, u]`: the last operation of unit u that has certainly ended when operation i ends.
     """
     units, first, low, high, writes = spans
     written, read = last

@@ -72,7 +72,8 @@ class WgslDialect(Dialect):
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
         """The text `a op b`, with the parentheses that WGSL requires around comparisons inside comparisons, || inside
-        &&, and && inside ||.
+        &&, and && inside ||. For x + 0.0, 0.0 + x and 0.0 - x it is a call of `positive_zero`, because compilers may
+        give zero the wrong sign.
         """
         if precedence in (RELATION, EQUALITY):
             return Text(f"{a.within(SUM)} {op} {b.within(SUM)}", precedence)

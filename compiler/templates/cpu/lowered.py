@@ -25,7 +25,9 @@ def sketched(lowered: LoweredCpuNode, operator: Operator) -> LoweredCpuNode:
 
 
 def tunable(lowered: LoweredCpuNode) -> LoweredCpuNode:
-    """`lowered` without its workload if tuning cannot pay off (`SketchCpu.worth_tuning`), so that tuners skip it."""
+    """`lowered` without its workload if tuning cannot pay off (`SketchCpu.worth_tuning`), so that tuners skip it.
+    Otherwise the names of the workload's constants are added to its key.
+    """
     workload = lowered.workload
     if workload is None or not workload.worth_tuning():
         return replace(lowered, workload=None)
@@ -41,9 +43,7 @@ def scheduled(
     parallel: bool = False,
 ) -> Schedule:
     """The default schedule that the sketch rules (rules that generate schedules) generate for a program. `parallel`:
-    loops run on the threads of the kernel's pool.
-
-    `constants`: parameters that may be packed before any call (weights).
+    loops run on the kernel's threads. `constants`: parameters that may be packed before any call (weights).
     """
     if any(isinstance(node, Reduce) for node in walk(program)):
         from .sketch.schedule import sketch_schedule

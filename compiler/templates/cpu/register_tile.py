@@ -35,7 +35,7 @@ WIDE = 256
 so that loads take few registers.
 """
 TILE_OVERHEAD = 12.0
-"""Cycles to initialize and store a tile, for each row."""
+"""Time to initialize and store a tile, for each row, in vector multiplications."""
 
 Number = int | np.ndarray
 
@@ -52,7 +52,7 @@ def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
 
 
 def step_cycles(rows: Number, vectors: Number, vector_cost: float | np.ndarray = VECTOR_COST) -> np.ndarray:
-    """Cycles to add one term to a tile of `rows` x `vectors` sums; `vector_cost`: cycles to load a vector."""
+    """Time (in vector multiplications) of a term of `rows` x `vectors` sums; `vector_cost`: time of a load."""
     loads = ELEMENT_COST * rows + vector_cost * vectors
     return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 

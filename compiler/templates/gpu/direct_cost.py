@@ -169,7 +169,9 @@ def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
 
 
 def _vector_of(size: np.ndarray) -> np.ndarray:
-    """Number of elements that one access takes (1, 2 or VECTOR), when `size` adjacent elements are accessed."""
+    """Number of elements that one access takes, when `size` adjacent elements are accessed: the greatest of 1, 2 and
+    VECTOR that divides `size`.
+    """
     return np.where(size % VECTOR == 0, VECTOR, np.where(size % 2 == 0, 2, 1))
 
 

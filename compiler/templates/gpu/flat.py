@@ -30,10 +30,11 @@ def flattened(program: Program, *, intermediates: bool = True) -> Program:
         rewrite:
         Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
 
-    An array is flattened if it is written, or if all its reads have only loop variables and constants as indices. Other
-    arrays keep their dimensions, since conditions on single dimensions may guard their indices. Sources and
-    destinations of copies of boxes (rectangles of elements) stay unchanged; allocated arrays are flattened only if
-    `intermediates`. Statements outside of loops get a loop of one iteration.
+    An array is flattened if it is allocated or written, or if all its reads have only loop variables and constants as
+    indices. Other arrays keep their dimensions, since conditions on single dimensions may guard their indices. Sources
+    and destinations of copies of boxes (rectangles of elements) stay unchanged; allocated arrays are flattened only if
+    `intermediates`. If the bounds of a flat index cannot be proven, all arrays keep their dimensions. Assignments and
+    sums outside of loops get a loop of one iteration.
     """
     boxed: set[str] = set()
     computed: set[str] = set()

@@ -226,7 +226,7 @@ def tiles(factors: Factors, rows: int | np.ndarray, columns: int | np.ndarray) -
 
 
 def precision(dtype: DType) -> Precision:
-    """The key of factor type `dtype` in the target's tables of peak rates."""
+    """The key of factor type `dtype` in the target's tables of peak rates; both 16-bit floats have one key."""
     if dtype.is_integer:
         return "int8"
     return "tf32" if dtype is DType.FLOAT32 else "float16"
@@ -261,8 +261,8 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
 
 
 def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
-    """Rows of tiles in a group (tiles whose blocks run at the same time): the greatest power of two up to `most` that
-    divides the number of all rows of tiles; 1 for a batch of products.
+    """Rows of tiles in a group (tiles whose blocks run at the same time): the greatest common divisor of `most` and the
+    number of all rows of tiles; 1 for a batch of products.
     """
     count = -(-factors.rows // rows)
     return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)

@@ -78,6 +78,7 @@ def lower_cuda_node(
     """The kernels of a node, for graphs whose tensors are all row-major; None for operators without a kernel.
 
     `knobs`: returns knobs of the operator's template (its `Knobs`) for a node, or None for the template's defaults.
+    Operators on 8-bit integers (`Int8Operator`) ignore these knobs.
     """
     chosen, operator = None if knobs is None else knobs(node), computed(graph, node)
     if isinstance(operator, Int8Operator):

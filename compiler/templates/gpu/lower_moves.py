@@ -32,7 +32,9 @@ def lower_permutation(
     axes: Sequence[int],
     knobs: movement.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """Lowers a permutation of axes (output axis d is input axis `axes`[d]) to a kernel; `knobs` None: default knobs."""
+    """Lowers a permutation of axes (output axis d is input axis `axes`[d]) to a kernel; `knobs` None: default knobs.
+    Elements of types other than float32 are moved without tiles, whatever the knobs.
+    """
     shape = graph.data_shape(node)
     dtype = moved_type(graph, node)
     # Tiles have float32 elements only.

@@ -74,7 +74,9 @@ def lower_lstm(
     operator: LstmSteps,
     knobs: lstm.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """Lowers the steps of an LSTM to kernels, one for each time step; `knobs` None: default knobs."""
+    """Lowers the steps of an LSTM to kernels, one for each time step; `knobs` None: default knobs. If a kernel's grid
+    is too large for CUDA, `generic` schedules the operator instead.
+    """
     _, _, batch, hidden = graph.tensors[node.output].shape
     knobs = knobs or lstm.choose_knobs(
         target, batch=batch, hidden=hidden, directions=len(operator.directions)

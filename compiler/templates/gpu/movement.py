@@ -40,8 +40,8 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
-    """Default knobs for a permutation: tiles if the last axis moves, both axes of a tile are long enough, and the GPU's
-    grid of blocks is not exceeded; else no tiles.
+    """Default knobs for a permutation: tiles if the last axis moves, both axes of a tile have at least `NARROW`
+    elements, there are at most `MOST_OTHERS` other axes, and the GPU's grid of blocks is not exceeded; else no tiles.
     """
     plain = permute(shape, axes)
     axis = moves_last(plain)

@@ -17,8 +17,8 @@ def for_target(target: GpuTarget, program: Program) -> Program:
     """A program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post") in float32,
     with factors rounded to tf32 for tensor cores.
 
-    Returns the same object, unchanged, unless `target.tensor_float` allows rounding and the product has at least
-    `LEAST` rows and columns (otherwise fragments would be mostly padding).
+    Returns the same object, unchanged, unless `target.tensor_float` allows rounding, the target has `mma` instructions,
+    and the product has at least `LEAST` rows and columns (otherwise fragments would be mostly padding).
     """
     if not (target.tensor_float and target.has("mma")):
         return program

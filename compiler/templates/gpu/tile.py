@@ -71,7 +71,7 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block."""
+        """Bytes of shared memory of a block, for float32 operands."""
         return 4 * self.stages * self.depth * (self.rows + self.columns)
 
     def obstacle(self) -> str | None:
@@ -127,7 +127,8 @@ def whole_tiles(
 
 def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = "") -> None:
     """Schedules one of a program's sums, with its operand copies and its epilogue, by `tile`. The names of the sum's
-    stages end with `tag`. `constants`: parameters whose arrays are packed ahead.
+    stages end with `tag`. `constants`: parameters whose arrays are packed ahead. Raises ValueError if the tile is not
+    legal.
     """
     if (reason := tile.obstacle()) is not None:
         raise ValueError(f"{tile} is not a valid tile: {reason}")

@@ -38,7 +38,7 @@ UNHIDDEN = 2.4
 whichever is longer. The fixed cost of a block is not part of these times. Fitted.
 """
 GAIN = 0.95
-"""Winograd's method is chosen only if its estimated time is at most this multiple of every other method's: a margin for
+"""Winograd's method is chosen only if its estimated time is below this multiple of every other method's: a margin for
 the model's error, and for the memory that the transforms need.
 """
 MOST_BYTES = 1 << 29
@@ -121,8 +121,8 @@ def seconds_of(target: GpuTarget, convolution: Convolution, m: int) -> tuple[flo
 def choose(
     target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()
 ) -> tuple[int, Tile] | None:
-    """The size m of output tiles with the least estimated seconds, and the tiling of the matrix products; None if
-    another method is faster.
+    """The size m of output tiles with the least estimated seconds, and the tiling of the matrix products; None if it is
+    not faster than every other method by the margin `GAIN`.
 
     The other methods are `conv2d`, a matrix product on gathered inputs (implicit GEMM), and methods whose estimated
     seconds are in `others`. Only sizes of `exact_outputs` are considered. None if the target allows tensor cores, which

@@ -48,8 +48,8 @@ def array_space(
     """The knob space of a layer on the array.
 
     `levels`: innermost loop levels at which data and weights may be filled. `cost`: the template's cost model.
-    `chunks`: axes that cut the reduction. The space's lower bound in cycles is the larger of `products` (number of
-    array operations) and the cycles in which the bus moves `loaded` beats of loads, and the stores.
+    `chunks`: axes that cut the reduction. The space's lower bound in cycles is the larger of `products` (cycles of
+    the array) and the cycles in which the bus moves `loaded` beats of loads, and the stores.
     """
     return tile_space(
         config,

@@ -80,7 +80,8 @@ def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | 
 
 def _attention(config: Config, graph: Graph, first: Node, between: Node, last: Node) -> Attention | None:
     """The operator Attention that replaces three nodes: scores, softmax, and product with the values. None if the last
-    node does not multiply each matrix of the softmax by one matrix of values, or if the fused operator is not faster.
+    node does not multiply each matrix of the softmax by one matrix of values, if a node's arithmetic has no place in
+    the fused operator, or if the fused operator does not fit the machine or is not faster.
     """
     scores, shares, context = first.operator, between.operator, last.operator
     assert isinstance(scores, Products) and isinstance(shares, Rows) and isinstance(context, Products)

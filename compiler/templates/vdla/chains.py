@@ -2,8 +2,8 @@
 
 The store unit writes a chained tensor to the chain memory, with the pads of its readers, and the array reads it from
 there. This needs no bus traffic, and no load has to wait for a store. A tensor can be chained if one kernel produces
-it, only products read it, with equal pads, and it fits beside the other live tensors. Tensors that save most traffic
-are placed first.
+it, only convolutions read it, with equal pads, and it fits beside the other live tensors. Tensors that save most
+traffic are placed first.
 """
 
 from __future__ import annotations

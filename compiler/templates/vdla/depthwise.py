@@ -115,8 +115,8 @@ class _Array:
 
     @property
     def single(self) -> bool:
-        """Whether each operation multiplies one column of the window; tiles may then begin and end at any column of the
-        window.
+        """Whether each operation multiplies one column of the window; the window may then be cut into chunks at any
+        column.
         """
         return self.taps is None and self.columns == self.shape.kernel[1]
 

@@ -162,7 +162,7 @@ def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
 
 
 def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """Whether `copies` buffers of `size` elements fit scratchpad `scope`, bool; accumulator copies take whole banks."""
+    """Whether `copies` of `size` elements fit scratchpad `scope`: bool; several accumulator copies take whole banks."""
     depth = scratchpad_depths(config)[scope]
     if scope == "acc":
         size = np.where(copies > 1, -(-size // config.acc_bank_depth) * config.acc_bank_depth, size)

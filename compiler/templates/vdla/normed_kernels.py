@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 FEWEST_TILES = 5
 """Fewest tiles of a fused product: with fewer, the exposed first tile and last normalization outweigh the gain."""
 GAIN = 0.99
-"""A normalization is fused into its product only if the fused kernel's estimated cycles are at most GAIN times those of
-the separate kernels.
+"""A normalization is fused into its product only if the fused kernel's estimated cycles (with its last normalization in
+full) are less than GAIN times those of the separate kernels.
 """
 SINGLE = Window(kernel=(1, 1))
 
 
 def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
     """The graph with each normalization fused into the preceding convolution, if both fit the machine and the cost
-    model expects a gain. Convolutions that read interleaved `inputs` stay separate. Unchanged unless the machine has
-    the extension `rows` and square tiles of one image.
+    model expects a gain. Convolutions that read interleaved `inputs` stay separate. The machine must have the extension
+    `rows` and square tiles of one image.
     """
     makers = graph.producers()
     joined: dict[str, Node] = {}

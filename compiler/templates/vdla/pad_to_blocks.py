@@ -44,9 +44,9 @@ class _Rewrite:
         shape: Sequence[int],
         taken: Pair,
     ) -> str:
-        """Adds a node that applies `operator` to the channels `taken` of tensor `source`; returns the name of the
-        node's result, which has the shape `shape`. The new node is a variant of `reader`, the node that will read the
-        result; `suffix` ends its names. Calls with equal `source`, `suffix` and `taken` share one result.
+        """Adds a node that applies `operator` to the channels `taken` (first, number) of tensor `source`; returns the
+        name of the node's result, which has the shape `shape`. The new node is a variant of `reader`, the node that
+        will read the result; `suffix` ends its names. Calls with equal `source`, `suffix` and `taken` share one result.
         """
         key = (source, suffix, taken)
         if key not in self._made:
@@ -85,8 +85,8 @@ def pad_to_blocks(graph: Graph, config: Config) -> Graph:
 
 
 def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
-    """Copies the channels `taken` of tensor `source` and pads each plane with positions to a whole number of blocks;
-    returns the copy's name.
+    """Copies the channels `taken` (first, number) of tensor `source` and pads each plane with positions to a whole
+    number of blocks; returns the copy's name.
 
     The added positions do not change the results of `node`. Where positions become columns of a product, the added
     columns are unused. Where positions are summed over, the added terms are zero: the other factor of each term holds

@@ -30,7 +30,7 @@ of patches, must not depend on the bus width.
 PAD_LIMIT = 15
 """Largest number of rows of a patch above or below the image (4-bit fields of LOAD)."""
 WORTH = 0.98
-"""Shared patches are chosen if their estimated cycles are at most this share of the cycles with a patch for each
+"""Shared patches are chosen if their estimated cycles are less than this share of the cycles with a patch for each
 window: the estimate of shared patches is less certain.
 """
 ROWS_AHEAD = 4
@@ -157,8 +157,8 @@ def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) ->
 def _layouts(
     config: Config, workload: Workload, shape: LayerShape, filters: int, sharing: Iterable[int]
 ) -> Iterator[PatchLayout]:
-    """Yields all layouts whose sizes fit the fields of instructions and whose weights fit the scratchpad. The layouts
-    without shared patches come first.
+    """Yields the layout without shared patches, then all other layouts whose sizes fit the fields of instructions, and
+    whose weights and micro-ops fit their memories.
 
     `filters`: number of blocks of filters. `sharing`: numbers of output columns that may share a patch, ascending from
     1.

@@ -145,8 +145,8 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
 
 def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
     """The row and column strides of `count` (rows, columns) positions in an image plane of `plane` positions, if the
-    distance from row to row is `steps.down` positions and from column to column `steps.along`. None if no row length of
-    the plane gives these distances.
+    distance from row to row is `steps.down` positions and from column to column `steps.along`. None if a distance is
+    negative, or if rows would overlap.
     """
     (rows, columns), down = count, steps.down if count[0] > 1 else 0
     reach = (columns - 1) * steps.along + 1

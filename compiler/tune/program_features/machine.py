@@ -23,8 +23,8 @@ KINDS = (
     "CONFIG",
     "FINISH",
 )
-"""Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR. TAPS and ROWS are not
-counted.
+"""Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR. The features
+leave out TAPS and ROWS.
 """
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of memory transfers, as the simulator counts them; instruction fetches are not included."""
@@ -95,7 +95,7 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
     opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)
     types = (instructions[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
     rows: dict[str, np.ndarray] = {}
-    for kind in (*KINDS, "LOAD.TABLE"):
+    for kind in layout.names_of():
         found = opcodes == int(formats[kind].opcode)
         if formats[kind].memory_type is not None:
             found &= types == formats[kind].memory_type

@@ -52,6 +52,7 @@ from vdla.compiler.tune.program_features.program import FEATURES, program_featur
 from vdla.isa import decoding, layout
 from vdla.isa.config import load_config
 from vdla.isa.layout import TOKEN_QUEUES
+from vdla.isa.opcodes import Unit
 
 from ..random_networks import network
 
@@ -270,6 +271,16 @@ def test_the_simulator_moves_what_machine_features_count(bus):
 def test_machine_features_of_random_networks(seed):
     # Patches of the host's image, operands of sums, pools and depthwise convolutions.
     assert_moved(compile_program(fuse(network(3000 + seed)), load_config("tiny")))
+
+
+@pytest.mark.parametrize("queue", TOKEN_QUEUES, ids=lambda queue: queue.name)
+def test_tokens_of_every_instruction_are_those_of_its_unit(queue):
+    config = load_config("tiny")
+    for name in layout.names_of():
+        fields = {queue.push_flag: 1} | ({"unit": int(Unit.LOAD)} if name == "CONFIG" else {})
+        words = np.array([layout.encode(config, name, **fields)], dtype=np.uint64)
+        tokens = count_machine(config, words).tokens
+        assert tokens[queue.name] == (layout.unit_of(name, fields) == queue.producer), name
 
 
 def test_a_register_tile_is_seen_as_what_it_loads():

@@ -1,0 +1,57 @@
+"""Loops that an instruction can count: in each iteration of such a loop, addresses move by one constant step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .columns import Environment
+
+if TYPE_CHECKING:
+    from .columns import Access, Iterations
+    from .emit import Chain
+    from .sweep import PartedRows
+
+
+def with_constant_steps(
+    chain: Chain, accesses: Sequence[Access], around: Iterations
+) -> tuple[Chain, Iterations]:
+    """Moves outer loops of `chain` to the iterations `around`, as few as possible, until each address in `accesses`
+    moves by constant steps along each loop of the chain. A fused loop `i` with indices i // 3 and i % 3 is an example
+    of a loop that may have other steps. Steps may differ between iterations of `around`.
+    """
+    while not all(
+        _is_constant(access, chain, i, around) for access in accesses for i in range(len(chain.loops))
+    ):
+        (name, extent), *_ = chain.loops
+        around = around.expanded(name, extent(around.values), chain.positions[0])
+        chain = replace(chain, loops=chain.loops[1:], positions=chain.positions[1:])
+    return chain, around
+
+
+def _is_constant(access: Access, chain: Chain, i: int, around: Iterations) -> bool:
+    """Whether the address steps of loop `i` are equal in all iterations of the loops of `chain`, for each iteration of
+    `around` by itself.
+    """
+    name, extent = chain.loops[i]
+    if access.slope(name) is not None:
+        return True
+    values = beside(access, chain, name, around)
+    step = access.step({**values, **dict.fromkeys(chain.names, 0)}, name)
+    count = extent(values)
+    for k in range(1, int(np.max(count, initial=0))):
+        moved = access.offset({**values, name: k}) - access.offset({**values, name: k - 1})
+        if np.any((moved != step) & (k < count)):
+            return False
+    return True
+
+
+def beside(access: Access | PartedRows, chain: Chain, name: str, around: Iterations) -> Environment:
+    """The loops' values in all iterations of `around` and of those other loops of `chain` that may change the address
+    steps of its loop `name`; `name` and loops of constant steps are at 0.
+    """
+    constant = [loop for loop in chain.names if loop == name or access.slope(loop) is not None]
+    return chain.iterations(around, frozenset(constant)).values
