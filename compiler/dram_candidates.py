@@ -26,8 +26,6 @@ of `benchmarks/dram_placement.py` take up to 0.1% fewer cycles, and their compil
 """
 _TRIED = 400
 """Number of points of least cost among which different programs are looked for; many points have the same program."""
-_LOADED = ("inp", "wgt")
-"""The scratchpads of whose buffers more copies let loads run further ahead of the array."""
 
 
 def candidates(
@@ -89,9 +87,9 @@ def _of_least_cost(space: Space, most: Values) -> tuple[Values, ...]:
 def with_deeper_buffers(
     config: Config, kernels: Sequence[Kernel], knobs: Sequence[Values]
 ) -> tuple[Values, ...]:
-    """The `knobs` of a node's kernels, with as many copies of the input and weight buffers as the scratchpads hold.
-    The load unit then runs further ahead of the array, so that the array does not wait for loads while stores use the
-    bus.
+    """The `knobs` of a node's kernels, with as many copies of each buffer as the scratchpads hold. The load unit then
+    runs further ahead of the array, and the array further ahead of the store unit, so that the array waits less for
+    loads while stores use the bus.
     """
     return tuple(
         [_deeper(config, kernel.workload, values) for kernel, values in zip(kernels, knobs, strict=True)]
@@ -102,9 +100,7 @@ def _deeper(config: Config, workload: Workload, values: Values) -> Values:
     template = template_of(workload)
     space = template.space(config, workload)
     choices = {axis.name: axis.values for axis in space.axes}
-    for name, scope in template.copies.items():
-        if scope not in _LOADED or name not in values:
-            continue
+    for name in template.copies:
         for count in sorted(choices[name], reverse=True):
             tried = {**values, name: count}
             if count > values[name] and all(
