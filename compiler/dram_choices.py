@@ -88,7 +88,13 @@ def choose(
     def toggled() -> list[_Option]:
         return [option._replace(apart=not option.apart) for option in trials.best.options]
 
-    for proposed in (partial(trials.ranked, 0), deeper, toggled, partial(trials.ranked, 1), toggled):
+    def cheapest() -> list[_Option]:
+        return [
+            option._replace(knobs=plain[name])
+            for name, option in zip(kernels, trials.best.options, strict=True)
+        ]
+
+    for proposed in (partial(trials.ranked, 0), deeper, toggled, partial(trials.ranked, 1), cheapest):
         trials.improve(proposed())
     chosen = dict(zip(kernels, trials.best.options, strict=True))
     return DramChoices(
