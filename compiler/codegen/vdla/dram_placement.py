@@ -31,7 +31,7 @@ from .machine import DRAM, Batch, Span
 
 START = 96
 """Cycles of the bus in the last part of a load, for which the next store does not wait: the store unit's pipeline fills
-a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles for MobileNet-v2 on DDR3-800.
+a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles for MobileNet-v1 on DDR3-800.
 """
 
 
