@@ -46,7 +46,10 @@ def test_a_network_is_not_slower_with_placement() -> None:
     assert row["cycles"] < row["mapped"] <= row["before"]
     assert row["least_cycles"] < row["cycles"] < 1.02 * row["least_cycles"]
     assert 0.85 < row["bus_share"] < row["bound_share"] < 0.91 and 0.85 < row["utilization"] < 1
-    assert 0 <= row["bound_cycles"] - row["least_cycles"] < 600 and row["fewer"] < row["bound_fewer"]
+    # Words that are read in part count as a part of a word in the bounds of layers.
+    assert (
+        0.99 * row["least_cycles"] < row["bound_cycles"] < row["cycles"] and row["fewer"] < row["bound_fewer"]
+    )
 
 
 def test_the_committed_results_have_every_network_on_every_chip() -> None:
@@ -56,4 +59,4 @@ def test_the_committed_results_have_every_network_on_every_chip() -> None:
     ]
     for row in rows:
         assert row["fewer"] == round(1 - row["cycles"] / row["before"], 4) > 0
-        assert row["least_cycles"] < row["bound_cycles"] + 600 and row["bound_cycles"] < row["cycles"]
+        assert 0.99 * row["least_cycles"] < row["bound_cycles"] < row["cycles"]
