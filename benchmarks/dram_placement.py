@@ -9,9 +9,14 @@ different banks (`before`) and with the default mapping (`mapped`); cycles of th
 (`cycles`), and `fewer`, the share of `before` that this saves; `utilization`, roofline of the part's peak / cycles;
 `bus_share`, bytes moved by the layers whose roofline is the bus / bytes at the part's peak in the cycles of these
 layers (None: there are none); counts of the DRAM before and after; seconds of the compilation. `least_cycles`: cycles
-of all bus words if rows and refreshes cost what they cost a single stream that does nothing else, a bound for networks
-that only wait for the bus. All but the seconds is exact. With `--write` the figures go to
-benchmarks/results/dram_placement.json.
+of all bus words if rows and refreshes cost what they cost a single stream that does nothing else.
+
+Bounds for the same words in the best order: `bound_cycles` is the sum of the least cycles of all layers. A layer's
+least cycles are the largest of three: `least_cycles` of its words, the operations of the array, and the cycles in which
+the store unit reads the layer's outputs. `bound_fewer` is the share of `before` that this would save, `bound_share` the
+`bus_share` that it would give. A layer may beat its own bound, because its loads may run during the layer before.
+
+All but the seconds is exact. With `--write` the figures go to benchmarks/results/dram_placement.json.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from vdla.benchmarks.dram_networks import NETWORKS
 from vdla.benchmarks.harness.command_line import OUTPUT, Given, names_of, run_script
@@ -33,7 +40,8 @@ from vdla.isa.config import Config, Memory
 from vdla.isa.dram import part_of, row_bytes
 from vdla.isa.dram_memory import controller_of
 from vdla.isa.program import Program
-from vdla.sim import SimulationResult, simulate
+from vdla.sim import SimulationResult, compute_timeline, simulate
+from vdla.sim.timeline import CATEGORIES
 
 PARTS = {8: "MT41K256M8", 16: "MT41K128M16"}
 """Names of the DDR3 chips by bytes that they transfer in a controller clock."""
@@ -66,17 +74,43 @@ def timed(config: Config, program: Program) -> SimulationResult:
     return simulate(config, program.instructions, program.image, data=False)
 
 
-def bus_share(layers: Sequence[LayerAccount], bus_bytes: int) -> float | None:
+def bus_share(layers: Sequence[LayerAccount], cycles: Sequence[float], bus_bytes: int) -> float | None:
     """The share of the bus's peak rate that is used while the layers limited by the bus run (layers whose roofline is
-    that of memory traffic, not of computation). None if no layer is limited by the bus.
+    that of memory traffic, not of computation), if each of `layers` takes as many of `cycles`. None if no layer is
+    limited by the bus.
     """
-    bound = [layer for layer in layers if layer.bound == "memory" and layer.roofline_cycles]
+    bound = [
+        (layer.dram_bytes, count)
+        for layer, count in zip(layers, cycles, strict=True)
+        if layer.bound == "memory" and layer.roofline_cycles
+    ]
     if not bound:
         return None
-    return sum(layer.dram_bytes for layer in bound) / bus_bytes / sum(layer.cycles for layer in bound)
+    return sum(moved for moved, _ in bound) / bus_bytes / sum(count for _, count in bound)
 
 
-def least_cycles(config: Config, beats: int) -> float:
+def least_layer_cycles(
+    program: Program, result: SimulationResult, layers: Sequence[LayerAccount]
+) -> list[float]:
+    """For each of `layers`, in the order of the instruction groups of `program`, the cycles that its busiest part needs
+    at least: the bus with the DRAM, the array, or the store unit. `result`: the simulation of the program.
+    """
+    config, pieces = program.config, compute_timeline(result)
+    issuing = pieces.category == CATEGORIES.index("gemm")
+    operations = np.zeros(len(program.groups), np.int64)
+    groups = program.group_of[pieces.instruction[issuing]]
+    np.add.at(operations, groups, (pieces.stop - pieces.start)[issuing])
+    return [
+        max(
+            least_cycles(config, layer.dram_bytes / config.memory.bus_bytes),
+            float(count),
+            layer.dram["out"] / config.out_bytes * config.post_passes,
+        )
+        for layer, count in zip(layers, operations, strict=True)
+    ]
+
+
+def least_cycles(config: Config, beats: float) -> float:
     """Cycles of a single stream of `beats` bus words that only waits for rows and refreshes."""
     numbers = controller_of(config)
     each = 1 + ROW_CHANGE / (1 << numbers.column_bits)
@@ -106,6 +140,10 @@ def measure(case: tuple[str, int]) -> dict[str, Any]:
     placed = compile_program(model, config, data=False)
     after = timed(config, placed.program)
     layers = account_layers(placed, after)
+    least = least_layer_cycles(placed.program, after, layers)
+    share, bound_share = (
+        bus_share(layers, cycles, width) for cycles in ([layer.cycles for layer in layers], least)
+    )
     own = counts(after)
     return {
         "name": name,
@@ -116,8 +154,11 @@ def measure(case: tuple[str, int]) -> dict[str, Any]:
         "cycles": after.cycles,
         "fewer": round(1 - after.cycles / before.cycles, 4),
         "utilization": round(sum(layer.roofline_cycles for layer in layers) / after.cycles, 4),
-        "bus_share": None if (share := bus_share(layers, width)) is None else round(share, 4),
+        "bus_share": None if share is None else round(share, 4),
         "least_cycles": round(least_cycles(config, own["beats"])),
+        "bound_cycles": round(sum(least)),
+        "bound_fewer": round(1 - sum(least) / before.cycles, 4),
+        "bound_share": None if bound_share is None else round(bound_share, 4),
         "counts_before": counts(before),
         "counts": own,
         "instructions": len(placed.program.instructions),
@@ -127,10 +168,13 @@ def measure(case: tuple[str, int]) -> dict[str, Any]:
 
 def line(row: dict[str, Any]) -> str:
     """A row of results as a line of text."""
-    share = "" if row["bus_share"] is None else f", bus-bound layers use {row['bus_share']:.1%} of the peak"
+    share = ""
+    if row["bus_share"] is not None:
+        share = f", bus-bound layers use {row['bus_share']:.1%} of the peak (bound {row['bound_share']:.1%})"
     return (
         f"{row['name']:12}{row['bus_bytes']:>3} bytes:{row['before']:>11,} cycles, {row['mapped']:>11,} mapped, "
-        f"{row['cycles']:>11,} placed ({-row['fewer']:+.1%}), {row['utilization']:.1%} of the roofline{share} "
+        f"{row['cycles']:>11,} placed ({-row['fewer']:+.1%}, bound {-row['bound_fewer']:+.1%}), "
+        f"{row['utilization']:.1%} of the roofline{share} "
         f"({row['compile_seconds']:.0f} s)"
     )
 

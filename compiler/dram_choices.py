@@ -1,43 +1,34 @@
 """Chooses the knobs of a network on a machine with a DRAM (hw/dram.md), and the nodes whose stores are kept apart from
 loads (`codegen/vdla/dram_placement.py`), by simulated cycles of the whole network.
 
-The templates' cost models count bus beats, and the latency of a fixed memory. A DRAM also loses cycles with each burst
-that opens a row, and with each change of direction. A fixed memory that serves one burst at a time loses cycles with
-each burst, too. So the candidates for a kernel are its best knobs on this machine and on machines with such memories
-(`STAND_INS`), whose bursts are longer. The simulator, which counts row misses and turnarounds exactly, compares them.
+`dram_candidates` proposes knobs. The simulator counts row misses and turnarounds exactly. One program compares options
+of many nodes: the cycles of a node and its neighbours show whether the node's option is good.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.config import Config, Memory
+from vdla.isa.config import Config
 from vdla.isa.program import Program
 
 from .codegen.vdla.errors import EmissionError
 from .codegen.vdla.placement import PlacementError
+from .dram_candidates import candidates, with_deeper_buffers
 from .node_points import Points, cycles_by_group, measured_points
 from .schedule import LegalityError
 from .templates.columns import Values
 from .templates.vdla.lower import UnfitNodeError, choose_points
 from .templates.vdla.template import Kernel
 
-STAND_INS = ((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 4, 1), (3, 2, 6, 2), (4, 1, 4, 1), (6, 8, 9, 4), (1, 1, 6, 1))
-"""Fixed memories in place of a DRAM: multiple of its read latency, outstanding reads, multiple of its write latency,
-outstanding writes. Each gives the chosen knobs of several layers of the networks of `benchmarks/dram_placement.py`.
-"""
 MOST_INSTRUCTIONS = 400_000
 """Largest number of instructions in all programs that are simulated for one network. ResNet-18 has 11,000."""
-RANKS = 3
-"""Number of the best options of each node that are tried once more. In these trials the neighbours of the node keep
-their options."""
-
 NOT_COMPILED = (LegalityError, EmissionError, PlacementError, UnfitNodeError, ValueError)
 """Exceptions that mean that a network cannot be compiled with some candidate."""
 
@@ -80,18 +71,32 @@ def choose(
     are ignored. Raises UnfitNodeError.
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
-    others = [{**plain, **points} for points in _alternatives(config, kernels, virtual_threads, program_of)]
     trials = _Trials(tuple(kernels), program_of)
-    best = trials.run([_Option(plain[name], False) for name in kernels])
-    for points in others:
-        trials.run([_Option(points[name], False) for name in kernels])
-    for start in (trials.mixed(), best.options):
-        trials.run([option._replace(apart=True) for option in start])
-    best = min(best, trials.run(trials.mixed()), key=_cycles)
-    for rank in range(RANKS):
-        for parity in (0, 1):
-            best = trials.improved(best, rank, parity)
-    chosen = dict(zip(kernels, best.options, strict=True))
+    trials.run([_Option(plain[name], False) for name in kernels])
+    for points in _alternatives(config, kernels, virtual_threads, program_of):
+        trials.run([_Option(points.get(name, plain[name]), False) for name in kernels])
+    trials.run(trials.ranked(0))
+
+    # Every proposal changes the options of the best program so far.
+    def deeper() -> list[_Option]:
+        nodes = zip(kernels.values(), trials.best.options, strict=True)
+        return [
+            option._replace(knobs=with_deeper_buffers(config, several, option.knobs))
+            for several, option in nodes
+        ]
+
+    def toggled() -> list[_Option]:
+        return [option._replace(apart=not option.apart) for option in trials.best.options]
+
+    def cheapest() -> list[_Option]:
+        return [
+            option._replace(knobs=plain[name])
+            for name, option in zip(kernels, trials.best.options, strict=True)
+        ]
+
+    for proposed in (partial(trials.ranked, 0), deeper, toggled, partial(trials.ranked, 1), cheapest):
+        trials.improve(proposed())
+    chosen = dict(zip(kernels, trials.best.options, strict=True))
     return DramChoices(
         points={name: option.knobs for name, option in chosen.items()},
         apart=frozenset(name for name, option in chosen.items() if option.apart),
@@ -101,25 +106,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Yields alternative knobs for nodes: first the knobs that `node_points` finds by measurement, then, for each
-    memory in STAND_INS, the best knobs on a machine with that memory instead of the DRAM.
-    """
+    """Yields knobs for nodes: those that `node_points` finds by measurement, and the proposals of `dram_candidates`."""
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
-    memory = config.memory
-    for read, reads, write, writes in STAND_INS:
-        other = Memory(
-            bus_bytes=memory.bus_bytes,
-            read_latency=read * memory.read_latency,
-            write_latency=write * memory.write_latency,
-            outstanding_reads=reads,
-            outstanding_writes=writes,
-        )
-        with suppress(UnfitNodeError):
-            yield choose_points(config.with_memory(other), kernels, {}, virtual_threads)
-
-
-def _cycles(run: _Run) -> int:
-    return run.cycles
+    yield from candidates(config, kernels, virtual_threads)
 
 
 @dataclass(slots=True, eq=False)
@@ -135,6 +124,11 @@ class _Trials:
     measured: list[dict[_Key, tuple[int, _Option]]] = field(default_factory=list)
     runs: dict[tuple[_Key, ...], _Run] = field(default_factory=dict)
     instructions: int = 0
+
+    @property
+    def best(self) -> _Run:
+        """The run of fewest cycles so far."""
+        return min(self.runs.values(), key=lambda run: run.cycles)
 
     def run(self, options: Sequence[_Option]) -> _Run:
         """Simulates the program with `options`, one for each node. The result has an endless number of cycles if the
@@ -165,30 +159,39 @@ class _Trials:
                 known[own] = (count, option)
         return _Run(options, cycles, spent)
 
-    def ranked(self, node: int) -> list[_Option]:
-        """The options of node number `node` that were simulated, fastest first."""
-        return [option for _, option in sorted(self.measured[node].values(), key=lambda item: item[0])]
-
-    def mixed(self) -> tuple[_Option, ...]:
-        """For each node, the option with which the node took the fewest cycles. The program with all these options need
-        not be the fastest, because neighbouring nodes run at overlapping times.
+    def ranked(self, rank: int) -> list[_Option]:
+        """For each node, the option with the fewest cycles of the node but for `rank` others; the node's option in the
+        best run if it has fewer options. The program with all options of rank 0 need not be the fastest, because
+        neighbouring nodes run at overlapping times.
         """
-        return tuple([self.ranked(node)[0] for node in range(len(self.names))])
-
-    def improved(self, best: _Run, rank: int, parity: int) -> _Run:
-        """Tries the options at `rank` for every second node: for nodes with even numbers if `parity` is 0, with odd
-        numbers if it is 1. A node keeps its new option only if the node and the next one together become faster.
-        Returns the faster program: `best`, or `best` with the options that were kept.
-        """
-        options = list(best.options)
-        for node in range(parity, len(options), 2):
-            options[node] = dict(enumerate(self.ranked(node))).get(rank, options[node])
-        tried = self.run(options)
-        before, after = (run.spent + np.append(run.spent[1:], 0) for run in (best, tried))
-        faster = [
-            new if less else old for old, new, less in zip(best.options, options, after < before, strict=True)
+        found = [
+            [option for _, option in sorted(known.values(), key=lambda item: item[0])]
+            for known in self.measured
         ]
-        return min(best, self.run(faster), key=_cycles)
+        return [
+            options[rank] if rank < len(options) else kept
+            for options, kept in zip(found, self.best.options, strict=True)
+        ]
+
+    def improve(self, proposed: Sequence[_Option]) -> None:
+        """Tries options that are `proposed` for all nodes in the best program, for every third node at a time. An
+        option is good if the node and its two neighbours together take fewer cycles with it: their loads and stores
+        overlap. Tries all good options together, too.
+        """
+        best = self.best
+        good = list(best.options)
+        for first in range(min(3, len(good))):
+            options = list(best.options)
+            options[first::3] = proposed[first::3]
+            less = _with_neighbours(self.run(options).spent) < _with_neighbours(best.spent)
+            for node in range(first, len(good), 3):
+                good[node] = proposed[node] if less[node] else good[node]
+        self.run(good)
+
+
+def _with_neighbours(spent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The cycles of each node and of the nodes before and after it together."""
+    return spent + np.append(spent[1:], 0) + np.append(0, spent[:-1])
 
 
 _Key = tuple[tuple[tuple[tuple[str, int], ...], ...], bool]

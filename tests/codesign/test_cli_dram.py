@@ -73,7 +73,7 @@ def test_a_network_takes_the_same_cycles_on_the_rtl(vdla, tmp_path: Path) -> Non
     on_rtl = vdla("run", model, "--config", machine, "--engine", "rtl", "--json").document()
     fixed = vdla("run", model, "--config", "tiny", "--json").document()
     cycles = [found["total"]["cycles"] for found in (on_simulator, on_rtl, fixed)]
-    assert cycles[0] == cycles[1] > cycles[2]
+    assert cycles[0] == cycles[1] != cycles[2]
 
 
 def test_a_run_prints_where_the_cycles_go(vdla, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from .machine import DRAM, Batch, Span
 
 START = 96
 """Cycles of the bus in the last part of a load, for which the next store does not wait: the store unit's pipeline fills
-a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles for MobileNet-v2 on DDR3-800.
+a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles for MobileNet-v1 on DDR3-800.
 """
 
 
@@ -51,8 +51,9 @@ class DramImage(Image):
         memory = Image.finish(self, emission, group, data=data)
         tile = emission.config.wgt_bytes
         for address, source in order_weights(emission, self.segments):
-            place = memory[address : address + len(source) * tile].reshape(-1, tile)
-            place[...] = place[source]
+            if data:
+                place = memory[address : address + len(source) * tile].reshape(-1, tile)
+                place[...] = place[source]
         if self.apart:
             keep_apart(emission, self.apart, self.tail)
         return memory
@@ -80,32 +81,37 @@ def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple
     if not loads or emission.config.tile_parts > 1:
         return []
     names = ("dram_base", "y_size", "x_size", "x_stride")
-    boxes = np.concatenate(
+    boxes = np.stack(
         [
-            np.stack(
-                [batch.numbers, *(full(batch.fields.get(name, 0), len(batch.numbers)) for name in names)], 1
-            )
-            for _, batch in loads
+            np.concatenate([full(batch.fields.get(name, 0), len(batch.numbers)) for _, batch in loads])
+            for name in names
         ]
     )
-    known, first, which = np.unique(boxes[:, 1:], axis=0, return_index=True, return_inverse=True)
-    which, first = which.reshape(-1), np.full(len(known), emission.count)
-    np.minimum.at(first, which, boxes[:, 0])
-    bases, strides = known[:, 0].copy(), known[:, 3].copy()
+    order = np.lexsort(boxes[::-1])
+    ordered = boxes[:, order]
+    new = np.append(True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0))
+    starts = np.flatnonzero(new)
+    which = np.empty_like(order)
+    which[order] = np.cumsum(new) - 1
+    first = np.minimum.reduceat(np.concatenate([batch.numbers for _, batch in loads])[order], starts)
+    known = ordered[:, starts]
+    bases, strides = known[0].copy(), known[3].copy()
     for segment in segments:
         low, count = segment.address // tile, segment.size // tile
-        own = np.flatnonzero((known[:, 0] >= low) & (known[:, 0] < low + count))
-        if segment.kind != "constant" or segment.address % tile or segment.size % tile or not len(own):
+        if segment.kind != "constant" or segment.address % tile or segment.size % tile:
             continue
-        own = own[np.argsort(first[own], kind="stable")]
-        parts = [_tiles(known[row]) - low for row in own.tolist()]
-        source = np.concatenate(parts)
-        if len(np.unique(source)) < len(source) or source.max() >= count:
+        own = slice(*np.searchsorted(known[0], (low, low + count)))
+        own = np.arange(own.start, own.stop)[np.argsort(first[own], kind="stable")]
+        if not len(own):
             continue
-        bases[own] = low + np.cumsum([0, *(len(part) for part in parts[:-1])])
-        strides[own] = known[own, 2]
-        rest = np.setdiff1d(np.arange(count), source)
-        found.append((segment.address, np.concatenate([source, rest])))
+        sizes = known[1, own] * known[2, own]
+        ends = np.cumsum(sizes)
+        source = _tiles(known[:, own], sizes) - low
+        if source.max() >= count or (times := np.bincount(source, minlength=count)).max() > 1:
+            continue
+        bases[own] = low + ends - sizes
+        strides[own] = known[2, own]
+        found.append((segment.address, np.concatenate([source, np.flatnonzero(times == 0)])))
     begin = 0
     for number, batch in loads:
         rows = which[begin : begin + len(batch.numbers)]
@@ -115,10 +121,13 @@ def order_weights(emission: Emission, segments: Sequence[Segment]) -> list[tuple
     return found
 
 
-def _tiles(box: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of the weight tiles that a load reads, in order; `box`: its dram_base, y_size, x_size and x_stride."""
-    base, rows, columns, stride = box.tolist()
-    return (base + np.arange(rows)[:, None] * stride + np.arange(columns)).reshape(-1)
+def _tiles(boxes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of the weight tiles that loads read, in order. `boxes`: the dram_base, y_size, x_size and x_stride of the
+    loads, int64 (4, n). `sizes`: number of tiles of each load, int64 (n,).
+    """
+    base, _, columns, stride = np.repeat(boxes, sizes, axis=1)
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return base + place // columns * stride + place % columns
 
 
 def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
@@ -290,7 +299,8 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
     moves = np.zeros(len(units), bool)
     moves[:-1] = (units[:-1] == Unit.STORE) & (units[1:] == Unit.LOAD) & (groups[:-1] == groups[1:])
     moves &= np.isin(groups, list(layers))
-    moves[:-1] &= ~_conflicts(batches, run, len(units))
+    moving = [batch for batch in batches if batch.group in layers and batch.unit != Unit.COMPUTE]
+    moves[:-1] &= ~_conflicts(moving, run, len(units))
     order = np.argsort((2 * np.arange(len(units)) + 3 * moves)[run], kind="stable")
     places = np.empty(count, np.int64)
     places[order] = np.arange(count)
@@ -299,8 +309,8 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
 
 def _conflicts(batches: Sequence[Batch], run: NDArray[np.int64], runs: int) -> NDArray[np.bool_]:
     """For each run of instructions except the last: whether the run and the next run access the same memory and one of
-    them writes it. Compares the ranges from the lowest to the highest accessed address. `run`: the number of the run to
-    which each instruction belongs. `runs`: the number of all runs.
+    them writes it, as far as `batches` have their instructions. Compares the ranges from the lowest to the highest
+    accessed address. `run`: the number of the run to which each instruction belongs. `runs`: the number of all runs.
     """
     low, high = np.full(runs, 1 << 62), np.full(runs, -1)
     ends: dict[tuple[str, bool], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
