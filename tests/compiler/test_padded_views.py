@@ -90,11 +90,25 @@ def column() -> Padded:
     return net
 
 
+def maxima(value: float, *pads: int) -> Padded:
+    """The maxima of an image's columns, a tensor of three dimensions, are padded with `value`."""
+    net = Padded(1, 3, 4, 5)
+    net.requantized(90, 90)
+    net.add("ReduceMax", net.constant(np.array([2])), keepdims=0)
+    net.padded(*pads, value=value)
+    net.requantized(60, 60)
+    before, after = np.reshape(pads, (2, 3))
+    net.shape = tuple((np.array([1, 3, 5]) + before + after).tolist())
+    return net
+
+
 FORMS: dict[str, Callable[[], Padded]] = {
     "written with another": written_with_another,
     "read with another": read_with_another,
     "rows read with another": rows_read_with_another,
     "column": column,
+    "maxima": lambda: maxima(0.5, 0, 0, 2, 0, 0, 1),
+    "channels of maxima": lambda: maxima(-0.5, 0, 2, 0, 0, 1, 0),
 }
 
 
