@@ -82,8 +82,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """Selection and concatenation of channels. Inputs: one or several tensors (parts). Channel c of the output is
-    channel `sources`[c][1] of part `sources`[c][0]. Covers splits and shuffles of channels.
+    """Selection and concatenation of channels. Inputs: one or several tensors (parts) with equal numbers of images and
+    of pixels in an image; heights may differ. Channel c of the output is channel `sources`[c][1] of part
+    `sources`[c][0]. Covers splits and shuffles of channels.
     """
 
     sources: tuple[Pair, ...]

@@ -98,7 +98,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Table(table=table):
             return table[operands[0].astype(np.int16) + 128]
         case Channels(sources=sources):
-            return np.stack([operands[part][:, channel] for part, channel in sources], axis=1)
+            plane = operands[0][:, 0].shape
+            return np.stack([operands[part][:, channel].reshape(plane) for part, channel in sources], axis=1)
         case Interleave():
             return _interleaved(operator, operands[0])
         case Positions(index=index, fill=fill, channels=channels):

@@ -262,6 +262,20 @@ def test_integers_are_clamped(dtype: type) -> None:
     right_everywhere(net, {})
 
 
+@pytest.mark.parametrize(("zero", "low", "high"), [(250, 0.6, 1.4), (10, -1.4, -0.6)])
+def test_clamps_beyond_the_range_of_the_data(zero: int, low: float, high: float) -> None:
+    """No number of the quantized image is between the bounds of the Clip, so that all its results are one bound."""
+    net = Viewed(1, 8, 6, 5)
+    net.rounded(0.02, zero)
+    net.add("Clip", net.constant(np.float32(low)), net.constant(np.float32(high)))
+    net.add("MaxPool", kernel_shape=[2, 2])
+    net.shape = (1, 8, 5, 4)
+    graph = import_model(net.model(), abilities=Abilities.of(MACHINE))
+    x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
+    (own,) = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x}))).values()
+    np.testing.assert_allclose(own, low if low > 0 else high, rtol=1e-6)
+
+
 WIDE: dict[str, Callable[[Viewed, list[str]], tuple[int, ...]]] = {}
 
 

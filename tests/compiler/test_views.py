@@ -190,6 +190,19 @@ def space() -> Viewed:
     return net
 
 
+def joined() -> Viewed:
+    """An image whose rows and columns are exchanged is joined with the result of a convolution, channel by channel."""
+    net = Viewed(1, 4, 2, 5)
+    net.rounded(0.03, 120)
+    net.product("Conv", (20, 4, 1, 1), net.last)
+    turned = net.moved(0, 1, 3, 2)
+    net.product("Conv", (7, 20, 1, 1), turned)
+    net.then("Concat", inputs=[turned, net.last], axis=1)
+    net.product("Conv", (5, 27, 1, 1), net.last)
+    net.shape = (1, 5, 5, 2)
+    return net
+
+
 CASES: dict[str, tuple[Callable[[], Viewed], set[type]]] = {
     "ConvNeXt": (channels_last, set()),
     "ViT": (patches, {Positions, Channels}),
@@ -197,6 +210,7 @@ CASES: dict[str, tuple[Callable[[], Viewed], set[type]]] = {
     "Swin": (windows, {Positions, Channels}),
     "pads": (padded, {Positions}),
     "space": (space, {Positions, Channels}),
+    "joined": (joined, {Positions, Channels}),
 }
 
 

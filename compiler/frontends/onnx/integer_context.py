@@ -89,9 +89,9 @@ class ImportContext(GraphContext):
     """The nodes of the model."""
     initializers: frozenset[str] = frozenset()
     """Names of the model's initializers."""
-    moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
-    """Names of tensors made by rearranging other tensors' elements, by (source tensor, shape, source indices
-    as bytes).
+    moved: dict[tuple[str, tuple[int | None, ...], bytes], str] = field(default_factory=dict)
+    """Names of tensors made by rearranging other tensors' elements, by (source tensor, shape and integer of pads,
+    source indices as bytes).
     """
 
     def expand(self, node: OnnxNode) -> bool:

@@ -72,7 +72,7 @@ def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
         case _:
             pass
     low, high = (-np.inf, np.inf) if bounds is None else bounds
-    low, high = max(low, pending.low), min(high, pending.high)
+    low, high = (min(max(end, pending.low), pending.high) for end in (low, high))
     return spanning(low, high) if np.isfinite([low, high]).all() else None
 
 

@@ -2,9 +2,9 @@
 no elements.
 
 A view is an int64 array in the value's shape: the row-major index of each element in its tensor (N, C, H, W), or -1 for
-a zero. A value without view has the tensor's elements in their order. Elements are moved only for an operator that
-cannot read through a view: `contiguous` copies them to a tensor in the value's order, and `rows_of` copies them to a
-tensor whose channels are the value's last axis.
+a zero, whose integer is the zero point of the tensor. A value without view has the tensor's elements in their order.
+Elements are moved only for an operator that cannot read through a view: `contiguous` copies them to a tensor in the
+value's order, and `rows_of` copies them to a tensor whose channels are the value's last axis.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from ...graph.budgets import SMALLER
 from ...graph.geometry import permutation_of
+from ...graph.int8_convolution import Quantization
 from ...graph.int8_operators import Channels, Int8Operator, Positions, Swap
 from ...ir.limits import MOST_CONSTANT_BYTES
 from ...te.blocks import Pair
@@ -125,7 +126,8 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: boo
         first = elements[..., 0]
         places = first // (channels * plane) * plane + first % plane
         if (
-            (not in_order or np.array_equal(places.reshape(-1), np.arange(positions)))
+            (first >= 0).all()
+            and (not in_order or np.array_equal(places.reshape(-1), np.arange(positions)))
             and np.array_equal(elements, rows_view(places, natural))
             and (np.bincount(places.reshape(-1), minlength=positions) == 1).all()
         ):
@@ -151,11 +153,32 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """The value `data` without padding zeros that exist only in its view: if there are any, the value is copied to a
-    new tensor that stores the zeros.
+    new tensor that stores the zeros. The new tensor's channels are the last axis of the value if the elements of each
+    row are channels of one pixel, else the second axis.
     """
     if data.view is None or (data.view >= 0).all():
         return data
+    rank, (_, channels, height, width) = data.view.ndim, context.tensors[data.tensor].nchw
+    stored = np.ma.masked_less(data.view, 0)
+    channel = stored // (height * width) % channels
+    pixel = stored - channel * (height * width)
+    across = [axis for axis in range(rank) if np.ma.ptp(channel, axis).any()]
+    image = across not in ([], [rank - 1]) or np.ma.ptp(pixel, rank - 1).any()
+    if image and rank in (2, 3, 4):
+        return contiguous(context, node, data)
     return rows_of(context, node, data).data
+
+
+def with_pads_for(context: ImportContext, node: OnnxNode, value: Integer, read: Quantization) -> Integer:
+    """The integers `value`, prepared for a DequantizeLinear with the quantization `read`. Padding zeros that exist only
+    in the view of `value` are integers equal to the zero point of the stored tensor. If `read` has another zero point,
+    the value is copied to a new tensor that stores the padding integers.
+    """
+    grid = context.tensors[value.tensor].grid
+    if grid.stored_zero_point == read.stored_zero_point or value.view is None or (value.view >= 0).all():
+        return value
+    stored = without_pads(context, node, context.as_real(value, grid))
+    return replace(value, tensor=stored.tensor, view=stored.view)
 
 
 def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
@@ -242,7 +265,8 @@ def arranged(
     Adds nodes that move whole positions (pixels) and channels. If these moves are not enough and `again` is True, adds
     an exchange of channels and positions before them.
     """
-    key = (data.tensor, elements.shape, elements.tobytes())
+    zero = data.quantization.stored_zero_point
+    key = (data.tensor, (*elements.shape, zero), elements.tobytes())
     if key in context.moved:
         return Real(tensor=context.moved[key], shape=elements.shape, quantization=data.quantization)
     _, channels, height, width = context.tensors[data.tensor].nchw
@@ -352,7 +376,7 @@ def moved_positions(
     some = None if count == channels else (first, count)
     fill = data.quantization.stored_zero_point if filled else None
     operator = Positions(index=index, fill=fill, channels=some)
-    key = (data.tensor, (*shape, first, int(filled)), index.tobytes())
+    key = (data.tensor, (*shape, first, fill), index.tobytes())
     return _moved_once(context, node, data, operator, shape, key)
 
 
@@ -381,7 +405,7 @@ def _moved_once(
     data: Real,
     operator: Int8Operator,
     shape: tuple[int, int, int, int],
-    key: tuple[str, tuple[int, ...], bytes],
+    key: tuple[str, tuple[int | None, ...], bytes],
 ) -> str:
     """Applies `operator` to the tensor of `data`; returns the result's name. The result of an earlier node with the
     same `key` is reused.

@@ -143,6 +143,49 @@ MENDED = {
 """Regression tests: models of one operator, in forms that random graphs showed to be wrong or refused."""
 
 
+def pooled_and_padded(*order: str) -> Written:
+    """A model of the operators `order`, some of AVERAGE_POOL_2D, SLICE, REVERSE_V2 and PAD, on an int8 image."""
+    model, shape = Written(), np.array([1, 6, 7, 5])
+    last = model.input(shape.tolist(), zero=17)
+    for kind in order:
+        numbers: list[np.ndarray] = []
+        options, fields = {"SLICE": "Slice", "REVERSE_V2": "ReverseV2", "PAD": "Pad"}.get(kind, "Pool2D"), {}
+        match kind:
+            case "SLICE":
+                shape -= [0, 1, 0, 0]
+                numbers = [np.array([0, 1, 0, 0]), shape.copy()]
+            case "REVERSE_V2":
+                numbers = [np.array([2])]
+            case "PAD":
+                shape += [0, 1, 2, 0]
+                numbers = [np.array([[0, 0], [1, 0], [0, 2], [0, 0]])]
+            case _:
+                shape -= [0, 1, 1, 0]
+                fields = {"Padding": 1, "StrideH": 1, "StrideW": 1, "FilterHeight": 2, "FilterWidth": 2}
+        constants = [model.constant(array.astype(np.int32)) for array in numbers]
+        last = model.add(kind, [last, *constants], model.like(last, shape.tolist()), options, **fields)
+    model.outputs = [last]
+    return model
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("AVERAGE_POOL_2D", "SLICE", "PAD"),
+        ("AVERAGE_POOL_2D", "REVERSE_V2", "PAD"),
+        ("SLICE", "PAD", "AVERAGE_POOL_2D"),
+        ("REVERSE_V2", "PAD", "REVERSE_V2", "AVERAGE_POOL_2D"),
+    ],
+    ids="-".join,
+)
+def test_pads_beside_averages_are_zeros(order: tuple[str, ...]) -> None:
+    model = pooled_and_padded(*order)
+    content, inputs = model.content(), samples(model)
+    theirs = litert(content, inputs)
+    check("", run_onnx(content, inputs), theirs)
+    check("", run_integers(content, inputs), theirs)
+
+
 @pytest.mark.parametrize("name", MENDED)
 def test_forms_that_random_graphs_found(name: str) -> None:
     model = MENDED[name]()

@@ -10,7 +10,7 @@ import numpy as np
 from ....graph.int8_convolution import Quantization
 from ..attributes import OnnxNode
 from ..integer_context import ImportContext, pending_result
-from ..strided_views import contiguous, without_pads
+from ..strided_views import contiguous, line_of, without_pads
 from ..values import Pending, Real
 from .integer_moves import joined, moved_to
 
@@ -35,7 +35,8 @@ def filled(
             "dimensions only",
             "reshape it to (N, C, H, W) or (N, C, L) first",
         )
-    data = contiguous(context, node, without_pads(context, node, data))
+    in_order = line_of if len(shape) == 3 else contiguous
+    data = in_order(context, node, without_pads(context, node, data))
     batch, channels, height, width = context.tensors[data.tensor].nchw
     most = LARGEST * float(data.quantization.scale)
     fill = min(max(fill, -most), most)

@@ -32,8 +32,8 @@ from ..strided_views import (
     elements_of,
     is_line,
     natural_of,
-    rows_of,
     with_view,
+    without_pads,
 )
 from ..values import FloatInput, Integer, Pending, Real, Value
 from .quantization import activation_type
@@ -153,16 +153,14 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
     elements = elements_of(context, data)[np.ix_(*positions)]
     for axis, places in enumerate(positions):
         np.moveaxis(elements, axis, 0)[places < 0] = -1
-    plain = data.view is None
-    rows = (len(shape) == 3 and not is_line(context, data)) or (
-        not plain and data.shape[-1] == context.tensors[data.tensor].nchw[1]
-    )
+    plain = data.view is None and (len(shape) != 3 or is_line(context, data))
     data = with_view(context, data, elements)
-    # Processors store the padded tensor: their operators read no views.
-    if plain and not rows:
+    if plain:
         return contiguous(context, node, data)
-    if context.abilities.processor and zeros:
-        return rows_of(context, node, data).data if rows else contiguous(context, node, data)
+    # Operators of processors read no views, and zeros of a view are integers of the tensor's own zero point.
+    zero = context.tensors[data.tensor].grid.stored_zero_point
+    if zeros and (context.abilities.processor or zero != data.quantization.stored_zero_point):
+        return without_pads(context, node, data)
     return data
 
 

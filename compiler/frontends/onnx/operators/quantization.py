@@ -15,6 +15,7 @@ from ..inputs import quantized_input
 from ..integer_context import ImportContext, pending_result
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Identity
+from ..strided_views import with_pads_for
 from ..values import FloatInput, Integer, Pending, Real
 
 NARROW = ("int4", "uint4", "int2", "uint2")
@@ -73,16 +74,15 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
     check_real_type(context, node)
     match value:
         case Integer():
-            quantization = _grid(context, node, value.shape)
-            if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
+            grid = _grid(context, node, value.shape)
+            if len(node.inputs) > 2 and node.inputs[2] and grid.dtype != value.dtype:
                 context.refuse(
                     node,
-                    f"its zero point of type {quantization.dtype} does not match its input of type {value.dtype}",
+                    f"its zero point of type {grid.dtype} does not match its input of type {value.dtype}",
                     "export the model again",
                 )
-            own = Quantization(
-                scale=quantization.scale, zero_point=quantization.zero_point, dtype=value.dtype
-            )
+            own = Quantization(scale=grid.scale, zero_point=grid.zero_point, dtype=value.dtype)
+            value = value if value.view is None else with_pads_for(context, node, value, own)
             context.bind(node, context.as_real(value, own))
         case Constant(array=array):
             scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
