@@ -27,7 +27,7 @@ from vdla.isa.config import Config
 
 CHANNELS = (1, 2, 4)
 PIECES = (4096, 8192, 16384, 65536)
-SHOWN = ("mlp", "gpt2_decode", "mobilenet", "resnet18")
+SHOWN = ("mlp", "gpt2_decode", "mobilenet", "mobilenet_v2", "resnet18")
 """The networks that run without a name on the command line."""
 
 

@@ -29,6 +29,7 @@ from vdla.benchmarks.harness.language_models import MODELS, from_embeddings
 from vdla.benchmarks.harness.quantized import NEEDED, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.benchmarks.language import quantized
+from vdla.benchmarks.outside import quantized as quantized_outside
 from vdla.codesign import models
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.models.transformers.bert import BertSizes
@@ -67,6 +68,16 @@ def _shipped(name: str) -> Network:
     return Network(model=model)
 
 
+def _published(name: str, size: int = 224) -> Network:
+    """The network `name` as published, for images of `size` x `size` pixels, quantized by ONNX Runtime."""
+
+    def model() -> tuple[bytes, Callable[[Compiled], Arrays]]:
+        file = quantized_outside(name, size).read_bytes()
+        return file, lambda compiled: sample_arrays(compiled.graph, 1)[0]
+
+    return Network(model=model)
+
+
 def _bert_layer() -> tuple[bytes, Callable[[Compiled], Arrays]]:
     sizes = BertSizes(layers=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -85,6 +96,7 @@ NETWORKS: Mapping[str, Network] = {
     "gpt2_decode": Network(model=_gpt2_step, extensions=NEEDED),
     "bert_layer": Network(model=_bert_layer, extensions=NEEDED),
     "mobilenet": _shipped("mobilenet"),
+    "mobilenet_v2": _published("mobilenet_v2"),
     "resnet18": _shipped("resnet18"),
 }
 """The networks by name."""
