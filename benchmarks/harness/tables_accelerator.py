@@ -258,8 +258,8 @@ FAULTS = Table(
             (at("dram_cosim", "programs"), at("dram_cosim", "differences")),
         ),
         Row(
-            "the MLP, a GPT-2 step, a BERT layer, MobileNet-v1 and v2, ResNet-18 behind one DDR3 chip, likewise: differences; "
-            "cycles beside a fixed memory",
+            "the MLP, a GPT-2 step, a BERT layer, MobileNet-v1 and v2, ResNet-18 behind one DDR3 chip, likewise: "
+            "differences; cycles beside a fixed memory",
             "{0}; {1}",
             (
                 at("dram_networks", "rows", then=lambda rows: sum(len(row["differences"]) for row in rows)),
