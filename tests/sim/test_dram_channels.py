@@ -51,7 +51,7 @@ def test_counts_of_the_channels_add_up(channels: int, number: int) -> None:
     assert runs is not None
     words = np.bincount(runs.channel, runs.stop - runs.start, channels)
     assert words.tolist() == [own.beats for own in run.dram.channels]
-    assert len({own.beats > 0 for own in run.dram.channels}) == 1
+    assert sum(own.beats > 0 for own in run.dram.channels) > 1
     places, names = runs.banks()
     assert names[0] == "channel 0, bank 0" and len(names) > places.max() >= 0
 

@@ -84,7 +84,15 @@ def test_timings_leave_the_hardware_as_it_is():
     for machine in MACHINES:
         for number in range(6):
             config = case(machine, number, 0).config
-            memory = replace(config.memory, read_latency=30, write_latency=10, jitter=0, stall=0, seed=0)
+            memory = replace(
+                config.memory,
+                read_latency=30,
+                write_latency=10,
+                jitter=0,
+                stall=0,
+                seed=0,
+                data_channels="shared",
+            )
             assert config.with_memory(memory).digest == machine.digest
 
 
