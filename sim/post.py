@@ -43,7 +43,7 @@ from .windows import reduce_window
 @compiled()
 def store_out(row, memory, acc):  # type: ignore[no-untyped-def]
     """Executes STORE.OUT: stores the low 8 bits of each lane of `acc` int32 (depth, batch, block_out). `row`: the
-    decoded instruction.
+    decoded instruction. Returns DONE, or OUTSIDE if the instruction has pads or reads beyond the end of `acc`.
     """
     if row[Y_PAD_0] or row[Y_PAD_1] or row[X_PAD_0] or row[X_PAD_1]:
         return OUTSIDE

@@ -50,8 +50,8 @@ class CpuTrial:
 
     @property
     def overhead_seconds(self) -> float:
-        """CPU seconds of this process and of the measuring process that are neither compilation nor measuring,
-        including the start of a new process.
+        """CPU seconds that are neither compilation nor measuring: of the measuring process, including the start of a
+        new one, and of this process while it waits for a measurement.
         """
         return self.result.overhead_seconds + self.asking_seconds
 

@@ -33,7 +33,8 @@ _WINDOWS = frozenset(
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """The reason why a tensor of `shape` exceeds the byte limit or has a negative dimension; None if it does not."""
+    """The reason why a tensor of `shape`, or its longest dimension alone, exceeds the byte limit, or why it has a
+    negative dimension; None if nothing does."""
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, whose number of elements does not fit 64 bits"
     size = math.prod(shape) * item_bytes

@@ -230,7 +230,9 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
 
 
 def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
-    """The reason why `loop` may not run in parallel; None if iterations touch different elements of written buffers."""
+    """The reason why `loop` may not run in parallel; None if iterations touch different elements of written buffers
+    and the body has no asynchronous copies.
+    """
     if (reason := asynchronous(loop.body)) is not None:
         return reason
     inner = tuple(loops(loop.body))

@@ -405,7 +405,8 @@ class MultiplyArray(wiring.Component):
 
         In these modes, a lane multiplies only one element of the first input position (pixel), so it needs one weight.
         This weight is an element of `chosen`, the rows of weights for the position. It replaces the weight of the
-        multiplier that gets the element.
+        multiplier that gets the element. `row`: index of the first row in `chosen`; it selects a part of the position
+        that has more elements than the array has lanes.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):

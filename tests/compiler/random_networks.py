@@ -306,8 +306,8 @@ FIRST_CHANNELS = (1, 2, 3, 3, 3, 4, 5, 16, 20, 48, 255, 300)
 
 
 def network(seed: int) -> Graph:
-    """A random network of one to six operators on a small input, sometimes with several outputs; always the same for a
-    seed.
+    """A random network of one to six operators on small inputs, mostly one, sometimes with several outputs; always the
+    same for a seed.
     """
     b = builder(seed)
     pick = b.random

@@ -71,7 +71,7 @@ def added(net: Viewed, mask: np.ndarray) -> Viewed:
 
 @pytest.mark.parametrize("scale", [0.002, 0.03])
 def test_a_causal_mask(scale: float):
-    """Covers scores close together, and scores so far apart that the softmax's table has no entries left. Results may
+    """Covers scores close together, and scores so far apart that the softmax's table needs zeros. Results may
     differ from the reference by one quantization step.
     """
     own = right(added(scores(scale), np.triu(np.full((8, 8), LEAST), 1)), {"Rows": 1, "Elementwise": 1})

@@ -108,8 +108,8 @@ def activated() -> Program:
 
 
 def staged(pad: int = 0, plus: int = 0, columns: int = 9, dtype: DType = I32) -> Program:
-    """A program of the matrix product C = (A + `plus`) W of type `dtype` from copies of A and W; the copy of W has
-    `columns` columns, filled with `pad` beyond the end of W.
+    """A program that computes C = (A + `plus`) W + 1 of type `dtype` from copies of A and W; the product adds `plus`.
+    The copy of W has 9 columns, of which a loop fills `columns`, with `pad` beyond the end of W.
     """
     a, w = Buffer(name="A", shape=(10, 6), dtype=dtype), Buffer(name="W", shape=(6, 9), dtype=dtype)
     s, t = Buffer(name="a", shape=a.shape, dtype=dtype), Buffer(name="w", shape=w.shape, dtype=dtype)

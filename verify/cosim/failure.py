@@ -75,7 +75,8 @@ def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
 
 
 def commands(folder: Path, launch: Launch) -> str:
-    """The commands that run the program again from the files in `folder`, one line for each engine."""
+    """The commands that run the program again from the files in `folder`, one line for each engine; a remark follows if
+    the program started with random registers."""
     call = ["vdla", "sim", "--insns", str(folder / PROGRAM)]
     if launch.scratchpads is not None:
         call += ["--scratchpads", str(folder / SCRATCHPADS)]

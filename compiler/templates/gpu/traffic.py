@@ -59,7 +59,8 @@ def moving_account(
     limits: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> CostEstimates:
     """The cost model's results for points (settings of the knobs) whose kernels take estimated `seconds` and move at
-    least `moved` bytes.
+    least `moved` bytes. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names; `seconds`
+    are added to the quantities.
     """
     return CostEstimates(
         limits=limits,

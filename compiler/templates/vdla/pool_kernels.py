@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """The workload of one kernel of a max-pool. A max-pool needs as many kernels as a block of channels has output
-    vectors; each kernel computes one of these vectors for all blocks.
+    """The workload of one kernel of a max-pool. At each position a block of channels has `Blocks.outputs` vectors of
+    block_out channels, and a max-pool has as many kernels: each computes one of these vectors for all blocks and
+    positions.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)

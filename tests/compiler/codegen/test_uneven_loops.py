@@ -113,7 +113,9 @@ def test_fused_loops_around_products(batch: int, depth: int | None) -> None:
 
 
 def test_fused_loops_around_a_fill() -> None:
-    """Only three columns of each row are filled, so rows are not contiguous."""
+    """The accelerator computes what the program says when loops over rows and columns of a fill are fused. Only three
+    columns of each row are filled, so rows are not contiguous.
+    """
     program = rows_combined(TINY, AluOpcode.ADD, -7, POST)
     acc = program.body
     assert isinstance(acc, Alloc)

@@ -169,7 +169,7 @@ def narrow_product(b: Builder, operator: Operator) -> None:
 
 
 def mel_weights(b: Builder, operator: Operator) -> None:
-    """Adds a random MelWeightMatrix; its result is added to another tensor."""
+    """Adds a random MelWeightMatrix; another tensor is multiplied by its result."""
     if b.draw.chance(0.5):
         raise UnfitError("of constants alone")
     formals = {

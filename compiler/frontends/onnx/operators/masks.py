@@ -12,7 +12,7 @@ difference from the greatest element of a row; a masked score must have a neglig
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
 a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed. No output uses these rows; they
-get the softmax of equal scores.
+hold zeros in the first case above, else the softmax of equal scores.
 """
 
 from __future__ import annotations
