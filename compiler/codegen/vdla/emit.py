@@ -125,6 +125,14 @@ class Chain:
                 inner = inner.expanded(name, extent(inner.values), positions)
         return inner
 
+    def of_constant_steps(self, accesses: Sequence[Access], around: Iterations) -> tuple[Chain, Iterations]:
+        """The chain and `around` if each loop moves each address by one constant step; else as `constant_steps`."""
+        if all(access.slope(name) is not None for access in accesses for name in self.names):
+            return self, around
+        from .constant_steps import with_constant_steps
+
+        return with_constant_steps(self, accesses, around)
+
 
 class LayerEmitter:
     """Emits kernels of one program, one after the other, into an `Emission`.

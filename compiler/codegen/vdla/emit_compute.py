@@ -27,7 +27,6 @@ from .columns import (
     pick,
     where,
 )
-from .constant_steps import beside
 from .folds import PartsOfTiles
 from .machine import Span
 from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, rows_of_weights, sweep_order, whole_rows
@@ -264,6 +263,8 @@ def _uneven(
     for access in operands:
         if access.slope(name) is not None:
             continue
+        from .constant_steps import beside
+
         zero = beside(access, chain, name, around)
         origin = access.offset(zero)
         for k in range(1, int(np.max(extent(zero), initial=0))):

@@ -11,7 +11,6 @@ import numpy as np
 from ...ir.expr import Const
 from ...ir.stmt import Assign, Intrinsic, Region
 from .columns import Column, Iterations, evaluator, full, greater, group_rows, item, lesser, where
-from .constant_steps import with_constant_steps
 from .machine import Span
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterati
         raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
     region = Region(buffer=leaf.buffer, starts=leaf.indices, extents=(Const(1),) * len(leaf.indices))
     access = emitter.access(region)
-    chain, around = with_constant_steps(chain, [access], around)
+    chain, around = chain.of_constant_steps([access], around)
     lanes, outer = chain.names[-2:], chain.loops[:-2]
     zero = around.fixed(chain.names).values
     innermost = outer[-1][0] if outer else None

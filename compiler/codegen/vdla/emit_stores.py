@@ -13,7 +13,6 @@ from vdla.isa.store_stages import TABLE_BYTES
 from ...ir.stmt import Intrinsic
 from .chain_memory import chain_span, fill_margins
 from .columns import Access, Column, Iterations, group_rows, item, where
-from .constant_steps import with_constant_steps
 from .machine import Span
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
         _load_table(emitter, leaf, around)
     out, accumulators, parameters, operand = operands = _operands(emitter, leaf)
     accesses = [out, *accumulators, parameters, *([] if operand is None else [operand])]
-    chain, around = with_constant_steps(chain, accesses, around)
+    chain, around = chain.of_constant_steps(accesses, around)
     zero = around.fixed(chain.names).values
     extents = [extent(zero) for _, extent in chain.loops]
     steps = [[access.step(zero, name) for access in accesses] for name in chain.names]

@@ -13,7 +13,6 @@ import vdla.isa.layout as layout
 from ...ir.stmt import Intrinsic
 from .alu_intrinsics import vector_opcode
 from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where
-from .constant_steps import with_constant_steps
 from .machine import Span
 from .sequences import VectorOperation, parse_sequence
 
@@ -33,7 +32,7 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         opcode, source=len(leaf.operands) - 1, immediate=None if immediate is None else int(immediate)
     )
     accesses = [emitter.access(operand) for operand in leaf.operands]
-    chain, around = with_constant_steps(chain, accesses, around)
+    chain, around = chain.of_constant_steps(accesses, around)
     counted = _counted(chain, accesses, _first(around, chain.names))
     _emit(emitter, chain, (operation,), accesses, counted, around)
 
@@ -47,7 +46,7 @@ def emit_sequence(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: 
     """
     operations = parse_sequence(leaf.declaration, emitter.config)
     accesses = [emitter.access(operand) for operand in leaf.operands]
-    chain, around = with_constant_steps(chain, accesses, around)
+    chain, around = chain.of_constant_steps(accesses, around)
     target, *sources = leaf.operands
     first = _first(around, chain.names)
     counted = _counted(chain, accesses, first)
