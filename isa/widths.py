@@ -15,7 +15,7 @@ WORD_BITS = 64
 VTA_UOP_BYTES = 4
 VTA_INSTRUCTION_BYTES = 16
 FACTOR_BITS = 64
-"""Number of bits for all six loop factors of a GEMM in an instruction of 128 bits: its upper 64 bits."""
+"""Number of bits that the six loop factors of a GEMM may have together in an instruction of 128 bits (the upper 64)."""
 ALU_FACTOR_BITS = 44
 """Number of bits that the four loop factors of an ALU instruction may have together in an instruction of 128 bits: the
 upper 64 less those of alu_opcode, use_imm and imm.

@@ -92,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of `var`, extent - 1 of its loop, as a linear form, if a `min` or `max` term of `form` cancels
-    when this value replaces `var`; else None.
+    """Tells whether the last iteration of the loop over `var` removes a `min` or `max` term from `form`. If so, returns
+    the last value of `var` (the loop's extent - 1) as a linear form, else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):

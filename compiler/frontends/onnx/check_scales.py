@@ -65,8 +65,9 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
 def _check_counts(
     label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
 ) -> None:
-    """Raises NodeError if a node has no scale (`scales`: their number), or if a QuantizeLinear or DequantizeLinear has
-    constant zero points, but neither 1 nor `scales`. `label`: the file; `number`: the node's index, both for messages.
+    """Raises NodeError if `scales`, the number of a node's scales, is 0, or if a QuantizeLinear or DequantizeLinear has
+    constant zero points whose number is neither 1 nor `scales`. For messages, `label` is the file and `number` the
+    node's index.
     """
     problem = None if scales else "has an empty tensor as its scale"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:

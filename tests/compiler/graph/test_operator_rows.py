@@ -216,9 +216,9 @@ def built(
     result: tuple[int, ...] | None = None,
     **attributes: Any,
 ) -> bytes:
-    """The bytes of a model of one node. Each of `inputs` is a shape (of a float32 input), a type and a shape, or an
-    array (a constant). `outside`: shape of an input of the model named "outside", which the subgraphs of the node may
-    read. `result`: shape of the outputs.
+    """The bytes of a model of one node. An element of `inputs` is either the shape of a float32 input, or a pair of an
+    input's type and shape, or an array, which becomes a constant. `outside`: shape of an input of the model named
+    "outside", which the subgraphs of the node may read. `result`: shape of the outputs.
     """
     names: list[str] = []
     given: list[onnx.ValueInfoProto] = []
