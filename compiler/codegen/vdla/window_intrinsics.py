@@ -1,4 +1,4 @@
-"""Loop IR bodies of depthwise products, loads of patches, and stores over a ring of rows."""
+"""Loop IR bodies of depthwise products, and of stores over a ring of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
 from ...te.ops.common import Views, rolling_point
-from ...te.ops.patches import patch_declaration
 from ...te.post import Post
 
 
@@ -80,8 +79,3 @@ def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclara
     body = rolling_point(Blocks.of(config), views, constants, window)
     parameters = (out, par, *rows) if operand is None else (out, par, *rows, operand)
     return IntrinsicDeclaration(name="post_rows", parameters=parameters, body=body)
-
-
-def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
-    """The intrinsic that loads one patch by LOAD.PATCH: `rows` image rows of `run` bytes, packed into vectors."""
-    return patch_declaration(Blocks.of(config), rows, run)

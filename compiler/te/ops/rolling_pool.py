@@ -13,8 +13,11 @@ from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, parameters_of
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..post import Post
-from .common import INT32_MIN, Outputs, Views, rolling_point
+from .common import Outputs, Views, rolling_point
 from .patches import Patches
+
+INT32_MIN = -(2**31)
+"""Value of the pads of a max-pool over accumulators: the least int32, which never is the maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

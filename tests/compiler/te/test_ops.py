@@ -132,23 +132,12 @@ def post_data(rng, channels, scale):
 
 
 CONVOLUTIONS = {
-    "3x3": ((5, 6), Window(kernel=(3, 3), pads=(1, 1, 1, 1)), None),
+    "3x3": ((5, 6), Window(kernel=(3, 3), pads=(1, 1, 1, 1))),
     "rectangular, strided, asymmetric": (
         (7, 6),
         Window(kernel=(1, 3), strides=(2, 1), pads=(1, 2, 0, 1), dilations=(1, 2)),
-        None,
     ),
-    "pointwise": ((3, 4), Window(kernel=(1, 1), strides=(2, 2)), None),
-    "pooled": (
-        (7, 7),
-        Window(kernel=(2, 2), pads=(1, 1, 1, 1)),
-        Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
-    ),
-    "pooled with rests": (
-        (6, 7),
-        Window(kernel=(1, 1)),
-        Window(kernel=(2, 3), strides=(2, 3), pads=(1, 0, 0, 1)),
-    ),
+    "pointwise": ((3, 4), Window(kernel=(1, 1), strides=(2, 2))),
 }
 
 
@@ -168,7 +157,7 @@ CONVOLUTIONS = {
 )
 def test_conv2d(batch, case, name):
     blocks, post = BLOCKS[batch - 1], POSTS[name]
-    (height, width), window, pool = CONVOLUTIONS[case]
+    (height, width), window = CONVOLUTIONS[case]
     rng = np.random.default_rng(7)
     n, c, o = 3 if blocks.batch == 2 else 1, 5, 6
     data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)
@@ -178,11 +167,8 @@ def test_conv2d(batch, case, name):
         convolution=Convolution(batch=n, channels=c, height=height, width=width, filters=o, window=window),
         pad_value=11,
         post=post,
-        pool=pool,
     )
     total = np.einsum("nchwyx,ocyx->nohw", windows(data, window, 11), weight.astype(np.int64))
-    if pool is not None:
-        total = windows(total, pool, LOWEST).max(axis=(4, 5))
     operand = int8(rng, *total.shape)
     # Channels behind the end read the pad value in pads and zeros inside; their weights are zero.
     arrays = {
@@ -201,8 +187,7 @@ def test_conv2d(batch, case, name):
 @pytest.mark.parametrize(
     "window", [Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 0, 1)), Window(kernel=(2, 1))]
 )
-@pytest.mark.parametrize("pool", [None, Window(kernel=(2, 3), strides=(1, 2), pads=(1, 1, 0, 0))])
-def test_patch_conv2d(blocks, window, pool):
+def test_patch_conv2d(blocks, window):
     rng = np.random.default_rng(8)
     n, c, o, height, width = 3 if blocks.batch == 2 else 1, 3, 6, 5, 6
     data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)
@@ -212,7 +197,6 @@ def test_patch_conv2d(blocks, window, pool):
         convolution=Convolution(batch=n, channels=c, height=height, width=width, filters=o, window=window),
         pad_value=-9,
         post=POSTS["requantize"],
-        pool=pool,
     )
     ci, co = blocks.block_in, blocks.block_out
     flat = weight.transpose(0, 2, 3, 1).reshape(o, -1)
@@ -225,8 +209,6 @@ def test_patch_conv2d(blocks, window, pool):
         "P": parameter_table(bias, scale, co),
     }
     total = np.einsum("nchwyx,ocyx->nohw", windows(data, window, -9), weight.astype(np.int64))
-    if pool is not None:
-        total = windows(total, pool, LOWEST).max(axis=(4, 5))
     expected = finish(total, bias, scale, POSTS["requantize"], None)
     np.testing.assert_array_equal(run(program, arrays, n, o), expected)
 
