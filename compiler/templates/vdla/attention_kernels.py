@@ -20,15 +20,12 @@ from ...graph.int8_operators import Attention, Group, Products, Rows
 from ...graph.layout import Constant, pack_parameters, unpacked
 from ...te.blocks import Pair, Window, ceil_div
 from ...te.ops.rows import Shares
-from ...te.post import Post
-from ..columns import ESTIMATE, one_point
-from ..template import table_of
-from .attention import ATTENTION, AttentionExpression
+from .attention import ATTENTION
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program
 from .conv2d import CONV2D
-from .estimate import FITTED
 from .rows import ROWS
 from .template import Kernel
+from .tile_template import TiledExpression, estimated
 from .workload import Workload, windowed
 
 if TYPE_CHECKING:
@@ -121,17 +118,7 @@ def _pays(config: Config, workload: Workload) -> bool:
         for channels, filters in ((depth, keys), (keys, workload.filters))
     )
     shares = windowed(ROWS.name, (1, keys, count * rows, 1), keys, one)
-    return _cycles(config, workload) < sum(_cycles(config, item) for item in (scores, shares, context))
-
-
-def _cycles(config: Config, workload: Workload) -> float:
-    """Estimated cycles of a workload at its template's default knobs."""
-    template = TEMPLATES[workload.template]
-    values = one_point(template.default_for(config, workload, 2))
-    return float(template.cost(config, workload, values, FITTED).quantities[ESTIMATE][0])
-
-
-TEMPLATES = table_of(ATTENTION, CONV2D, ROWS)
+    return estimated(config, workload) < sum(estimated(config, item) for item in (scores, shares, context))
 
 
 def attention_kernels(config: Config, legalized: Legalized, node: Node, operator: Attention) -> list[Kernel]:
@@ -167,11 +154,11 @@ def attention_kernels(config: Config, legalized: Legalized, node: Node, operator
     if scores.table is not None:
         constants["L"] = scores.table
     workload = _workload(shape)
-    program = attention_program(config, shape, arithmetic, 1, node.name)
+    build = partial(attention_program, config, shape, arithmetic, node.name)
     return [
         Kernel(
             workload=workload,
-            source=AttentionExpression(program=program, post=Post(), shape=shape, arithmetic=arithmetic),
+            source=TiledExpression.of(config, workload, build),
             tensors={
                 **dict(zip("QKV", node.inputs, strict=True)),
                 "Y": node.output,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +16,13 @@ from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import Normed, Rows
 from ...graph.layout import Constant, pack_weight, unpacked
 from ...te.blocks import Window, ceil_div
-from ..columns import ESTIMATE, one_point
-from ..template import table_of
 from .conv2d import CONV2D
-from .estimate import FITTED
-from .normed import LEAST, NORMALIZATION, NORMED, NormedExpression
+from .normed import NORMALIZATION, NORMED
 from .normed_program import NormedShape, normed_program
 from .row_kernels import row_parameters, shares_of
 from .rows import ROWS
 from .template import Kernel, parameters
+from .tile_template import TiledExpression, estimated
 from .workload import Workload, windowed
 
 if TYPE_CHECKING:
@@ -115,18 +114,8 @@ def _pays(config: Config, workload: Workload) -> bool:
     if batch * ceil_div(height * width, tile) < FEWEST_TILES:
         return False
     # The next layer may wait for the last normalization: count its cycles in full.
-    one = _cycles(config, workload) + _cycles(config, workload, NORMALIZATION)
-    return one < GAIN * (_cycles(config, product) + _cycles(config, norm))
-
-
-def _cycles(config: Config, workload: Workload, quantity: str = ESTIMATE) -> float:
-    """A quantity of the workload's cost model at its template's default knobs; by default the estimated cycles."""
-    template = TEMPLATES[workload.template]
-    values = one_point(template.default_for(config, workload, 2))
-    return float(template.cost(config, workload, values, FITTED).quantities[quantity][0])
-
-
-TEMPLATES = table_of(NORMED, CONV2D, ROWS)
+    one = estimated(config, workload) + estimated(config, workload, NORMALIZATION)
+    return one < GAIN * (estimated(config, product) + estimated(config, norm))
 
 
 def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: Normed) -> list[Kernel]:
@@ -142,8 +131,8 @@ def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: N
         channels=channels,
         filters=filters,
     )
-    shares = shares_of(rows, filters)
-    program = normed_program(config, shape, convolution.post, shares, rows.post, LEAST, node.name)
+    workload, post = _workload(graph, node, convolution), convolution.post
+    build = partial(normed_program, config, shape, post, shares_of(rows, filters), rows.post, node.name)
     constants = {
         "W": Constant(form=pack_weight, arrays=(convolution.weight,)),
         "P": parameters(config, convolution.bias, convolution.scale),
@@ -154,13 +143,11 @@ def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: N
         constants["L"] = Constant(form=unpacked, arrays=(convolution.table,))
     return [
         Kernel(
-            workload=_workload(graph, node, convolution),
-            source=NormedExpression(
-                program=program, post=convolution.post, shape=shape, shares=shares, shared=rows.post
-            ),
+            workload=workload,
+            source=TiledExpression.of(config, workload, build, post),
             tensors={
                 "X": node.inputs[0],
-                **({"R": node.inputs[1]} if convolution.post.has_operand else {}),
+                **({"R": node.inputs[1]} if post.has_operand else {}),
                 "Y": made,
                 "Z": node.output,
             },
