@@ -21,7 +21,7 @@ from vdla.isa.config import Config
 from ...graph.graph import Node
 from ...graph.layout import Constant, pack_parameters, unpacked
 from ...ir.stmt import Program
-from ...te.blocks import Blocks, Pair
+from ...te.blocks import Blocks, Pair, ceil_div
 from ...te.ops.common import Area, Spread
 from ...te.post import Post
 from ..columns import Columns, Values
@@ -173,6 +173,23 @@ def bound_tensors(node: Node) -> dict[str, str]:
     if len(node.inputs) > 1:
         tensors["R"] = node.inputs[1]
     return tensors
+
+
+def byte_of(
+    config: Config,
+    shape: tuple[int, int, int, int],
+    *,
+    image: int = 0,
+    channel: int = 0,
+    position: int = 0,
+) -> int:
+    """The byte at which an element of an activation with NCHW `shape` begins in memory. `channel` is the first of a
+    block and `image` the first of `config.batch` images; `position` counts the rows and columns of a plane.
+    """
+    _, channels, height, width = shape
+    lanes = Blocks.of(config).block
+    block = image // config.batch * ceil_div(channels, lanes) + channel // lanes
+    return (block * height * width + position) * config.batch * lanes
 
 
 def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:
