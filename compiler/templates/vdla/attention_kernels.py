@@ -29,18 +29,18 @@ from .tile_template import TiledExpression, estimated
 from .workload import Workload, windowed
 
 if TYPE_CHECKING:
-    from .legalize import Legalized
+    from .legalize import Legalized, Machine
 
 Places = Sequence[tuple[int, int, int]]
 """Start of each matrix in a stack of matrices: (image, channel, position)."""
 
 
-def fuse_attention(config: Config, graph: Graph) -> Graph:
+def fuse_attention(graph: Graph, machine: Machine) -> Graph:
     """The graph with each chain (products, softmax, products) replaced by one Attention node, if that node's kernel
     fits the machine and the cost model expects it to take fewer cycles.
 
-    The graph stays unchanged on machines without the extension `rows`, without a chain memory (on-chip memory for
-    tensors between layers), or on which the array cannot multiply two activations.
+    The machine must have the extension `rows`, a chain memory (on-chip memory for tensors between layers), and an array
+    that can multiply two activations.
     """
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}
@@ -49,7 +49,7 @@ def fuse_attention(config: Config, graph: Graph) -> Graph:
         found = _chain_of(node, makers)
         if found is None or any(uses[item.output] != 1 for item in found[:2]):
             continue
-        operator = _attention(config, graph, *found)
+        operator = _attention(machine.config, graph, *found)
         if operator is None:
             continue
         members = tuple(dict.fromkeys([name for item in found for name in item.members]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,7 @@ from ..columns import Values, one_point
 from ..space import EmptySpaceError
 from .legalize import Legalized
 from .schedule_cache import ScheduleCache, constants_of, key_of
-from .template import Kernel, Source, template_of
+from .template import Kernel, Source, at, template_of
 from .workload import Workload
 
 if TYPE_CHECKING:
@@ -137,10 +136,7 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
     row = KERNELS.get(type(node.operator))
     if row is None:
         raise ValueError(f"{node.name} ({node.kind}) runs on processors only: import the model without it")
-    file, name = row.split(":")
-    return tuple(
-        getattr(import_module(f"{__package__}.{file}"), name)(config, legalized, node, node.operator)
-    )
+    return tuple(at(row)(config, legalized, node, node.operator))
 
 
 def network_kernels(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from .tile_template import TiledExpression, estimated
 from .workload import Workload, windowed
 
 if TYPE_CHECKING:
-    from .legalize import Legalized
+    from .legalize import Legalized, Machine
 
 FEWEST_TILES = 5
 """Fewest tiles of a fused product: with fewer, the exposed first tile and last normalization outweigh the gain."""
@@ -37,10 +36,10 @@ full) are less than GAIN times those of the separate kernels.
 SINGLE = Window(kernel=(1, 1))
 
 
-def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
+def fuse_norms(graph: Graph, machine: Machine) -> Graph:
     """The graph with each normalization fused into the preceding convolution, if both fit the machine and the cost
-    model expects a gain. Convolutions that read interleaved `inputs` stay separate. The machine must have the extension
-    `rows` and square tiles of one image.
+    model expects a gain. Convolutions that read an input in the host's layout (`machine.interleaved`) stay separate.
+    The machine must have the extension `rows` and square tiles of one image.
     """
     makers = graph.producers()
     joined: dict[str, Node] = {}
@@ -50,9 +49,7 @@ def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
         if maker is None or not isinstance(rows := node.operator, Rows) or maker.output in gone:
             continue
         operator = maker.operator
-        if not isinstance(operator, Int8Convolution) or not _joins(
-            config, graph, maker, operator, rows, inputs
-        ):
+        if not isinstance(operator, Int8Convolution) or not _joins(machine, graph, maker, operator, rows):
             continue
         joined[maker.output] = replace(
             maker,
@@ -69,30 +66,23 @@ def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _joins(
-    config: Config,
-    graph: Graph,
-    node: Node,
-    operator: Int8Convolution,
-    rows: Rows,
-    inputs: Collection[str],
-) -> bool:
+def _joins(machine: Machine, graph: Graph, node: Node, operator: Int8Convolution, rows: Rows) -> bool:
     """Whether a convolution and the normalization of its result can become one kernel, and the cost model expects that
     kernel to be faster.
     """
     moved = (operator.pool, operator.phases, operator.spaced, operator.taken)
-    if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4 or node.inputs[0] in inputs:
+    if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4:
         return False
-    if rows.entries is not None or len(rows.bias) == 1:
+    if node.inputs[0] in machine.interleaved or rows.entries is not None or len(rows.bias) == 1:
         return False
     out, data = graph.tensors[node.output], graph.tensors[node.inputs[0]]
     if any(graph.tensors[name].nchw != out.nchw for name in node.inputs[1:]):
         return False
     # A small input is better chained: a separate kernel can read it in the chain memory.
-    if data.size <= config.chain_buffer_bytes:
+    if data.size <= machine.config.chain_buffer_bytes:
         return False
     workload = _workload(graph, node, operator)
-    return NORMED.fits(config, workload) and _pays(config, workload)
+    return NORMED.fits(machine.config, workload) and _pays(machine.config, workload)
 
 
 def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:

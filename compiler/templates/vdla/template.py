@@ -130,11 +130,16 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
 """The accelerator's templates as FILE:NAME, by a workload's `template`; files are imported at their first workload."""
 
 
+def at(place: str) -> Any:
+    """The function or template at `place`, FILE:NAME of this folder. The file is imported when it is first needed."""
+    file, name = place.split(":")
+    return getattr(import_module(f"{__package__}.{file}"), name)
+
+
 @cache
 def template_named(name: str) -> VdlaTemplate:
     """The template with this name, a key of `TEMPLATES`."""
-    file, found = TEMPLATES[name].split(":")
-    return getattr(import_module(f"{__package__}.{file}"), found)
+    return at(TEMPLATES[name])
 
 
 def template_of(workload: Workload) -> VdlaTemplate:
