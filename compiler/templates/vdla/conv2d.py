@@ -12,7 +12,6 @@ from vdla.isa.config import Config
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops.common import Placement
 from ...te.ops.conv2d import Factors, conv2d
 from ..columns import Columns, Values, one_point
 from ..space import Axis, CostEstimates, Space
@@ -200,14 +199,7 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
     return conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,
-        placement=Placement(
-            area=details.area,
-            spread=details.spread,
-            resident=workload.resident,
-            margins=workload.margins,
-            planes=details.planes,
-            turned=workload.turned,
-        ),
+        placement=details.placement(workload),
         factors=Factors(
             tiles=details.tiles, zero_points=details.zero_points, last_columns=workload.last_vectors
         ),

@@ -16,7 +16,6 @@ from ...codegen.vdla import window_intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
-from ...te.ops.common import Placement
 from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
@@ -259,12 +258,7 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,
         filters=filters_of(config, workload.window),
-        placement=Placement(
-            area=details.area,
-            spread=details.spread,
-            resident=workload.resident,
-            margins=workload.margins,
-        ),
+        placement=details.placement(workload),
         **common,
     )
 

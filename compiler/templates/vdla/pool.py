@@ -15,7 +15,6 @@ from vdla.isa.registers import register
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops.common import Placement
 from ...te.ops.pointwise import average_pool, elementwise, max_pool
 from ..columns import Columns, Deferred, Values, one_point
 from ..space import CostEstimates, Space
@@ -130,9 +129,8 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _max_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return max_pool(
-        sizes=workload.sizes, window=workload.window, placement=Placement(apart=details.apart), **common
-    )
+    placement = details.placement(workload)
+    return max_pool(sizes=workload.sizes, window=workload.window, placement=placement, **common)
 
 
 def _average_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
@@ -140,7 +138,7 @@ def _average_pool(_: Config, workload: Workload, details: Details, common: dict[
         sizes=workload.sizes,
         window=workload.window,
         pad_value=details.pad_value,
-        placement=Placement(apart=details.apart, area=details.area),
+        placement=details.placement(workload),
         **common,
     )
 
@@ -149,9 +147,7 @@ def _elementwise(_: Config, workload: Workload, details: Details, common: dict[s
     return elementwise(
         sizes=workload.sizes,
         strides=workload.strides if details.taken is None else details.taken,
-        placement=Placement(
-            area=details.area, spread=details.spread, apart=details.apart, planes=details.planes
-        ),
+        placement=details.placement(workload),
         **common,
     )
 

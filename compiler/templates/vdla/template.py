@@ -22,7 +22,7 @@ from ...graph.graph import Node
 from ...graph.layout import Constant, pack_parameters, unpacked
 from ...ir.stmt import Program
 from ...te.blocks import Blocks, Pair, ceil_div
-from ...te.ops.common import Area, Spread
+from ...te.ops.common import Area, Placement, Spread
 from ...te.post import Post
 from ..columns import Columns, Values
 from ..space import CostEstimates, Space
@@ -52,6 +52,18 @@ class Details:
     tiles: int | None = None
     zero_points: Pair = (0, 0)
     name: str | None = None
+
+    def placement(self, workload: Workload) -> Placement:
+        """Memory and layout of the tensors of a node with this workload and these details."""
+        return Placement(
+            area=self.area,
+            spread=self.spread,
+            resident=workload.resident,
+            margins=workload.margins,
+            apart=self.apart,
+            planes=self.planes,
+            turned=workload.turned,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
