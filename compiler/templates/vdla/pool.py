@@ -21,7 +21,7 @@ from ..space import CostEstimates, Space
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, LOAD_LATENCY, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, tile_knobs, tile_space
+from .tile_space import canonical, cut_tiles, tile_space
 from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
 from .workload import LayerShape, Workload
 
@@ -110,12 +110,12 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """Schedules the tensor expressions of `te.ops.pointwise`."""
     shape, post = LayerShape.of(config, workload), expression.post
-    knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
+    values = canonical(values, Tiles.of(shape, one_point(values)))
     pool = "add" if workload.template == AVERAGE_POOL.name else "max"
     single = workload.kernel == (1, 1)
     s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, ("b", "j") if single else ())
-    s.compute_at("pad", tiles.at(knobs.data_level))
+    tiles = cut_tiles(s, values, ("b", "j") if single else ())
+    s.compute_at("pad", tiles.at(values["data_level"]))
     s.set_scope("acc", "acc")
     s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
     s.tensorize(
