@@ -160,7 +160,7 @@ class LayerEmitter:
         self.group = group
         self.weights = weights
         buffers, self._body = _hoisted(program.body)
-        placed = [emission.scratchpads.place(buffers, {}) for _ in addresses]
+        placed = [emission.scratchpads.place(buffers) for _ in addresses]
         self.slots = {name: tuple([slots[name] for slots in placed]) for name in placed[0]}
         self._drafts: list[Draft] = []
         self._sequences: list[np.ndarray] = []
