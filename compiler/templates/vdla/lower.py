@@ -36,7 +36,7 @@ from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
 from ...te.post import Post
-from ..columns import Values, one_point
+from ..columns import Values
 from ..space import EmptySpaceError
 from .legalize import Legalized
 from .schedule_cache import ScheduleCache, constants_of, key_of
@@ -180,12 +180,7 @@ def choose_points(
 
     @cache
     def in_series(workload: Workload, series: Workload) -> Values:
-        """Knob values for one kernel of a `series` of kernels: the default knobs of the series' workload if they are
-        legal for the kernel's own `workload`, else that workload's default.
-        """
-        values = default(series)
-        estimates = template_of(workload).space(config, workload).cost(one_point(values))
-        return values if all(kept.all() for kept in estimates.limits.values()) else default(workload)
+        return template_of(workload).default_in_series(config, workload, series, virtual_threads)
 
     found: dict[str, tuple[Values, ...]] = {}
     for node, several in kernels.items():

@@ -124,6 +124,17 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         """
         return cheapest(self.space(config, workload), dict.fromkeys(self.copies, virtual_threads))
 
+    def default_in_series(
+        self, config: Config, workload: Workload, series: Workload, virtual_threads: int
+    ) -> dict[str, int]:
+        """The knob values for one kernel of a `series` of kernels: the default of the series' workload if it is legal
+        for the kernel's own `workload`, else that workload's default.
+        """
+        values = self.default_for(config, series, virtual_threads)
+        if self.space(config, workload).permits(values):
+            return values
+        return self.default_for(config, workload, virtual_threads)
+
 
 TEMPLATES: Mapping[str, str] = MappingProxyType(
     {
