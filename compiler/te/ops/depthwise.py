@@ -9,7 +9,7 @@ from vdla.isa.array_modes import TAPS
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Window, ceil_div
+from ..blocks import Blocks, ceil_div, in_vectors
 from ..post import Post
 from ..sweep import Sweep
 from ..taps import TapGroups
@@ -75,7 +75,7 @@ def depthwise_conv2d(
         raise ValueError("a depthwise convolution must have one filter per channel")
     nb, cb = ceil_div(convolution.batch, blocks.batch), ceil_div(convolution.channels, blocks.block)
     own, taps, sweep = convolution.window, filters.taps, filters.sweep
-    wide = _in_vectors(blocks, own if taps is None else taps.widened(own))
+    wide = in_vectors(blocks, own if taps is None else taps.widened(own))
     height, width = convolution.height, convolution.width * blocks.inputs
     part = Part.of(wide, height, width, placement.area)
     oh, ow = part.outputs
@@ -152,20 +152,4 @@ def depthwise_conv2d(
         name=name,
         parameters=parameters_of(x_in, weight, *outputs.buffers),
         body=body if placement.resident else Alloc(buffer=padded, body=body),
-    )
-
-
-def _in_vectors(blocks: Blocks, window: Window) -> Window:
-    """`window` with columns counted in input vectors: a column of pixels is `blocks.inputs` vectors. If this number is
-    above 1, the result has no dilated columns; its kernel is wider and includes the gaps between them.
-    """
-    wide, (top, left, bottom, right) = blocks.inputs, window.pads
-    if wide == 1:
-        return window
-    columns = (window.kernel[1] - 1) * window.dilations[1] + 1
-    return Window(
-        kernel=(window.kernel[0], columns * wide),
-        strides=(window.strides[0], window.strides[1] * wide),
-        pads=(top, left * wide, bottom, right * wide),
-        dilations=(window.dilations[0], 1),
     )

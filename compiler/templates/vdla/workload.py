@@ -14,7 +14,7 @@ from typing import Any
 from vdla.isa.config import Config
 from vdla.isa.timing import bus_cycles
 
-from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div
+from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div, in_vectors
 from ...te.combination import Combination
 from ...te.ops.common import Area, Part, filter_vectors
 from ...te.ops.convolution import Convolution
@@ -154,8 +154,8 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
     blocks = Blocks.of(config)
     if blocks.inputs == 1:
         return replace(workload, filters=computed_filters(config, workload))
-    wide, (top, left, bottom, right) = blocks.inputs, workload.pads
-    columns, last = ((workload.kernel[1] - 1) * workload.dilations[1] + 1) * wide, None
+    wide, window, last = blocks.inputs, in_vectors(blocks, workload.window), None
+    rows, columns = window.kernel
     if workload.template == "conv2d":
         columns -= wide - blocks.inputs_read(workload.channels, workload.kernel)
         rest = ceil_div(workload.channels, blocks.block_in) % wide
@@ -164,10 +164,10 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
         workload,
         channels=ceil_div(workload.channels, blocks.block) * blocks.block_in,
         width=workload.width * wide,
-        kernel=(workload.kernel[0], columns),
-        strides=(workload.strides[0], workload.strides[1] * wide),
-        pads=(top, left * wide, bottom, right * wide),
-        dilations=(workload.dilations[0], 1),
+        kernel=(rows, columns),
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
         last_vectors=last,
     )
 
