@@ -170,6 +170,8 @@ class StoreTables:
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
+    FIELDS = ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
+    """Fields of these instructions that say what is loaded, and to which entries."""
 
     def __init__(self, config: Config) -> None:
         depths = zip(self.NAMES, (config.par_depth, config.table_depth), strict=True)
@@ -178,9 +180,7 @@ class StoreTables:
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
         """Returns for each load `name`, in program order, whether it changes the table. Records the contents."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
-        columns = (
-            fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
-        )
+        columns = (fields[field].tolist() for field in self.FIELDS)
         for number, (first, origin, rows, width, stride) in enumerate(zip(*columns, strict=True)):
             here = entries[first : first + rows * width]
             there = (origin + np.arange(rows)[:, None] * stride + np.arange(width)).reshape(-1)
