@@ -352,7 +352,7 @@ class LayerEmitter:
         match leaf.declaration.name:
             case "gemm" | "depthwise" | "taps":
                 emit_compute.emit_matrix(self, chain, leaf, around)
-            case "post" | "post_rows":
+            case "post":
                 emit_stores.emit_post(self, chain, leaf, around)
             case "rows":
                 emit_rows.emit_rows(self, chain, leaf, around)

@@ -1,7 +1,7 @@
 """Common parts of the operators: buffers in blocks of channels, and the loops of the post-processing.
 
-The operators and the hardware declaration of the store unit both call `post_point` (or `rolling_point`), so that
-tensorization, which compares the two expressions, finds them equal.
+The operators and the hardware declaration of the store unit both call `post_point`, so that tensorization, which
+compares the two expressions, finds them equal.
 """
 
 from __future__ import annotations
@@ -153,47 +153,36 @@ class Views:
 
 
 def post_point(
-    blocks: Blocks, views: Views, post: Post, window: Pair = (1, 1), pool: PoolOperator = "max"
+    blocks: Blocks,
+    views: Views,
+    post: Post,
+    window: Pair = (1, 1),
+    pool: PoolOperator = "max",
+    *,
+    ring: bool = False,
 ) -> Stmt:
     """The statements that compute one output vector: loops b, j (batch and channel in the vector) around the Assign
     "post".
 
     With a window of more than one position (row, column), a buffer `window` int32[batch, block_out] first receives the
-    maximum or sum over the window, in loops window.b, window.j, r, c around the Reduce "pool".
+    maximum or sum over the window, in loops window.b, window.j, r, window.c around the Reduce "pool". With `ring`, the
+    rows of the window need not be contiguous in memory: row k has a Reduce of its own, "pool.k", in loops window.k.b,
+    window.k.j, window.k.c.
     """
     lanes = (blocks.batch, blocks.block_out)
-    if window == (1, 1):
+    if window == (1, 1) and not ring:
         return _finish(blocks, views, post, lambda b, j: views.accumulator(Const(0), Const(0), b, j))
     values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
-    b, j, r, c = Var("window.b"), Var("window.j"), Var("r"), Var("c")
-    reduce = Reduce.into(
-        "pool", pool, values[b, j], views.accumulator(r, c, b, j), all_of(equal(r, 0), equal(c, 0))
-    )
-    first_stage = nest([(b, lanes[0]), (j, lanes[1]), (r, window[0]), (c, window[1])], reduce)
+    reductions: list[Stmt] = []
+    for k in range(window[0] if ring else 1):
+        row, several = (Const(k), []) if ring else (Var("r"), [(Var("r"), window[0])])
+        part = f".{k}" if ring else ""
+        b, j, c = (Var(f"window{part}.{v}") for v in "bjc")
+        first = all_of(*(equal(r, 0) for r, _ in several), equal(c, 0)) if k == 0 else None
+        reduce = Reduce.into(f"pool{part}", pool, values[b, j], views.accumulator(row, c, b, j), first)
+        reductions.append(nest([(b, lanes[0]), (j, lanes[1]), *several, (c, window[1])], reduce))
     last_stage = _finish(blocks, views, post, lambda b, j: values[b, j])
-    return Alloc(buffer=values, body=seq(first_stage, last_stage))
-
-
-def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stmt:
-    """The statements of `post_point` for a maximum over window rows that need not be contiguous in memory (a ring of
-    rows): each row has its own Reduce.
-
-    Row r is read in loops window.r.b, window.r.j, window.r.c.
-    """
-    lanes = (blocks.batch, blocks.block_out)
-    values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
-    rows: list[Stmt] = []
-    for r in range(window[0]):
-        b, j, c = (Var(f"window.{r}.{v}") for v in ("b", "j", "c"))
-        reduce = Reduce.into(
-            f"pool.{r}",
-            "max",
-            values[b, j],
-            views.accumulator(Const(r), c, b, j),
-            equal(c, 0) if r == 0 else None,
-        )
-        rows.append(nest([(b, lanes[0]), (j, lanes[1]), (c, window[1])], reduce))
-    return Alloc(buffer=values, body=seq(*rows, _finish(blocks, views, post, lambda b, j: values[b, j])))
+    return Alloc(buffer=values, body=seq(*reductions, last_stage))
 
 
 def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Expr], Expr]) -> Stmt:

@@ -13,7 +13,7 @@ from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, parameters_of
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..post import Post
-from .common import Outputs, Views, rolling_point
+from .common import Outputs, Views, post_point
 from .patches import Patches
 
 INT32_MIN = -(2**31)
@@ -144,7 +144,8 @@ def patch_conv2d_pool(
     )
     stored = [(o, _members(og, ob // together, ring.filters // together)), (x, pw)]
     finish = nest(
-        [*stored, (s, together)] if several else stored, rolling_point(blocks, views, post, pool.kernel)
+        [*stored, (s, together)] if several else stored,
+        post_point(blocks, views, post, pool.kernel, ring=True),
     )
 
     fills = [_fill(acc, "border.top", (0, pool_top), ring.filters, (0, ring.width), ring.width)]
