@@ -4,6 +4,7 @@ store unit computes the results.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,8 @@ from vdla.isa.registers import register
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops.pointwise import average_pool, elementwise, max_pool
+from ...te.ops.pointwise import reduced_windows
+from ...te.post import PoolOperator
 from ..columns import Columns, Deferred, Values, one_point
 from ..space import CostEstimates, Space
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
@@ -111,7 +113,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     """Schedules the tensor expressions of `te.ops.pointwise`."""
     shape, post = LayerShape.of(config, workload), expression.post
     values = canonical(values, Tiles.of(shape, one_point(values)))
-    pool = "add" if workload.template == AVERAGE_POOL.name else "max"
+    pool = _operator(workload)
     single = workload.kernel == (1, 1)
     s = Schedule(expression.program)
     tiles = cut_tiles(s, values, ("b", "j") if single else ())
@@ -128,32 +130,31 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     return s
 
 
-def _max_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    placement = details.placement(workload)
-    return max_pool(sizes=workload.sizes, window=workload.window, placement=placement, **common)
-
-
-def _average_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return average_pool(
+def _express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    """Builds the tensor expression of `te.ops.pointwise` for a workload. Pads never win in a max-pool."""
+    strides = workload.strides if details.taken is None else details.taken
+    return reduced_windows(
         sizes=workload.sizes,
-        window=workload.window,
-        pad_value=details.pad_value,
+        window=replace(workload.window, strides=strides),
+        pool=_operator(workload),
+        pad_value=-128 if workload.template == MAX_POOL.name else details.pad_value,
         placement=details.placement(workload),
         **common,
     )
 
 
-def _elementwise(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return elementwise(
-        sizes=workload.sizes,
-        strides=workload.strides if details.taken is None else details.taken,
-        placement=details.placement(workload),
-        **common,
-    )
+def _operator(workload: Workload) -> PoolOperator:
+    return "add" if workload.template == AVERAGE_POOL.name else "max"
 
 
 # Only the inputs occupy accumulators.
-_COMMON = {"space": space, "schedule": schedule, "cost": cost, "copies": {"data_copies": "acc"}}
-MAX_POOL = VdlaTemplate(name="max_pool", express=_max_pool, **_COMMON)
-AVERAGE_POOL = VdlaTemplate(name="average_pool", express=_average_pool, **_COMMON)
-ELEMENTWISE = VdlaTemplate(name="elementwise", express=_elementwise, **_COMMON)
+_COMMON = {
+    "space": space,
+    "schedule": schedule,
+    "cost": cost,
+    "express": _express,
+    "copies": {"data_copies": "acc"},
+}
+MAX_POOL = VdlaTemplate(name="max_pool", **_COMMON)
+AVERAGE_POOL = VdlaTemplate(name="average_pool", **_COMMON)
+ELEMENTWISE = VdlaTemplate(name="elementwise", **_COMMON)

@@ -26,7 +26,7 @@ from vdla.compiler.te.ops.conv2d import conv2d
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.depthwise import Filters, depthwise_conv2d
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
-from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
+from vdla.compiler.te.ops.pointwise import reduced_windows
 from vdla.compiler.te.post import Post
 from vdla.isa.config import load_config
 
@@ -225,12 +225,13 @@ def test_pointwise(batch, kind):
     config = CONFIGS[batch]
     window = Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1))
     sizes = {"blocks": Blocks.of(config), "sizes": (batch, 7, 5, 6)}
+    post = ADD if kind == "elementwise" else CLAMP
     if kind == "max":
-        program, post = max_pool(**sizes, window=window, post=CLAMP), CLAMP
+        program = reduced_windows(**sizes, window=window, pad_value=-128, post=post)
     elif kind == "add":
-        program, post = average_pool(**sizes, window=window, pad_value=3, post=CLAMP), CLAMP
+        program = reduced_windows(**sizes, window=window, pool="add", pad_value=3, post=post)
     else:
-        program, post = elementwise(**sizes, post=ADD), ADD
+        program = reduced_windows(**sizes, window=Window(kernel=(1, 1)), post=post)
 
     def build(s):
         wide = kind != "elementwise"

@@ -19,7 +19,7 @@ from vdla.compiler.te.ops.conv2d import conv2d
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.depthwise import Filters, depthwise_conv2d
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
-from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
+from vdla.compiler.te.ops.pointwise import reduced_windows
 from vdla.compiler.te.post import Post
 from vdla.compiler.te.taps import TapGroups
 from vdla.isa import arithmetic
@@ -294,7 +294,7 @@ def test_columns_that_lie_far_apart_make_no_groups():
         assert TapGroups.of(Window(kernel=kernel, dilations=(1, dilation))) is None
 
 
-@pytest.mark.parametrize("pool", [max_pool, average_pool])
+@pytest.mark.parametrize("pool", ["max", "add"])
 @pytest.mark.parametrize("blocks", SQUARE, ids=["batch 1", "batch 2"])
 def test_pools(blocks, pool):
     rng = np.random.default_rng(10)
@@ -304,12 +304,10 @@ def test_pools(blocks, pool):
     bias, scale = np.zeros(c, np.int32), np.full(c, 0.9, np.float32)
     post = POSTS["rescale"]
     sizes = (n, c, height, width)
-    if pool is max_pool:
-        program = max_pool(blocks=blocks, sizes=sizes, window=window, post=post)
-        total = windows(data, window, -128).max(axis=(4, 5))
-    else:
-        program = average_pool(blocks=blocks, sizes=sizes, window=window, pad_value=-3, post=post)
-        total = windows(data, window, -3).sum(axis=(4, 5))
+    pad = -128 if pool == "max" else -3
+    program = reduced_windows(blocks=blocks, sizes=sizes, window=window, pool=pool, pad_value=pad, post=post)
+    total = windows(data, window, pad)
+    total = total.max(axis=(4, 5)) if pool == "max" else total.sum(axis=(4, 5))
     arrays = {
         "X": block(data, blocks.batch, blocks.block_in),
         "P": parameter_table(bias, scale, blocks.block_out),
@@ -324,7 +322,9 @@ def test_elementwise(kind):
     blocks, n, c, height, width = SQUARE[1], 3, 3, 3, 2
     data, operand = int8(rng, n, c, height, width), int8(rng, n, c, height, width)
     post = Post(combination=POSTS[kind].combination)
-    program = elementwise(blocks=blocks, sizes=(n, c, height, width), post=post)
+    program = reduced_windows(
+        blocks=blocks, sizes=(n, c, height, width), window=Window(kernel=(1, 1)), post=post
+    )
     bias, scale = np.zeros(c, np.int32), np.ones(c, np.float32)
     arrays = {"X": block(data, 2, 2), "P": parameter_table(bias, scale, 2)}
     if post.has_operand:
@@ -335,7 +335,7 @@ def test_elementwise(kind):
 
 def test_a_window_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="a window of 5 positions does not fit into the 4 padded"):
-        max_pool(
+        reduced_windows(
             blocks=SQUARE[0],
             sizes=(1, 4, 4, 9),
             window=Window(kernel=(5, 5)),
@@ -347,6 +347,10 @@ def test_placements_that_are_refused():
     with pytest.raises(ValueError, match="a part of an output, cannot have `margins`"):
         Placement(area=(0, 0, 1, 1), margins=(0, 0, 0, 0))
     with pytest.raises(ValueError, match="cannot be loaded from the chain memory"):
-        elementwise(
-            blocks=SQUARE[0], sizes=(1, 4, 4, 4), post=Post(table=True), placement=Placement(resident=True)
+        reduced_windows(
+            blocks=SQUARE[0],
+            sizes=(1, 4, 4, 4),
+            window=Window(kernel=(1, 1)),
+            post=Post(table=True),
+            placement=Placement(resident=True),
         )
