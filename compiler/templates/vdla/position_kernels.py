@@ -127,21 +127,17 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
     # Loads can read only whole rows and columns of a plane, no strided ones.
-    if there is not None and here is not None and not here.pitch:
-        output = _Side(start=box.output.start, spread=there)
-        yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))
-        return
-    for row in range(box.rows):
+    parts = [(0, box.rows, there, here)]
+    if there is None or here is None or here.pitch:
+        alone = [Spread(plane=(1, n), steps=(1, s.along)) for n, s in ((size, box.output), (of, source))]
+        parts = [(row, 1, *alone) for row in range(box.rows)]
+    for row, rows, there, here in parts:
+        assert there is not None and here is not None
         yield _Copy(
-            rows=1,
+            rows=rows,
             columns=box.columns,
-            output=_Side(
-                start=box.output.start + row * box.output.down,
-                spread=Spread(plane=(1, size), steps=(1, box.output.along)),
-            ),
-            source=_Side(
-                start=start + row * source.down, spread=Spread(plane=(1, of), steps=(1, source.along))
-            ),
+            output=_Side(start=box.output.start + row * box.output.down, spread=there),
+            source=_Side(start=start + row * source.down, spread=here),
         )
 
 
