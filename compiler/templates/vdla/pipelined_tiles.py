@@ -22,8 +22,8 @@ ALWAYS = Const(True, DType.BOOL)
 
 
 def pipelined(count: int, *steps: tuple[str, int, Callable[[Expr], Stmt]]) -> Stmt:
-    """The loop over `count` tiles as a software pipeline of three stages. A step is (name, stage, make): in iteration t
-    it executes the statement make(t - stage), if there is a tile of this number. Stages are 0, 1 and 2.
+    """The loop over `count` tiles as a software pipeline of three stages (0, 1 and 2). A step is (name of the step's
+    loop, stage, make). In iteration t a step executes the statement make(t - stage), if a tile has this number.
 
     The loop therefore has two more iterations than there are tiles.
     """
@@ -57,8 +57,9 @@ def multiplied(
     first: Expr = ALWAYS,
     zero_points: Pair = (0, 0),
 ) -> Stmt:
-    """`loops` around a GEMM. `operands`: accumulators, input vectors and weight tile. `first`: the condition under
-    which a product overwrites its accumulators. `zero_points` are subtracted from inputs and weights.
+    """The statement of a GEMM inside `loops`. `operands`: accumulators, input vectors and weight tile. `first`: the
+    condition under which a product overwrites its accumulators. `zero_points`: values that are subtracted from the
+    inputs and from the weights.
     """
     product = Intrinsic(
         name=name,
@@ -73,8 +74,9 @@ def multiplied(
 def stored(
     config: Config, name: str, loops: Sequence[tuple[Var, int]], post: Post, out: Region, *operands: Region
 ) -> Stmt:
-    """`loops` around a STORE.POST to `out`, in DRAM or in the chain memory (on-chip memory between layers). `operands`:
-    accumulators, parameter entry, and the table and the second operand if `post` has them.
+    """The statement of a STORE.POST inside `loops`. `out`: the output vectors, in DRAM or in the chain memory (on-chip
+    memory between layers). `operands`: accumulators, parameter entry, and the table and the second operand if `post`
+    has them.
     """
     store = Intrinsic(
         name=name,

@@ -211,8 +211,9 @@ def byte_of(
     channel: int = 0,
     position: int = 0,
 ) -> int:
-    """The byte at which an element of an activation with NCHW `shape` begins in memory. `channel` is the first of a
-    block and `image` the first of `config.batch` images; `position` counts the rows and columns of a plane.
+    """The byte of an activation with NCHW `shape` at which the vectors of one pixel begin in memory. `position`: number
+    of the pixel in its plane, counted row by row. `channel`: first channel of a block of channels. `image`: first of
+    the `config.batch` images that are stored together.
     """
     _, channels, height, width = shape
     lanes = Blocks.of(config).block
