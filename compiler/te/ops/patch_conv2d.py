@@ -45,12 +45,8 @@ def patch_conv2d(
     sharing = patches.layout.columns
     b_size, co = blocks.batch, blocks.block_out
     oh, ow = convolution.outputs
-    nb, rows, columns = patches.held.shape[:3]
+    nb, _, columns = patches.held.shape[:3]
     own, ob = filter_vectors(blocks, convolution.filters)
-    n, b, y, x = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
-    loops = [(n, nb), (b, patches.images(n)), (y, rows), (x, columns)]
-    gather = nest(loops, patches.gather(n, b, y, x))
-
     neighbours, several = ((sharing,), (Var("conv.xi"),)) if sharing > 1 else ((), ())
     acc = Buffer(name="acc", shape=(nb, ob, oh, columns, *neighbours, b_size, co), dtype=DType.INT32)
     n, o, y, x, b, j = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j"))
@@ -66,7 +62,7 @@ def patch_conv2d(
     loops = [*positions, (b, b_size), (j, co), *reduction.loops]
     outputs = Outputs.of(blocks, (nb, ob, oh, ow), post)
     finish = outputs.finish(acc, filters=own, neighbours=sharing)
-    body = seq(gather, nest(loops, conv), finish)
+    body = seq(patches.gather_all(), nest(loops, conv), finish)
     return Program(
         name=name,
         parameters=parameters_of(patches.image, patches.weight, *outputs.buffers),

@@ -161,9 +161,7 @@ def patch_conv2d_pool(
     body = seq(*(fill for fill in fills if fill is not None), nest([(ty, ph)], seq(*step, finish)))
     groups = nest([(og, ceil_div(ob, ring.filters)), (n, nb)], Alloc(buffer=acc, body=body))
     if patch_rows is None:
-        pn, pb, py, px = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
-        whole = [(pn, nb), (pb, patches.images(pn)), (py, layout.patch_rows(oh)), (px, ow)]
-        groups = seq(nest(whole, patches.gather(pn, pb, py, px)), groups)
+        groups = seq(patches.gather_all(), groups)
     return Program(
         name=name,
         parameters=parameters_of(patches.image, patches.weight, parameters, operand, out),
