@@ -131,15 +131,13 @@ def _first(around: Iterations, names: list[str]) -> Environment:
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
     """The number of innermost loops, at most two, that become loop counts of one instruction: their extents must not
-    exceed `_MOST_ITERATIONS`, and their address steps must be constant and not negative. `zero`: values of the loop
-    variables in the first iteration.
+    exceed `_MOST_ITERATIONS`, and their address steps must not be negative. The steps of all loops of `chain` are
+    constant. `zero`: values of the loop variables in the first iteration.
     """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):
-        if int(np.max(extent(zero))) > _MOST_ITERATIONS:
-            break
-        offsets = [[item(access.offset({**zero, name: k}), 0) for k in range(3)] for access in accesses]
-        if any(second - first != third - second or second < first for first, second, third in offsets):
+        steps = [item(access.step(zero, name), 0) for access in accesses]
+        if int(np.max(extent(zero))) > _MOST_ITERATIONS or min(steps) < 0:
             break
         counted += 1
     return counted
