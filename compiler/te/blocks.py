@@ -101,22 +101,6 @@ class Window:
         return height + top + bottom, width + left + right
 
 
-def in_vectors(blocks: Blocks, window: Window) -> Window:
-    """`window` with columns counted in input vectors: a column of pixels is `blocks.inputs` vectors. If this number is
-    above 1, the result has no dilated columns; its kernel is wider and includes the gaps between them.
-    """
-    wide, (top, left, bottom, right) = blocks.inputs, window.pads
-    if wide == 1:
-        return window
-    columns = (window.kernel[1] - 1) * window.dilations[1] + 1
-    return Window(
-        kernel=(window.kernel[0], columns * wide),
-        strides=(window.strides[0], window.strides[1] * wide),
-        pads=(top, left * wide, bottom, right * wide),
-        dilations=(window.dilations[0], 1),
-    )
-
-
 def ceil_div(a: int, b: int) -> int:
     """a / b rounded up."""
     return -(-a // b)

@@ -9,7 +9,7 @@ from vdla.isa.array_modes import TAPS
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
 from ...ir.types import DType
-from ..blocks import Blocks, ceil_div, in_vectors
+from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
 from ..sweep import Sweep
 from ..taps import TapGroups
@@ -152,4 +152,20 @@ def depthwise_conv2d(
         name=name,
         parameters=parameters_of(x_in, weight, *outputs.buffers),
         body=body if placement.resident else Alloc(buffer=padded, body=body),
+    )
+
+
+def in_vectors(blocks: Blocks, window: Window) -> Window:
+    """`window` with columns counted in input vectors: a column of pixels is `blocks.inputs` vectors. If this number is
+    above 1, the result has no dilated columns; its kernel is wider and includes the gaps between them.
+    """
+    wide, (top, left, bottom, right) = blocks.inputs, window.pads
+    if wide == 1:
+        return window
+    columns = (window.kernel[1] - 1) * window.dilations[1] + 1
+    return Window(
+        kernel=(window.kernel[0], columns * wide),
+        strides=(window.strides[0], window.strides[1] * wide),
+        pads=(top, left * wide, bottom, right * wide),
+        dilations=(window.dilations[0], 1),
     )

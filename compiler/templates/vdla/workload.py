@@ -14,7 +14,7 @@ from typing import Any
 from vdla.isa.config import Config
 from vdla.isa.timing import bus_cycles
 
-from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div, in_vectors
+from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div
 from ...te.combination import Combination
 from ...te.ops.common import Area, Part, filter_vectors
 from ...te.ops.convolution import Convolution
@@ -154,6 +154,8 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
     blocks = Blocks.of(config)
     if blocks.inputs == 1:
         return replace(workload, filters=computed_filters(config, workload))
+    from ...te.ops.depthwise import in_vectors
+
     wide, window, last = blocks.inputs, in_vectors(blocks, workload.window), None
     rows, columns = window.kernel
     if workload.template == "conv2d":
