@@ -14,7 +14,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .node_points import Points
-from .templates.columns import Values, one_point
+from .templates.columns import Values
 from .templates.space import Space
 from .templates.template import candidate_values, grid_costs
 from .templates.vdla.template import Kernel, template_of
@@ -103,9 +103,7 @@ def _deeper(config: Config, workload: Workload, values: Values) -> Values:
     for name in template.copies:
         for count in sorted(choices[name], reverse=True):
             tried = {**values, name: count}
-            if count > values[name] and all(
-                fits.all() for fits in space.cost(one_point(tried)).limits.values()
-            ):
+            if count > values[name] and space.permits(tried):
                 values = tried
                 break
     return values

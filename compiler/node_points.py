@@ -22,7 +22,7 @@ from vdla.isa.program import Program
 from vdla.sim import simulate
 
 from .te.blocks import ceil_div
-from .templates.columns import Values, one_point
+from .templates.columns import Values
 from .templates.space import EmptySpaceError
 from .templates.vdla.lower import choose_points
 from .templates.vdla.template import Kernel, template_of
@@ -97,15 +97,11 @@ def _other_choices(
 
     @cache
     def in_series(workload: Workload, count: int) -> Values:
-        template = template_of(workload)
         own = workload.template == "conv2d"
         # Whole batches of the machine: adjacent images are one fill.
         batch = ceil_div(workload.batch, config.batch) * config.batch * count
         series = replace(workload, batch=batch, own_weights=own)
-        values = template.default_for(config, series, virtual_threads)
-        limits = template.space(config, workload).cost(one_point(values)).limits
-        fits = all(kept.all() for kept in limits.values())
-        return values if fits else template.default_for(config, workload, virtual_threads)
+        return template_of(workload).default_in_series(config, workload, series, virtual_threads)
 
     found: list[Points] = []
     with suppress(EmptySpaceError):

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from .columns import Columns, Values
+from .columns import Columns, Values, one_point
 
 AT_ONCE = 1 << 12
 """Number of a sample's points (settings of the knobs) for which the cost model is computed at once: few enough for the
@@ -131,6 +131,10 @@ class Space:
             **estimates.search_limits,
             "the bound on its cost": estimates.bound <= self.slack * self.floor,
         }
+
+    def permits(self, values: Values) -> bool:
+        """Whether the point with these `values` satisfies the template's limits; search limits do not apply."""
+        return all(kept.all() for kept in self.cost(one_point(values)).limits.values())
 
     def legal(self, points: np.ndarray) -> np.ndarray:
         """For each of `points` [n, axes] (settings of the knobs, as indices), whether it satisfies all limits: bool

@@ -18,7 +18,7 @@ from vdla.codesign import models
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import run_on_rtl
 from vdla.compiler import dram_choices
-from vdla.compiler.codegen.vdla.dram_placement import _BOX, START, _Boxes, order_weights
+from vdla.compiler.codegen.vdla.dram_placement import _BOX, START, cut_boxes, order_weights, parts_of
 from vdla.compiler.codegen.vdla.machine import Batch
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
@@ -171,9 +171,8 @@ def test_a_cut_load_reads_and_writes_what_it_did() -> None:
         fields |= {"y_size": random.integers(1, 6, 1), "x_size": random.integers(1, 9, 1)}
         fields["x_stride"] = fields["x_size"] + random.integers(0, 3)
         tail = int(random.integers(1, 12))
-        boxes = _Boxes.of(Batch(name="LOAD.INP", numbers=np.zeros(1, np.int64), fields=fields))
         whole, cut = elements(fields), {}
-        for _, _, part in boxes.cut(tail, boxes.parts(tail)):
+        for _, _, part in cut_boxes(fields, tail, parts_of(fields, tail)):
             own = elements(part)
             assert not own.keys() & cut.keys()
             cut |= own

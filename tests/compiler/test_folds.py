@@ -13,8 +13,7 @@ from vdla.compiler.codegen.vdla.folds import FoldedWeights, fold_tiles
 from vdla.compiler.graph.layout import Constant, pack_weight
 from vdla.compiler.graph.special_weights import pack_spread_weight, pack_taps_weight
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.vdla.folded_dense_weights import folded_dense_weights
-from vdla.compiler.templates.vdla.folded_work import parts_of_tiles
+from vdla.compiler.templates.vdla.folded_work import folded_dense_weights, parts_of_tiles
 from vdla.compiler.templates.vdla.rolling_pool import RollingShape
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, program_alone

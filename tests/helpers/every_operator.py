@@ -31,7 +31,7 @@ from vdla.compiler.te.ops.int8_pool import int8_average_pool, int8_max_pool
 from vdla.compiler.te.ops.movement import concat, gather, pad_runs, permute, remap, slice_runs
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
-from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
+from vdla.compiler.te.ops.pointwise import reduced_windows
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.quantization import load_activation, store_activation
 from vdla.compiler.te.ops.recurrent import recurrent_steps
@@ -140,9 +140,9 @@ def programs() -> dict[str, Program]:
             pad_value=5,
             post=CLAMP,
         ),
-        "vdla max-pool": max_pool(**vectors, window=STRIDED, post=CLAMP),
-        "vdla average pool": average_pool(**vectors, window=STRIDED, post=CLAMP, pad_value=0),
-        "vdla element-wise": elementwise(**vectors, post=ADD),
+        "vdla max-pool": reduced_windows(**vectors, window=STRIDED, post=CLAMP, pad_value=-128),
+        "vdla average pool": reduced_windows(**vectors, window=STRIDED, pool="add", post=CLAMP),
+        "vdla element-wise": reduced_windows(**vectors, window=Window(kernel=(1, 1)), post=ADD),
         "vdla patches": patch_conv2d(
             blocks=tiny,
             convolution=Convolution(**{**BLOCKED, "channels": 3}, filters=5, window=STRIDED),

@@ -1,4 +1,4 @@
-"""Loop IR semantics of the ALU's operations, and of the fill of accumulators with pad values."""
+"""Loop IR semantics of the ALU's operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from vdla.isa.errors import ConfigError
 from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum
 from ...ir.stmt import Assign, IntrinsicDeclaration, nest
 from ...ir.types import DType
-from ...te.ops.common import INT32_MIN
 
 _OPERATORS: dict[AluOpcode, Callable[[Expr, Expr], Expr]] = {
     AluOpcode.MIN: minimum,
@@ -96,15 +95,3 @@ def vector_attributes(immediate: int | None = None) -> tuple[tuple[str, int], ..
     if not IMMEDIATE_LIMITS[0] <= immediate <= IMMEDIATE_LIMITS[1]:
         raise ConfigError(f"the immediate {immediate} does not fit the 16 bits of an ALU instruction")
     return (("immediate", immediate),)
-
-
-def fill(config: Config) -> IntrinsicDeclaration:
-    """The intrinsic that fills acc int32[batch, block_out] with the smallest int32, the value of pads of a max-pool
-    over accumulators.
-    """
-    lanes = (config.batch, config.block_out)
-    acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
-    b, j = Var("b"), Var("j")
-    least = Const(INT32_MIN, DType.INT32)
-    body = nest([(b, lanes[0]), (j, lanes[1])], Assign(name="fill", buffer=acc, indices=(b, j), value=least))
-    return IntrinsicDeclaration(name="fill", parameters=(acc,), body=body)

@@ -8,7 +8,7 @@ copies are addresses in columns.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -58,6 +58,25 @@ def where(condition: Any, then: Column, otherwise: Column) -> Column:
     if isinstance(condition, np.ndarray):
         return np.where(condition, then, otherwise)
     return then if condition else otherwise
+
+
+def counted_loops(
+    counts: Sequence[Column], steps: Mapping[str, Sequence[Column]]
+) -> tuple[dict[str, Column], dict[str, Column]]:
+    """The fields of an instruction that counts at most two loops, which run `counts` times, outermost first. `steps`:
+    for each operand the steps of its address along the loops. Also returns, for each operand, the distance from its
+    first to its last address.
+    """
+    free = 2 - len(counts)
+    fields: dict[str, Column] = dict(zip(("iter_out", "iter_in"), [1] * free + [*counts], strict=True))
+    reach: dict[str, Column] = {}
+    for operand, own in steps.items():
+        # A loop that runs once changes no address, and its step could exceed the field.
+        moves = [where(count > 1, step, 0) for step, count in zip(own, counts, strict=True)]
+        names = (f"{operand}_factor_out", f"{operand}_factor_in")
+        fields |= dict(zip(names, [0] * free + moves, strict=True))
+        reach[operand] = sum(step * (count - 1) for step, count in zip(moves, counts, strict=True))
+    return fields, reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ enforce this order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -165,8 +165,8 @@ def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Ba
     more, others, cut, tails = np.zeros(emission.count, np.int64), [], [], set[Batch]()
     for batch in emission.batches:
         if batch.name == "LOAD.INP" and batch.group in layers:
-            boxes = _Boxes.of(batch)
-            counts = np.where(loading[batch.numbers + 1], 1, boxes.parts(tail))
+            boxes = boxes_of(batch)
+            counts = np.where(loading[batch.numbers + 1], 1, parts_of(boxes, tail))
             more[batch.numbers] = counts - 1
             cut.append((batch, boxes, counts))
         else:
@@ -175,7 +175,7 @@ def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Ba
     emission.count += int(more.sum())
     emission.batches[:] = [replace(batch, numbers=places[batch.numbers]) for batch in others]
     for batch, boxes, counts in cut:
-        for part, rows, fields in boxes.cut(tail, counts):
+        for part, rows, fields in cut_boxes(boxes, tail, counts):
             spans = [
                 tuple([Span(span.space, pick(span.low, rows), pick(span.high, rows)) for span in spans])
                 for spans in (batch.reads, batch.writes)
@@ -194,92 +194,75 @@ def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Ba
     return tails
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Boxes:
-    """The boxes of DRAM elements that many loads read, and the pads that each load adds around its box. Each attribute
-    is a column: it has one number for each load, the value of a field of the load (`_BOX` names these fields).
-    """
-
-    sram: Rows
-    dram: Rows
-    rows: Rows
-    columns: Rows
-    stride: Rows
-    above: Rows
-    below: Rows
-    left: Rows
-    right: Rows
-
-    @staticmethod
-    def of(batch: Batch) -> _Boxes:
-        """The boxes of the loads in `batch`."""
-        return _Boxes(*(full(batch.fields.get(name, 0), len(batch.numbers)) for name in _BOX))
-
-    def parts(self, tail: int) -> Rows:
-        """For each load, the number of parts (1, 2 or 3) into which it is cut. `tail`: number of vectors to be cut off
-        at the end.
-        """
-        by_rows = self.columns <= tail
-        last = -(-tail // np.maximum(self.columns, 1))
-        one_row = (self.rows == 1) & (self.above == 0)
-        several = np.where(self.rows > 1, 3, np.where(one_row, 2, 1))
-        return np.where(
-            by_rows,
-            np.where((self.columns > 0) & (self.rows > last), 2, 1),
-            np.where(self.below == 0, several, 1),
-        )
-
-    def cut(self, tail: int, counts: Rows) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
-        """Cuts loads into parts. `tail`: number of vectors to be cut off at the end. `counts`: number of parts of each
-        load.
-
-        Yields (number of the part, indices of the loads, fields of this part of these loads), for one part and all
-        loads that are cut in the same way at a time.
-        """
-        width, by_rows, none = self.left + self.columns + self.right, self.columns <= tail, 0 * self.rows
-        last = np.where(by_rows, -(-tail // np.maximum(self.columns, 1)), 1)
-        before = self.rows - last
-        sram, dram = self.sram + (self.above + before) * width, self.dram + before * self.stride
-        short, end = self.columns - tail, self.columns + self.left - tail
-        whole = (
-            self.sram,
-            self.dram,
-            self.rows,
-            self.columns,
-            self.stride,
-            self.above,
-            self.below,
-            self.left,
-            self.right,
-        )
-        upper = (
-            self.sram,
-            self.dram,
-            before,
-            self.columns,
-            self.stride,
-            self.above,
-            none,
-            self.left,
-            self.right,
-        )
-        lower = (sram, dram, last, self.columns, self.stride, none, self.below, self.left, self.right)
-        front = (sram, dram, last, short, short, none, none, self.left, none)
-        back = (sram + end, dram + short, last, none + tail, none + tail, none, none, none, self.right)
-        for chosen, parts in (
-            (counts == 1, (whole,)),
-            ((counts == 2) & by_rows, (upper, lower)),
-            ((counts == 2) & ~by_rows, (front, back)),
-            (counts == 3, (upper, front, back)),
-        ):
-            rows = np.flatnonzero(chosen)
-            if len(rows):
-                for part, columns in enumerate(parts):
-                    yield part, rows, {name: item[rows] for name, item in zip(_BOX, columns, strict=True)}
-
-
 _BOX = ("sram_base", "dram_base", "y_size", "x_size", "x_stride", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-"""Fields of a load that are the columns of `_Boxes`, in order."""
+"""Fields of a load that describe the box of DRAM elements that the load reads, and the pads around the box: addresses,
+rows, columns, distance of rows, and pad rows above, below, left and right.
+"""
+
+
+def boxes_of(batch: Batch) -> dict[str, Rows]:
+    """The fields _BOX of the loads in `batch`, each as a column with one number for each load."""
+    return {name: full(batch.fields.get(name, 0), len(batch.numbers)) for name in _BOX}
+
+
+def parts_of(box: Mapping[str, Rows], tail: int) -> Rows:
+    """For each load of `box`, the number of parts (1, 2 or 3) into which it is cut. `tail`: number of vectors to be cut
+    off at the end.
+    """
+    rows, columns = box["y_size"], box["x_size"]
+    last = -(-tail // np.maximum(columns, 1))
+    one_row = (rows == 1) & (box["y_pad_0"] == 0)
+    several = np.where(rows > 1, 3, np.where(one_row, 2, 1))
+    return np.where(
+        columns <= tail,
+        np.where((columns > 0) & (rows > last), 2, 1),
+        np.where(box["y_pad_1"] == 0, several, 1),
+    )
+
+
+def cut_boxes(
+    box: Mapping[str, Rows], tail: int, counts: Rows
+) -> Iterator[tuple[int, Rows, dict[str, Rows]]]:
+    """Cuts the loads of `box` into parts. `tail`: number of vectors to be cut off at the end. `counts`: number of parts
+    of each load.
+
+    Yields (number of the part, indices of the loads, fields of this part of these loads), for one part and all loads
+    that are cut in the same way at a time.
+    """
+    rows, columns, left, none = box["y_size"], box["x_size"], box["x_pad_0"], 0 * box["y_size"]
+    by_rows = columns <= tail
+    last = np.where(by_rows, -(-tail // np.maximum(columns, 1)), 1)
+    before, width = rows - last, left + columns + box["x_pad_1"]
+    upper = {**box, "y_size": before, "y_pad_1": none}
+    lower = {
+        **box,
+        "sram_base": box["sram_base"] + (box["y_pad_0"] + before) * width,
+        "dram_base": box["dram_base"] + before * box["x_stride"],
+        "y_size": last,
+        "y_pad_0": none,
+    }
+    # The last row is cut into its columns but the last ones, with the left pads, and its last `tail` columns.
+    short = columns - tail
+    row = {**lower, "y_pad_1": none}
+    front = {**row, "x_size": short, "x_stride": short, "x_pad_1": none}
+    back = {
+        **row,
+        "sram_base": row["sram_base"] + left + short,
+        "dram_base": row["dram_base"] + short,
+        "x_size": none + tail,
+        "x_stride": none + tail,
+        "x_pad_0": none,
+    }
+    for chosen, parts in (
+        (counts == 1, (box,)),
+        ((counts == 2) & by_rows, (upper, lower)),
+        ((counts == 2) & ~by_rows, (front, back)),
+        (counts == 3, (upper, front, back)),
+    ):
+        chosen_rows = np.flatnonzero(chosen)
+        if len(chosen_rows):
+            for part, fields in enumerate(parts):
+                yield part, chosen_rows, {name: item[chosen_rows] for name, item in fields.items()}
 
 
 def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDArray[np.int64]:

@@ -160,7 +160,7 @@ class LayerEmitter:
         self.group = group
         self.weights = weights
         buffers, self._body = _hoisted(program.body)
-        placed = [emission.scratchpads.place(buffers, {}) for _ in addresses]
+        placed = [emission.scratchpads.place(buffers) for _ in addresses]
         self.slots = {name: tuple([slots[name] for slots in placed]) for name in placed[0]}
         self._drafts: list[Draft] = []
         self._sequences: list[np.ndarray] = []
@@ -352,7 +352,7 @@ class LayerEmitter:
         match leaf.declaration.name:
             case "gemm" | "depthwise" | "taps":
                 emit_compute.emit_matrix(self, chain, leaf, around)
-            case "post" | "post_rows":
+            case "post":
                 emit_stores.emit_post(self, chain, leaf, around)
             case "rows":
                 emit_rows.emit_rows(self, chain, leaf, around)

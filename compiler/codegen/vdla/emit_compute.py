@@ -21,11 +21,11 @@ from .columns import (
     Evaluator,
     Iterations,
     Rows,
+    counted_loops,
     evaluator,
     group_rows,
     item,
     pick,
-    where,
 )
 from .folds import PartsOfTiles
 from .machine import Span
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from .emit import Chain, LayerEmitter
 
 _MAX_ITERATIONS = (1 << 14) - 1
+
+_OPERANDS: tuple[str, ...] = ("dst", "src", "wgt")
+"""The operands of an operation of the array, in names of fields: accumulator, input, weight."""
 
 _MODE = {mode.name: mode for mode in MODES}
 """The modes of the array by name; the intrinsic of a mode has the same name."""
@@ -134,14 +137,8 @@ def _emit_sums(
     tile, inside = divmod(starts[2], row)
     sequences = _sequences(emitter, plan, names, [extents[i] for i in plan.unrolled], inside, inner)
 
-    counts = [extents[i] for i in plan.counted]
-    # A loop that runs once changes no address, and its step could exceed the field.
-    factors: list[list[Column]] = [
-        [where(count > 1, factor, 0) for factor, count in zip(steps, counts, strict=True)]
-        for steps in plan.factors
-    ]
-    counts = [1] * (2 - len(counts)) + counts
-    factors = [[0] * (2 - len(steps)) + steps for steps in factors]
+    steps = dict(zip(_OPERANDS, plan.factors, strict=True))
+    common, moved = counted_loops([extents[i] for i in plan.counted], steps)
     relocation = [bases[0] + starts[0], bases[1] + starts[1], bases[2] * tiles + tile]
     emitter.set_register(
         "BASE",
@@ -149,26 +146,14 @@ def _emit_sums(
         {"acc_base": relocation[0], "inp_base": relocation[1], "wgt_base": relocation[2]},
     )
     spans: list[Span] = []
-    for space, base, steps, far in zip(
-        ("acc", "inp", "wgt"), relocation, factors, sequences.reach, strict=True
+    for operand, space, base, far in zip(
+        _OPERANDS, ("acc", "inp", "wgt"), relocation, sequences.reach, strict=True
     ):
-        last = far + beyond.get(space, 0)
-        for factor, count in zip(steps, counts, strict=True):
-            last = last + factor * (count - 1)
+        last = far + beyond.get(space, 0) + moved[operand]
         if space == "wgt":
             spans.append(Span(space, base // tiles, (base + last // row) // tiles + 1))
         else:
             spans.append(Span(space, base, base + last + 1))
-    common: dict[str, Column] = {
-        "iter_out": counts[0],
-        "iter_in": counts[1],
-        "dst_factor_out": factors[0][0],
-        "dst_factor_in": factors[0][1],
-        "src_factor_out": factors[1][0],
-        "src_factor_in": factors[1][1],
-        "wgt_factor_out": factors[2][0],
-        "wgt_factor_in": factors[2][1],
-    }
     if plan.padded is not None:
         hold_pads(emitter, inner, common, spans)
     begins = True if plan.first is None else plan.first(inner.values)

@@ -12,14 +12,24 @@ import numpy as np
 from ...ir.expr import Const
 from ...ir.quick_init import quick_init
 from ...ir.stmt import Copy
+from ...ir.types import DType
 from .columns import Column, Iterations, greater, group_rows, item, lesser, pick
-from .loads import LOADS, not_loaded
+from .errors import EmissionError
 from .machine import Span
 
 if TYPE_CHECKING:
     from .emit import Chain, LayerEmitter
 
 _MAX_PAD = 15
+
+LOADS = {
+    ("inp", DType.INT8): "INP",
+    ("wgt", DType.INT8): "WGT",
+    ("acc", DType.INT8): "ACC8",
+    ("acc", DType.INT32): "ACC",
+    ("par", DType.INT32): "PAR",
+}
+"""Maps (scratchpad, type of an element in DRAM) to the memory type of instruction LOAD."""
 
 
 @quick_init
@@ -108,7 +118,11 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
         parts.append(len(transfers))
         padded.append(axes is not None and any(axis.before or axis.after for axis in axes))
     if (kind := LOADS.get((scope, leaf.source.buffer.dtype))) is None:
-        raise not_loaded(emitter.program, leaf)
+        tensor, known = leaf.source.buffer, " or ".join(dtype for memory, dtype in LOADS if memory == scope)
+        raise EmissionError(
+            f"{emitter.program.name}: {leaf.name} copies {tensor.name}, {tensor.dtype}, to {scope}; the accelerator "
+            f"loads {known} there"
+        )
     if scope in ("inp", "acc") and any(padded):
         value = int(leaf.pad.value) if isinstance(leaf.pad, Const) else 0
         register = "LOAD_PAD" if scope == "inp" else "COMPUTE_PAD"

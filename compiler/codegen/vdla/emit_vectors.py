@@ -12,7 +12,18 @@ import vdla.isa.layout as layout
 
 from ...ir.stmt import Intrinsic
 from .alu_intrinsics import vector_opcode
-from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where
+from .columns import (
+    Access,
+    Column,
+    Environment,
+    Iterations,
+    counted_loops,
+    full,
+    group_rows,
+    item,
+    lesser,
+    pick,
+)
 from .machine import Span
 from .sequences import VectorOperation, parse_sequence
 
@@ -80,7 +91,6 @@ def _emit(
     inner, extents = inner.chosen(runs), [pick(extent, runs) for extent in extents]
     if not len(inner):
         return
-    counts: list[Column] = [1] * (2 - counted) + extents
     for operation in operations:
         operands = [accesses[0]]
         if operation.immediate is None:
@@ -89,27 +99,21 @@ def _emit(
         target, source = starts[0], starts[-1]
         base = lesser(target, source)
         emitter.set_register("BASE", inner.position, {"acc_base": base})
-        fields: dict[str, Column] = {
-            "iter_out": counts[0],
-            "iter_in": counts[1],
+        steps = {
+            operand: [access.step(inner.values, name) for name, _ in loops]
+            for operand, access in zip(("dst", "src"), operands, strict=False)
+        }
+        fields, moved = counted_loops(extents, steps)
+        fields |= {
             "uop_bgn": 0,
             "uop_end": 1,
             "alu_opcode": operation.opcode,
             "use_imm": int(operation.immediate is not None),
             "imm": operation.immediate or 0,
         }
-        spans = []
-        for operand, access, start in zip(("dst", "src"), operands, starts, strict=False):
-            factors: list[Column] = [0] * (2 - counted) + [
-                access.step(inner.values, name) for name, _ in loops
-            ]
-            last = start
-            for loop, factor, count in zip(("out", "in"), factors, counts, strict=True):
-                # A loop that runs once changes no address, and its step could exceed the field.
-                factor = where(count > 1, factor, 0)
-                fields[f"{operand}_factor_{loop}"] = factor
-                last = last + factor * (count - 1)
-            spans.append(Span("acc", start, last + 1))
+        spans = [
+            Span("acc", start, start + far + 1) for start, far in zip(starts, moved.values(), strict=True)
+        ]
         emitter.add(
             "ALU",
             inner.position,
@@ -127,15 +131,13 @@ def _first(around: Iterations, names: list[str]) -> Environment:
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
     """The number of innermost loops, at most two, that become loop counts of one instruction: their extents must not
-    exceed `_MOST_ITERATIONS`, and their address steps must be constant and not negative. `zero`: values of the loop
-    variables in the first iteration.
+    exceed `_MOST_ITERATIONS`, and their address steps must not be negative. The steps of all loops of `chain` are
+    constant. `zero`: values of the loop variables in the first iteration.
     """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):
-        if int(np.max(extent(zero))) > _MOST_ITERATIONS:
-            break
-        offsets = [[item(access.offset({**zero, name: k}), 0) for k in range(3)] for access in accesses]
-        if any(second - first != third - second or second < first for first, second, third in offsets):
+        steps = [item(access.step(zero, name), 0) for access in accesses]
+        if int(np.max(extent(zero))) > _MOST_ITERATIONS or min(steps) < 0:
             break
         counted += 1
     return counted

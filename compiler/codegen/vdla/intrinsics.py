@@ -10,7 +10,7 @@ import numpy as np
 
 from vdla.isa.config import Config
 
-from ...ir.expr import FIRST, Buffer, Var, all_of, cast, equal
+from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equal
 from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
@@ -55,31 +55,40 @@ def post(
     pool: PoolOperator = "max",
     *,
     chained: bool = False,
+    ring: bool = False,
 ) -> IntrinsicDeclaration:
     """The intrinsic of STORE.POST, which computes an output vector out int8[B, co] from acc and par int32[2, co] (bias,
     bits of the scale). B and co are batch and block_out. A second operand, if `constants` has one, is int8[B, co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, which `pool` (maximum or
-    sum) reduces. `chained`: out is in the chain memory (on-chip memory between layers). A look-up table is one more
-    operand, int8[256].
+    sum) reduces. With `ring`, each row r of the window is an operand of its own, acc.r int32[columns, B, co]: the rows
+    form a ring and need not be adjacent in the accumulators. `chained`: out is in the chain memory (on-chip memory
+    between layers). A look-up table is one more operand, int8[256].
     """
     lanes = (config.batch, config.block_out)
-    wide = window != (1, 1)
     out = Buffer(name="out", shape=lanes, dtype=DType.INT8, scope=CHAIN if chained else "dram")
-    acc = Buffer(name="acc", shape=(*window, *lanes) if wide else lanes, dtype=DType.INT32, scope="acc")
+    shape = (*window, *lanes) if ring or window != (1, 1) else lanes
+    names = [f"acc.{r}" for r in range(window[0])] if ring else ["acc"]
+    sums = [Buffer(name=name, shape=shape[ring:], dtype=DType.INT32, scope="acc") for name in names]
     par = Buffer(name="par", shape=(2, lanes[1]), dtype=DType.INT32, scope="par")
     operand = Buffer(name="operand", shape=lanes, dtype=DType.INT8) if constants.has_operand else None
     table = Buffer(name="table", shape=(256,), dtype=DType.INT8) if constants.table else None
+
+    def accumulator(r: Expr, c: Expr, b: Expr, j: Expr) -> Load:
+        if ring and isinstance(r, Const):
+            return sums[int(r.value)][c, b, j]
+        return sums[0][(r, c, b, j)[-len(shape) :]]
+
     views = Views(
         out=lambda b, j: out[b, j],
-        accumulator=(lambda r, c, b, j: acc[r, c, b, j]) if wide else (lambda r, c, b, j: acc[b, j]),
+        accumulator=accumulator,
         parameter=lambda row, j: par[row, j],
         operand=None if operand is None else lambda b, j: operand[b, j],
         table=table,
     )
-    body = post_point(Blocks.of(config), views, constants, window, pool)
+    body = post_point(Blocks.of(config), views, constants, window, pool, ring=ring)
     more = [buffer for buffer in (table, operand) if buffer is not None]
-    return IntrinsicDeclaration(name="post", parameters=(out, acc, par, *more), body=body)
+    return IntrinsicDeclaration(name="post", parameters=(out, *sums, par, *more), body=body)
 
 
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:

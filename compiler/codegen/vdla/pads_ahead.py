@@ -86,6 +86,6 @@ def _outputs(layer: LoweredLayer, chained: Mapping[str, ChainBuffer]) -> Iterato
 
 def _stores(layer: LoweredLayer) -> bool:
     return bool(layer.kernels) and any(
-        isinstance(node, Intrinsic) and node.declaration.name in ("post", "post_rows")
+        isinstance(node, Intrinsic) and node.declaration.name == "post"
         for node in walk(layer.kernels[-1].kernel)
     )

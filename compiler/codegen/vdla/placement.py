@@ -62,24 +62,22 @@ class Scratchpads:
         # DEPTHWISE and TAPS need positions at multiples of their size.
         self._aligned = {"inp": config.position_inputs if config.has("taps") else 1}
 
-    def place(self, buffers: list[Buffer], last_copy: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    def place(self, buffers: list[Buffer]) -> dict[str, tuple[int, ...]]:
         """Places one layer's buffers: returns, by buffer name, the first scratchpad element of each copy of the buffer.
 
-        The size of a buffer's first dimension is its number of copies. `last_copy`: by buffer name, the copy that the
-        layer uses last (default: the last). If possible, copies in the accumulators start in different banks, so that
-        the store unit reads one copy while the array fills another. Raises PlacementError if the buffers do not fit.
+        The size of a buffer's first dimension is its number of copies. If possible, copies in the accumulators start in
+        different banks, so that the store unit reads one copy while the array fills another. Raises PlacementError if
+        the buffers do not fit.
         """
         by_scope: dict[str, list[Buffer]] = {}
         for buffer in buffers:
             by_scope.setdefault(buffer.scope, []).append(buffer)
         slots: dict[str, tuple[int, ...]] = {}
         for scope, members in by_scope.items():
-            slots.update(self._place_scope(scope, members, last_copy))
+            slots.update(self._place_scope(scope, members))
         return slots
 
-    def _place_scope(
-        self, scope: str, members: list[Buffer], last_copy: Mapping[str, int]
-    ) -> dict[str, tuple[int, ...]]:
+    def _place_scope(self, scope: str, members: list[Buffer]) -> dict[str, tuple[int, ...]]:
         depth = self._depth[scope]
         sizes = [(buffer.name, elements(buffer) // buffer.shape[0], buffer.shape[0]) for buffer in members]
         if scope == "acc":
@@ -98,7 +96,7 @@ class Scratchpads:
         for name, size, copies in sizes:
             slots[name] = tuple(starts[position : position + copies])
             position += copies
-            self._next[scope] = (slots[name][last_copy.get(name, copies - 1)] + size) % depth
+            self._next[scope] = (slots[name][-1] + size) % depth
         return slots
 
     @staticmethod
@@ -172,6 +170,8 @@ class StoreTables:
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
+    FIELDS = ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
+    """Fields of these instructions that say what is loaded, and to which entries."""
 
     def __init__(self, config: Config) -> None:
         depths = zip(self.NAMES, (config.par_depth, config.table_depth), strict=True)
@@ -180,9 +180,7 @@ class StoreTables:
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
         """Returns for each load `name`, in program order, whether it changes the table. Records the contents."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
-        columns = (
-            fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
-        )
+        columns = (fields[field].tolist() for field in self.FIELDS)
         for number, (first, origin, rows, width, stride) in enumerate(zip(*columns, strict=True)):
             here = entries[first : first + rows * width]
             there = (origin + np.arange(rows)[:, None] * stride + np.arange(width)).reshape(-1)

@@ -6,17 +6,17 @@ A cache keeps drafts for kernels at equal addresses on machines that differ only
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...ir.quick_init import quick_init
-from .columns import Column, Rows, full, pick
+from .columns import Column, Rows, pick
 from .machine import Batch, Span
-from .placement import MicroOpMemory, RegisterFile, StoreTables
+from .placement import MicroOpMemory, StoreTables
 
 if TYPE_CHECKING:
     from .emit import Emission
@@ -61,10 +61,7 @@ def put_in_order(
     places = np.split(place, np.cumsum([len(draft.positions) for draft in drafts[:-1]]))
     # Number of instructions at each place: 0 if the draft changes nothing, one more if a page is loaded.
     room = np.ones(len(order), dtype=np.int64)
-    for where, kept in _register_writes(emission.registers, drafts, places):
-        room[where] = kept
-    for name in StoreTables.NAMES:
-        where, kept = _table_loads(emission.tables, name, drafts, places)
+    for where, kept in _changes(emission, drafts, places):
         room[where] = kept
     kept = room > 0
     turns, first = _place_micro_ops(emission.micro_ops, layer, drafts, places, sequences)
@@ -101,42 +98,33 @@ def put_in_order(
             emission.batches.append(batch)
 
 
-def _register_writes(
-    registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
-) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register: positions of its CONFIGs in program order; for each CONFIG, whether it changes the
-    register."""
-    writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
+def _changes(
+    emission: Emission, drafts: Sequence[Draft], places: Sequence[Rows]
+) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
+    """For each register and each table of the store unit: positions, in program order, of the instructions that write
+    it; for each of them, whether it changes the contents.
+    """
+    writers: dict[str, list[tuple[Draft, Rows]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
-        if draft.register is not None:
-            values = np.empty(len(mine), dtype=np.uint64)
-            values[:] = draft.fields["value"]
-            writes.setdefault(draft.register, []).append((mine, values))
-    result: list[tuple[Rows, NDArray[np.bool_]]] = []
-    for name, parts in writes.items():
-        where = np.concatenate([mine for mine, _ in parts])
-        values = np.concatenate([values for _, values in parts])
-        if len(parts) > 1:
-            order = np.argsort(where)
-            where, values = where[order], values[order]
-        result.append((where, registers.write(name, values)))
-    return result
+        if draft.register is not None or draft.name in StoreTables.NAMES:
+            writers.setdefault(draft.register or draft.name, []).append((draft, mine))
+    for name, members in writers.items():
+        where = np.concatenate([mine for _, mine in members])
+        order = np.argsort(where)
+        if name in StoreTables.NAMES:
+            fields = {item: _column(members, item)[order] for item in StoreTables.FIELDS}
+            yield where[order], emission.tables.load(name, fields)
+        else:
+            yield where[order], emission.registers.write(name, _column(members, "value")[order])
 
 
-def _table_loads(
-    tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
-) -> tuple[Rows, NDArray[np.bool_]]:
-    """The positions, in program order, of all loads of a store unit's table; for each load, if it changes the table."""
-    loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
-    if not loads:
-        return np.zeros(0, np.int64), np.zeros(0, np.bool_)
-    where = np.concatenate([mine for _, mine in loads])
-    order = np.argsort(where)
-    fields = {
-        field: np.concatenate([full(draft.fields.get(field, 0), len(mine)) for draft, mine in loads])[order]
-        for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
-    }
-    return where[order], tables.load(name, fields)
+def _column(members: Sequence[tuple[Draft, Rows]], field: str) -> NDArray[Any]:
+    """A field of the instructions in several drafts, one draft after the other; 0 where a draft lacks the field."""
+    dtype = np.uint64 if field == "value" else np.int64
+    parts = [np.empty(len(mine), dtype) for _, mine in members]
+    for part, (draft, _) in zip(parts, members, strict=True):
+        part[:] = draft.fields.get(field, 0)
+    return np.concatenate(parts)
 
 
 def _place_micro_ops(

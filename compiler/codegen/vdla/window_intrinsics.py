@@ -1,17 +1,13 @@
-"""Loop IR bodies of depthwise products, loads of patches, and stores over a ring of rows."""
+"""Loop IR bodies of depthwise products."""
 
 from __future__ import annotations
 
 from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config
 
-from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equal
+from ...ir.expr import FIRST, Buffer, Var, all_of, cast, equal
 from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
-from ...te.blocks import Blocks, Pair
-from ...te.ops.common import Views, rolling_point
-from ...te.ops.patches import patch_declaration
-from ...te.post import Post
 
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
@@ -51,37 +47,3 @@ def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
     lane: `depthwise` with the number of positions that the hardware multiplies at once.
     """
     return depthwise(config, scope, TAPS)
-
-
-def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
-    """The intrinsic of a STORE.POST that takes the maximum over a window. Each row r of the window is an operand of its
-    own, acc.r int32[columns, B, co], because the rows form a ring and need not be adjacent in the accumulators. In all
-    other respects the intrinsic is that of `intrinsics.post`.
-    """
-    lanes = (config.batch, config.block_out)
-    out = Buffer(name="out", shape=lanes, dtype=DType.INT8)
-    rows = [
-        Buffer(name=f"acc.{r}", shape=(window[1], *lanes), dtype=DType.INT32, scope="acc")
-        for r in range(window[0])
-    ]
-    par = Buffer(name="par", shape=(2, lanes[1]), dtype=DType.INT32, scope="par")
-    operand = Buffer(name="operand", shape=lanes, dtype=DType.INT8) if constants.has_operand else None
-
-    def accumulator(r: Expr, c: Expr, b: Expr, j: Expr) -> Load:
-        assert isinstance(r, Const)
-        return rows[int(r.value)][c, b, j]
-
-    views = Views(
-        out=lambda b, j: out[b, j],
-        accumulator=accumulator,
-        parameter=lambda row, j: par[row, j],
-        operand=None if operand is None else lambda b, j: operand[b, j],
-    )
-    body = rolling_point(Blocks.of(config), views, constants, window)
-    parameters = (out, par, *rows) if operand is None else (out, par, *rows, operand)
-    return IntrinsicDeclaration(name="post_rows", parameters=parameters, body=body)
-
-
-def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
-    """The intrinsic that loads one patch by LOAD.PATCH: `rows` image rows of `run` bytes, packed into vectors."""
-    return patch_declaration(Blocks.of(config), rows, run)

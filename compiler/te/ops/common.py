@@ -1,7 +1,7 @@
 """Common parts of the operators: buffers in blocks of channels, and the loops of the post-processing.
 
-The operators and the hardware declaration of the store unit both call `post_point` (or `rolling_point`), so that
-tensorization, which compares the two expressions, finds them equal.
+The operators and the hardware declaration of the store unit both call `post_point`, so that tensorization, which
+compares the two expressions, finds them equal.
 """
 
 from __future__ import annotations
@@ -153,47 +153,36 @@ class Views:
 
 
 def post_point(
-    blocks: Blocks, views: Views, post: Post, window: Pair = (1, 1), pool: PoolOperator = "max"
+    blocks: Blocks,
+    views: Views,
+    post: Post,
+    window: Pair = (1, 1),
+    pool: PoolOperator = "max",
+    *,
+    ring: bool = False,
 ) -> Stmt:
     """The statements that compute one output vector: loops b, j (batch and channel in the vector) around the Assign
     "post".
 
     With a window of more than one position (row, column), a buffer `window` int32[batch, block_out] first receives the
-    maximum or sum over the window, in loops window.b, window.j, r, c around the Reduce "pool".
+    maximum or sum over the window, in loops window.b, window.j, r, window.c around the Reduce "pool". With `ring`, the
+    rows of the window need not be contiguous in memory: row k has a Reduce of its own, "pool.k", in loops window.k.b,
+    window.k.j, window.k.c.
     """
     lanes = (blocks.batch, blocks.block_out)
-    if window == (1, 1):
+    if window == (1, 1) and not ring:
         return _finish(blocks, views, post, lambda b, j: views.accumulator(Const(0), Const(0), b, j))
     values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
-    b, j, r, c = Var("window.b"), Var("window.j"), Var("r"), Var("c")
-    reduce = Reduce.into(
-        "pool", pool, values[b, j], views.accumulator(r, c, b, j), all_of(equal(r, 0), equal(c, 0))
-    )
-    first_stage = nest([(b, lanes[0]), (j, lanes[1]), (r, window[0]), (c, window[1])], reduce)
+    reductions: list[Stmt] = []
+    for k in range(window[0] if ring else 1):
+        row, several = (Const(k), []) if ring else (Var("r"), [(Var("r"), window[0])])
+        part = f".{k}" if ring else ""
+        b, j, c = (Var(f"window{part}.{v}") for v in "bjc")
+        first = all_of(*(equal(r, 0) for r, _ in several), equal(c, 0)) if k == 0 else None
+        reduce = Reduce.into(f"pool{part}", pool, values[b, j], views.accumulator(row, c, b, j), first)
+        reductions.append(nest([(b, lanes[0]), (j, lanes[1]), *several, (c, window[1])], reduce))
     last_stage = _finish(blocks, views, post, lambda b, j: values[b, j])
-    return Alloc(buffer=values, body=seq(first_stage, last_stage))
-
-
-def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stmt:
-    """The statements of `post_point` for a maximum over window rows that need not be contiguous in memory (a ring of
-    rows): each row has its own Reduce.
-
-    Row r is read in loops window.r.b, window.r.j, window.r.c.
-    """
-    lanes = (blocks.batch, blocks.block_out)
-    values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
-    rows: list[Stmt] = []
-    for r in range(window[0]):
-        b, j, c = (Var(f"window.{r}.{v}") for v in ("b", "j", "c"))
-        reduce = Reduce.into(
-            f"pool.{r}",
-            "max",
-            values[b, j],
-            views.accumulator(Const(r), c, b, j),
-            equal(c, 0) if r == 0 else None,
-        )
-        rows.append(nest([(b, lanes[0]), (j, lanes[1]), (c, window[1])], reduce))
-    return Alloc(buffer=values, body=seq(*rows, _finish(blocks, views, post, lambda b, j: values[b, j])))
+    return Alloc(buffer=values, body=seq(*reductions, last_stage))
 
 
 def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Expr], Expr]) -> Stmt:
@@ -365,67 +354,3 @@ def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:
     if count % vectors == 0:
         return vectors
     return count if count < vectors else minimum(vectors, count - block * vectors)
-
-
-INT32_MIN = -(2**31)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ring:
-    """The area that a pool reads: convolution results surrounded by a ring of pads.
-
-    `shape`: rows and columns of the area. `rows` x `columns` elements from (`top`, `left`) on are results; all other
-    elements are pads.
-    """
-
-    shape: Pair
-    top: int
-    left: int
-    rows: int
-    columns: int
-
-    @staticmethod
-    def of(pool: Window | None, rows: int, columns: int) -> Ring:
-        """The area that the windows of `pool` read: `rows` x `columns` convolution results, surrounded by pads. Last
-        rows and columns that no window reads are left out. If `pool` is None: all results, without pads. Raises
-        ValueError for a pool with dilations."""
-        if pool is None:
-            return Ring(shape=(rows, columns), top=0, left=0, rows=rows, columns=columns)
-        if pool.dilations != (1, 1):
-            raise ValueError("a pool with dilations cannot follow a convolution directly")
-        counts = pool.outputs(rows, columns)
-        shape = (
-            (counts[0] - 1) * pool.strides[0] + pool.kernel[0],
-            (counts[1] - 1) * pool.strides[1] + pool.kernel[1],
-        )
-        top, left = pool.pads[0], pool.pads[1]
-        return Ring(
-            shape=shape,
-            top=top,
-            left=left,
-            rows=min(rows, shape[0] - top),
-            columns=min(columns, shape[1] - left),
-        )
-
-    def fills(self, acc: Buffer) -> list[Stmt]:
-        """Statements that fill the pads with the least int32: boxes above, below, left and right of the results."""
-        bottom, right = self.top + self.rows, self.left + self.columns
-        height, width = self.shape
-        boxes = {
-            "top": ((0, self.top), (0, width)),
-            "bottom": ((bottom, height - bottom), (0, width)),
-            "left": ((self.top, self.rows), (0, self.left)),
-            "right": ((self.top, self.rows), (right, width - right)),
-        }
-        return [
-            _fill(acc, f"border.{side}", *box)
-            for side, box in boxes.items()
-            if box[0][1] > 0 and box[1][1] > 0
-        ]
-
-
-def _fill(acc: Buffer, name: str, rows: Pair, columns: Pair) -> Stmt:
-    n, o, y, x, b, j = (Var(f"{name}.{v}") for v in ("n", "o", "y", "x", "b", "j"))
-    fill = Assign.to(name, acc[n, o, y + rows[0], x + columns[0], b, j], Const(INT32_MIN, DType.INT32))
-    extents = (acc.shape[0], acc.shape[1], rows[1], columns[1], acc.shape[4], acc.shape[5])
-    return nest(list(zip((n, o, y, x, b, j), extents, strict=True)), fill)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from ...ir.expr import Buffer, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Pair, Window, ceil_div
+from ..blocks import Blocks, Pair, ceil_div
 from ..post import Post
-from .common import INT32_MIN as INT32_MIN
 from .common import (
     WHOLE,
     Outputs,
     Part,
     Placement,
-    Ring,
     activation,
     filter_vectors,
     padded_input,
@@ -48,7 +46,6 @@ def conv2d(
     convolution: Convolution,
     pad_value: int,
     post: Post,
-    pool: Window | None = None,
     placement: Placement = WHOLE,
     factors: Factors = PLAIN_FACTORS,
     name: str = "conv2d",
@@ -61,12 +58,8 @@ def conv2d(
     is m = `blocks.outputs` output vectors, R and Y are [NB, OB / m, OH, OW * m, B, co], and OB is a multiple of m; Y
     stays unchanged in vectors without filters. Statement "pad" fills `padded`, "conv" fills `acc`.
 
-    With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
-    holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
-
-    `placement` and `factors` change these tensors. A part of Y (`placement.area`) cannot have a pool. With
-    `placement.spread` the size of Y is `spread.plane`. There is no `padded` for a resident X, which is in the on-chip
-    chain memory. Raises ValueError if a window does not fit.
+    `placement` and `factors` change these tensors. With `placement.spread` the size of Y is `spread.plane`. There is no
+    `padded` for a resident X, which is in the on-chip chain memory. Raises ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
@@ -89,8 +82,7 @@ def conv2d(
         resident=placement.resident,
     )
 
-    ring = Ring.of(pool, oh, ow)
-    acc = activation("acc", (nb, ob, *ring.shape), (b_size, co), DType.INT32)
+    acc = activation("acc", (nb, ob, oh, ow), (b_size, co), DType.INT32)
     n, o, y, x, b, j = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j"))
     ic, kh, kw, k = (Var(f"conv.{v}") for v in ("ic", "kh", "kw", "k"))
     at = (o, ic) if tiles is None else (ic, o)
@@ -98,20 +90,19 @@ def conv2d(
     conv = Reduce.into(
         "conv",
         "add",
-        acc[n, o, y + ring.top, x + ring.left, b, j],
+        acc[n, o, y, x, b, j],
         (cast(data, DType.INT32) - zero_points[0])
         * (cast(weight[(*at, kh, kw, j, k)], DType.INT32) - zero_points[1]),
         all_of(equal(ic, 0), equal(kh, 0), equal(kw, 0), equal(k, 0)),
     )
-    spatial = [(n, nb), (o, own), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co)]
+    spatial = [(n, nb), (o, own), (y, oh), (x, ow), (b, b_size), (j, co)]
     columns = kw_size if last_columns is None else vectors_of(ic, kw_size, (cb - 1) * kw_size + last_columns)
     summed = nest([*spatial, (ic, cb), (kh, kh_size), (kw, columns), (k, ci)], conv)
 
-    size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
-    size = size if placement.spread is None else placement.spread.plane
+    size = window.outputs(height, width) if placement.spread is None else placement.spread.plane
     outputs = Outputs.of(blocks, (nb, ob, *size), post, placement)
-    finish = outputs.finish(acc, window=pool, filters=own)
-    body = Alloc(buffer=acc, body=seq(*pads, *ring.fills(acc), summed, finish))
+    finish = outputs.finish(acc, filters=own)
+    body = Alloc(buffer=acc, body=seq(*pads, summed, finish))
     return Program(
         name=name,
         parameters=parameters_of(x_in, weight, *outputs.buffers),

@@ -75,7 +75,7 @@ def depthwise_conv2d(
         raise ValueError("a depthwise convolution must have one filter per channel")
     nb, cb = ceil_div(convolution.batch, blocks.batch), ceil_div(convolution.channels, blocks.block)
     own, taps, sweep = convolution.window, filters.taps, filters.sweep
-    wide = _in_vectors(blocks, own if taps is None else taps.widened(own))
+    wide = in_vectors(blocks, own if taps is None else taps.widened(own))
     height, width = convolution.height, convolution.width * blocks.inputs
     part = Part.of(wide, height, width, placement.area)
     oh, ow = part.outputs
@@ -155,7 +155,7 @@ def depthwise_conv2d(
     )
 
 
-def _in_vectors(blocks: Blocks, window: Window) -> Window:
+def in_vectors(blocks: Blocks, window: Window) -> Window:
     """`window` with columns counted in input vectors: a column of pixels is `blocks.inputs` vectors. If this number is
     above 1, the result has no dilated columns; its kernel is wider and includes the gaps between them.
     """

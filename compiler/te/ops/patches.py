@@ -152,6 +152,11 @@ class Patches:
             pad=Const(self.pad_value, DType.INT8),
         )
 
+    def gather_all(self) -> Stmt:
+        """The loops patch.n, patch.b, patch.y, patch.x that gather all patches of all images, if there is no `ring`."""
+        n, (count, rows) = Var("patch.n"), self.held.shape[:2]
+        return nest([(n, count)], self.gather_rows(n, Const(0), rows))
+
     def gather_rows(self, n: Expr, first: Expr, count: int, name: str = "patch") -> Stmt:
         """Gathers `count` patch rows from `first` on, of batch block `n`, in loops `name`.b, `name`.y, `name`.x."""
         b, y, x = (Var(f"{name}.{v}") for v in ("b", "y", "x"))

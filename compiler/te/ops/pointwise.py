@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.expr import Buffer, Const
 from ...ir.stmt import Alloc, Copy, Program, parameters_of, region, seq, whole
 from ...ir.types import DType
-from ..blocks import Blocks, Pair, Window, ceil_div
+from ..blocks import Blocks, Window, ceil_div
 from ..post import PoolOperator, Post
 from .common import WHOLE, Outputs, Part, Placement, activation
 
@@ -16,81 +16,30 @@ Sizes = tuple[int, int, int, int]
 """Batch, channels, height and width of the input."""
 
 
-def max_pool(
+def reduced_windows(
     *,
     blocks: Blocks,
     sizes: Sizes,
     window: Window,
+    pool: PoolOperator = "max",
+    pad_value: int = 0,
     post: Post,
     placement: Placement = WHOLE,
-    name: str = "max_pool",
+    name: str = "reduced_windows",
 ) -> Program:
-    """Y = post(bias + maximum over the window of X); positions outside X read as -128 and so never win.
+    """Y = post(bias + the maximum or sum, by `pool`, over each window of X); positions outside X read as `pad_value`.
 
     The parameters are as for `conv2d`: X int8[NB, CB, H, W, B, co]; P int32[CB, 2, co]; R, if `post` has an operand; Y
     int8[NB, CB, OH, OW, B, co]. Statement "pad" converts X to int32 and pads it, into the buffer `acc`. `placement` is
     as for `conv2d`, but X is never resident. With `placement.apart` above 1, X, R and Y have a further dimension of
     this size behind the columns, and only the first vector of each position is used. Raises ValueError for dilations, a
     window that does not fit, or a resident X.
-    """
-    return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max", placement=placement)
 
-
-def average_pool(
-    *,
-    blocks: Blocks,
-    sizes: Sizes,
-    window: Window,
-    pad_value: int,
-    post: Post,
-    placement: Placement = WHOLE,
-    name: str = "average_pool",
-) -> Program:
-    """An average pool: Y = post(bias + sum over the window of X), where positions outside X read as `pad_value`.
-    Parameters and loops are those of `max_pool`.
-
-    The parameters P turn the sum into an average: the bias is -(window size) * zero point, and the scale includes the
-    divisor. If windows at the border have other divisors, a separate program computes each area of equal divisors
-    (`placement.area`).
-    """
-    return _widened(
-        name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", placement=placement
-    )
-
-
-def elementwise(
-    *,
-    blocks: Blocks,
-    sizes: Sizes,
-    post: Post,
-    strides: Pair = (1, 1),
-    placement: Placement = WHOLE,
-    name: str = "elementwise",
-) -> Program:
-    """An element-wise operator: Y = post(bias + X). `post` combines X with a second tensor R (adds or multiplies), or
-    replaces X by entries of a table T int8[256]. The other parameters, and the intermediate, are those of `max_pool`.
-
-    With bias 0, scale 1 and zero point 0 requantization does not change X. `strides` selects every n-th row and column
-    of X, `placement.area` a part of the selected positions; all other fields of `placement` are as for `max_pool`.
-    """
-    window = Window(kernel=(1, 1), strides=strides)
-    return _widened(name, blocks, sizes, window, pad_value=0, post=post, pool="max", placement=placement)
-
-
-def _widened(
-    name: str,
-    blocks: Blocks,
-    sizes: Sizes,
-    window: Window,
-    *,
-    pad_value: int,
-    post: Post,
-    pool: PoolOperator,
-    placement: Placement,
-) -> Program:
-    """The program of a pool or of an element-wise operator: Y = post(bias + the sum or maximum over each window of X),
-    where `pool` chooses sum or maximum. X is first converted to int32 in buffer `acc`; positions outside X have
-    `pad_value`. The other parameters are those of `max_pool`.
+    A max-pool has `pad_value` -128, which never wins. For an average pool, P turns the sum into an average: the bias is
+    -(window size) * zero point, and the scale includes the divisor; if windows at the border have other divisors, a
+    separate program computes each area of equal divisors (`placement.area`). An element-wise operator has windows of
+    one position, whose strides select every n-th row and column of X: `post` combines X with R, or replaces X by
+    entries of a table T int8[256]. With bias 0, scale 1 and zero point 0 requantization does not change X.
     """
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):

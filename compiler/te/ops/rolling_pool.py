@@ -13,8 +13,11 @@ from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, parameters_of
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..post import Post
-from .common import INT32_MIN, Outputs, Views, rolling_point
+from .common import Outputs, Views, post_point
 from .patches import Patches
+
+INT32_MIN = -(2**31)
+"""Value of the pads of a max-pool over accumulators: the least int32, which never is the maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +144,8 @@ def patch_conv2d_pool(
     )
     stored = [(o, _members(og, ob // together, ring.filters // together)), (x, pw)]
     finish = nest(
-        [*stored, (s, together)] if several else stored, rolling_point(blocks, views, post, pool.kernel)
+        [*stored, (s, together)] if several else stored,
+        post_point(blocks, views, post, pool.kernel, ring=True),
     )
 
     fills = [_fill(acc, "border.top", (0, pool_top), ring.filters, (0, ring.width), ring.width)]
@@ -157,9 +161,7 @@ def patch_conv2d_pool(
     body = seq(*(fill for fill in fills if fill is not None), nest([(ty, ph)], seq(*step, finish)))
     groups = nest([(og, ceil_div(ob, ring.filters)), (n, nb)], Alloc(buffer=acc, body=body))
     if patch_rows is None:
-        pn, pb, py, px = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
-        whole = [(pn, nb), (pb, patches.images(pn)), (py, layout.patch_rows(oh)), (px, ow)]
-        groups = seq(nest(whole, patches.gather(pn, pb, py, px)), groups)
+        groups = seq(patches.gather_all(), groups)
     return Program(
         name=name,
         parameters=parameters_of(patches.image, patches.weight, parameters, operand, out),

@@ -7,24 +7,26 @@ around the intrinsic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from vdla.isa.config import Config
 
 from ...codegen.vdla import intrinsics
+from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.ops.common import CHAIN
-from ..columns import Columns
-from ..space import Axis, CostEstimates, Space
-from .buffer_fill import ImageBuffer, image_fill, resident
-from .estimate import FITTED, BufferFill
-from .template import Expression
-from .tile_space import Knobs, TileLoops, cut_tiles, tile_space
+from ..columns import Columns, Values
+from ..space import CostEstimates, Space
+from .buffer_fill import ImageBuffer, image_fill, least_data_beats, resident
+from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost
+from .template import Details, Expression, VdlaTemplate
+from .tile_space import TileLoops, canonical, cut_tiles, tile_space
 from .tiles import CHUNK, Tiles, divide
 from .workload import LayerShape, Workload
 
@@ -34,33 +36,55 @@ COPIES: Mapping[str, str] = MappingProxyType(
 """Knob axes that set a buffer's number of copies (double buffering), each with the scratchpad that holds the buffer."""
 
 
-def array_space(
-    config: Config,
-    workload: Workload,
-    shape: LayerShape,
-    cost: Callable[..., CostEstimates],
+def array_template(
+    name: str,
+    layer: Callable[[Config, Workload], ArrayLayer],
+    schedule: Callable[[Config, Workload, Expression, Values], Schedule],
+    express: Callable[[Config, Workload, Details, dict[str, Any]], Program],
     *,
-    levels: tuple[int, int],
-    products: float,
-    loaded: float,
-    chunks: Sequence[Axis] = (),
-) -> Space:
-    """The knob space of a layer on the array.
-
-    `levels`: innermost loop levels at which data and weights may be filled. `cost`: the template's cost model.
-    `chunks`: axes that cut the reduction. The space's lower bound in cycles is the larger of `products` (cycles of
-    the array) and the cycles in which the bus moves `loaded` beats of loads, and the stores.
+    dense_weights: bool = False,
+) -> VdlaTemplate:
+    """A template that uses the MAC array. `layer`: the layer of a workload, from which search space and cost model
+    follow; it raises ValueError if a window does not fit. The other parameters are fields of `VdlaTemplate`.
     """
-    return tile_space(
-        config,
-        workload.template,
-        shape,
-        chunks=chunks,
-        levels=dict(zip(("data", "weights"), levels, strict=True)),
-        copies=("data", "weights", "sums"),
-        cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(products, shape.bus_cycles(config, loaded)),
+
+    def space(config: Config, workload: Workload) -> Space:
+        of = layer(config, workload)
+        loaded = of.data_beats + weight_beats(config, of.weight_tiles)
+        return tile_space(
+            config,
+            name,
+            of.shape,
+            chunks=of.chunks,
+            levels=dict(zip(("data", "weights"), of.levels, strict=True)),
+            copies=("data", "weights", "sums"),
+            cost=partial(cost, config, workload, fitted=FITTED),
+            floor=max(of.products, of.shape.bus_cycles(config, loaded)),
+        )
+
+    def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
+        return array_cost(config, layer(config, workload), values, fitted)
+
+    return VdlaTemplate(
+        name=name,
+        space=space,
+        schedule=schedule,
+        cost=cost,
+        express=express,
+        copies=COPIES,
+        dense_weights=dense_weights,
+        plain_constants=True,
     )
+
+
+def image_inputs(config: Config, workload: Workload, shape: LayerShape) -> tuple[int, float]:
+    """For a layer that reads whole images: number of input vectors that every program loads, and lower bound on their
+    bus beats. Both are 0 if the inputs are in the chain memory (on-chip memory for tensors between layers).
+    """
+    if workload.resident:
+        return 0, 0.0
+    vectors = shape.images * shape.input_blocks * shape.height * shape.width
+    return vectors, least_data_beats(config, shape, config.inp_bytes)
 
 
 def window_tiles(shape: LayerShape, values: Columns, chunks: np.ndarray | int = 1) -> Tiles:
@@ -105,8 +129,8 @@ def window_fill(
     return image_fill(config, shape, tiles, image)
 
 
-def weight_beats(config: Config, tiles: int) -> float:
-    """Bus beats to load `tiles` whole weight tiles."""
+def weight_beats(config: Config, tiles: Any) -> Any:
+    """Bus beats to load `tiles` (number or array) whole weight tiles."""
     return tiles * config.whole_tile_bytes / config.memory.bus_bytes
 
 
@@ -129,22 +153,25 @@ def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int
 class Frame:
     """The schedule of a layer on the array, under construction: its loops over tiles, buffers and intrinsics.
 
-    `chunk`: names of the loops over the chunks of a tile's reduction, outermost first.
+    `values`: the knob values of the schedule's point (`canonical`). `chunk`: names of the loops over the chunks of a
+    tile's reduction, outermost first.
     """
 
     schedule: Schedule
-    knobs: Knobs
+    values: Values
     tiles: TileLoops
     chunk: tuple[str, ...] = ()
 
     @staticmethod
-    def of(expression: Expression, knobs: Knobs, lanes: tuple[str, ...]) -> Frame:
-        """The expression cut into tiles of outputs, with sums in the accumulators. `lanes`: the loops inside a tile."""
-        s = Schedule(expression.program)
-        tiles = cut_tiles(s, knobs, lanes)
-        s.compute_at("conv", tiles.innermost)
+    def of(expression: Expression, values: Values, tiles: Tiles, lanes: tuple[str, ...]) -> Frame:
+        """The expression cut into tiles of outputs, with sums in the accumulators. `tiles`: the tiles of the point
+        `values`. `lanes`: the loops inside a tile.
+        """
+        s, values = Schedule(expression.program), canonical(values, tiles)
+        loops = cut_tiles(s, values, lanes)
+        s.compute_at("conv", loops.innermost)
         s.set_scope("acc", "acc")
-        return Frame(schedule=s, knobs=knobs, tiles=tiles)
+        return Frame(schedule=s, values=values, tiles=loops)
 
     def pad(self, workload: Workload) -> None:
         """Schedules the copy of the padded images into the input scratchpad, unless they are already in the chain
@@ -152,14 +179,14 @@ class Frame:
         """
         if not workload.resident:
             chunk = self.chunk[-1] if self.chunk else None
-            self.schedule.compute_at("pad", self.tiles.at(self.knobs.data_level, chunk))
+            self.schedule.compute_at("pad", self.tiles.at(self.values["data_level"], chunk))
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Schedules the loads of weights (in the loop at level `knobs.weights_level`) and of post-processing parameters
+        """Schedules the loads of weights (in the loop at level "weights_level") and of post-processing parameters
         (in the loop `parameters`). `chunk`: the loop over chunks of the reduction, which is the loop of level CHUNK.
         """
-        self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
+        self.schedule.cache_read("W", self.tiles.at(self.values["weights_level"], chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")
 
     def finish(self, config: Config, expression: Expression, *, chained: bool = False) -> Schedule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -12,17 +11,15 @@ from vdla.isa.config import Config
 from vdla.isa.rows import MOST_ELEMENTS
 from vdla.isa.timing import post_latency
 
-from ...ir.stmt import Program
-from ...schedule import Schedule
 from ...te.blocks import Pair, ceil_div
 from ...te.ops.rows import Shares
-from ...te.post import PLAIN
-from ..columns import ESTIMATE, Columns, Values
-from ..space import Axis, CostEstimates, Space
+from ...te.post import PLAIN, Post
+from ..columns import ESTIMATE, Columns
+from ..space import Axis, CostEstimates
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program, tiles_apart
-from .estimate import FITTED, Fitted, together
-from .template import Details, Expression, VdlaTemplate
-from .tile_space import balanced_sizes
+from .estimate import Fitted, together
+from .tile_space import up_to
+from .tile_template import Build, tile_template
 from .workload import Workload
 
 STORE_GAP = 6
@@ -33,26 +30,9 @@ ENTRIES = 3
 """Entries of the parameter table: one each for scores, shares (the softmax's results) and context."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionExpression(Expression):
-    """Attention at one tile size, with the shape and arithmetic from which `schedule` builds other tile sizes."""
-
-    shape: AttentionShape
-    arithmetic: Arithmetic
-
-
-def space(config: Config, workload: Workload) -> Space:
-    """The knob space of attention: the number of queries in a tile."""
-    axis = Axis(name="rows", values=tuple(range(1, workload.height + 1)))
-    return Space(
-        template=workload.template,
-        axes=(axis,),
-        cost=partial(cost, config, workload, fitted=None),
-        floor=1.0,
-        slack=np.inf,
-        capacities=frozenset(_limits(config, workload, np.ones(1, np.int64))),
-        candidates=({"rows": balanced_sizes(workload.height)},),
-    )
+def _axes(config: Config, workload: Workload) -> tuple[Axis, ...]:
+    """The knob of attention: the number of queries in a tile."""
+    return (Axis(name="rows", values=up_to(workload.height)),)
 
 
 def _blocks(config: Config, workload: Workload) -> tuple[int, int, int]:
@@ -127,7 +107,7 @@ class IterationCycles:
         return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model of attention: cycles of all iterations of the pipelined loop, of the first loads, and of
     the last tile in the store unit.
     """
@@ -139,7 +119,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     bus = beats * (depth + width) * (count * tile + workload.batch * keys * config.block_out)
     first = beats * depth * (tile + keys * config.block_out) + config.memory.read_latency
     cycles = (
-        together(FITTED.sharpness, count * iteration.cycles, bus)
+        together(fitted.sharpness, count * iteration.cycles, bus)
         + first
         + iteration.kept
         + iteration.shared
@@ -153,17 +133,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     )
 
 
-def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The attention program with tiles of `values["rows"]` queries; there are no other schedule decisions."""
-    shape, arithmetic = _plain(config, workload)
-    if isinstance(expression, AttentionExpression):
-        shape, arithmetic = expression.shape, expression.arithmetic
-    name = expression.program.name
-    return Schedule(attention_program(config, shape, arithmetic, values["rows"], name))
-
-
-def _plain(config: Config, workload: Workload) -> tuple[AttentionShape, Arithmetic]:
-    """Shape and arithmetic of attention for a workload that is measured without a model. Each tensor holds its matrices
+def _build(config: Config, workload: Workload, post: Post, name: str) -> Build:
+    """Writes the programs of attention for a workload that is measured without a model. Each tensor holds its matrices
     one after the other, every matrix in whole blocks of channels.
     """
     depth, keys, width = _blocks(config, workload)
@@ -185,17 +156,11 @@ def _plain(config: Config, workload: Workload) -> tuple[AttentionShape, Arithmet
     )
     shares = Shares(look_up=True, length=workload.width, own=False)
     none: Pair = (0, 0)
-    return shape, Arithmetic(
+    arithmetic = Arithmetic(
         scores=PLAIN, shares=shares, shared=PLAIN, context=PLAIN, zero_points=(none, none)
     )
-
-
-def _express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    shape, arithmetic = _plain(config, workload)
-    return attention_program(config, shape, arithmetic, 1, common["name"])
+    return partial(attention_program, config, shape, arithmetic, name)
 
 
 # In an attention workload height counts queries, width keys, channels a query's channels, filters a value's channels.
-ATTENTION = VdlaTemplate(
-    name="attention", space=space, schedule=schedule, cost=cost, express=_express, copies={}
-)
+ATTENTION = tile_template("attention", _axes, cost, _build, balanced=("rows",))

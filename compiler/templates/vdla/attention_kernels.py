@@ -20,30 +20,27 @@ from ...graph.int8_operators import Attention, Group, Products, Rows
 from ...graph.layout import Constant, pack_parameters, unpacked
 from ...te.blocks import Pair, Window, ceil_div
 from ...te.ops.rows import Shares
-from ...te.post import Post
-from ..columns import ESTIMATE, one_point
-from ..template import table_of
-from .attention import ATTENTION, AttentionExpression
+from .attention import ATTENTION
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program
 from .conv2d import CONV2D
-from .estimate import FITTED
 from .rows import ROWS
 from .template import Kernel
+from .tile_template import TiledExpression, estimated
 from .workload import Workload, windowed
 
 if TYPE_CHECKING:
-    from .legalize import Legalized
+    from .legalize import Legalized, Machine
 
 Places = Sequence[tuple[int, int, int]]
 """Start of each matrix in a stack of matrices: (image, channel, position)."""
 
 
-def fuse_attention(config: Config, graph: Graph) -> Graph:
+def fuse_attention(graph: Graph, machine: Machine) -> Graph:
     """The graph with each chain (products, softmax, products) replaced by one Attention node, if that node's kernel
     fits the machine and the cost model expects it to take fewer cycles.
 
-    The graph stays unchanged on machines without the extension `rows`, without a chain memory (on-chip memory for
-    tensors between layers), or on which the array cannot multiply two activations.
+    The machine must have the extension `rows`, a chain memory (on-chip memory for tensors between layers), and an array
+    that can multiply two activations.
     """
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}
@@ -52,7 +49,7 @@ def fuse_attention(config: Config, graph: Graph) -> Graph:
         found = _chain_of(node, makers)
         if found is None or any(uses[item.output] != 1 for item in found[:2]):
             continue
-        operator = _attention(config, graph, *found)
+        operator = _attention(machine.config, graph, *found)
         if operator is None:
             continue
         members = tuple(dict.fromkeys([name for item in found for name in item.members]))
@@ -121,17 +118,7 @@ def _pays(config: Config, workload: Workload) -> bool:
         for channels, filters in ((depth, keys), (keys, workload.filters))
     )
     shares = windowed(ROWS.name, (1, keys, count * rows, 1), keys, one)
-    return _cycles(config, workload) < sum(_cycles(config, item) for item in (scores, shares, context))
-
-
-def _cycles(config: Config, workload: Workload) -> float:
-    """Estimated cycles of a workload at its template's default knobs."""
-    template = TEMPLATES[workload.template]
-    values = one_point(template.default_for(config, workload, 2))
-    return float(template.cost(config, workload, values, FITTED).quantities[ESTIMATE][0])
-
-
-TEMPLATES = table_of(ATTENTION, CONV2D, ROWS)
+    return estimated(config, workload) < sum(estimated(config, item) for item in (scores, shares, context))
 
 
 def attention_kernels(config: Config, legalized: Legalized, node: Node, operator: Attention) -> list[Kernel]:
@@ -167,11 +154,11 @@ def attention_kernels(config: Config, legalized: Legalized, node: Node, operator
     if scores.table is not None:
         constants["L"] = scores.table
     workload = _workload(shape)
-    program = attention_program(config, shape, arithmetic, 1, node.name)
+    build = partial(attention_program, config, shape, arithmetic, node.name)
     return [
         Kernel(
             workload=workload,
-            source=AttentionExpression(program=program, post=Post(), shape=shape, arithmetic=arithmetic),
+            source=TiledExpression.of(config, workload, build),
             tensors={
                 **dict(zip("QKV", node.inputs, strict=True)),
                 "Y": node.output,

@@ -10,21 +10,21 @@ the softmax of the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from vdla.isa.config import Config
 
-from ...codegen.vdla import intrinsics
-from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, equal, maximum, minimum
-from ...ir.stmt import Alloc, Copy, For, Intrinsic, Program, Region, Stmt, nest, region, seq, whole
+from ...ir.expr import Buffer, Const, Expr, Var, equal, minimum
+from ...ir.stmt import Copy, For, Intrinsic, Program, Region, Stmt, allocated, parameters_of, seq, whole
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair, ceil_div
 from ...te.ops.common import CHAIN
 from ...te.ops.rows import Shares, rows_attributes, rows_declaration
 from ...te.post import Post
+from ..columns import Values
+from .pipelined_tiles import ALWAYS, bank_aligned_blocks, box, element, held, multiplied, pipelined, stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,22 +88,22 @@ class Arithmetic:
 
 
 def attention_program(
-    config: Config, shape: AttentionShape, arithmetic: Arithmetic, tile: int, name: str
+    config: Config, shape: AttentionShape, arithmetic: Arithmetic, name: str, values: Values
 ) -> Program:
-    """The program of attention by tiles of `tile` queries. The last tile of a matrix ends where the matrix ends and may
-    overlap the tile before it.
+    """The program of attention by tiles of `values["rows"]` queries. The last tile of a matrix ends where the matrix
+    ends and may overlap the tile before it.
 
     Parameters: Q, K, V and Y int8, tensors in their memory layout (K and V as weight tiles); P int32[3, 2, co],
     post-processing of scores, shares and context; U int8[1, co, ci], the unit matrix; T int8[768], the softmax's table;
     L int8[256] if scores pass a table; S (scores) and H (shares) int8[1, key blocks, 1, tile, 1, co], chain memory
     (on-chip memory for tensors between layers).
     """
-    return _Attention(config, shape, arithmetic, tile, name).program()
+    return _Attention(config, shape, arithmetic, name, values["rows"]).program()
 
 
 class _Attention:
     def __init__(
-        self, config: Config, shape: AttentionShape, arithmetic: Arithmetic, tile: int, name: str
+        self, config: Config, shape: AttentionShape, arithmetic: Arithmetic, name: str, tile: int
     ) -> None:
         self._config, self._shape, self._arithmetic = config, shape, arithmetic
         self._tile, self._name, lanes = tile, name, config.block_out
@@ -111,6 +111,8 @@ class _Attention:
         self._depth, self._keys, self._width = (
             ceil_div(size, lanes) for size in (shape.depth, shape.keys, shape.width)
         )
+        # Number of tiles of queries in one matrix.
+        self._tiles = ceil_div(shape.rows, tile)
         vectors, tiles = (1, lanes), (lanes, lanes)
 
         def tensor(letter: str, stack: Stack, element: Pair) -> Buffer:
@@ -127,13 +129,7 @@ class _Attention:
         self.u = Buffer(name="U", shape=(1, *tiles), dtype=DType.INT8)
         self.t = Buffer(name="T", shape=(768,), dtype=DType.INT8)
         self.looked_up = Buffer(name="L", shape=(256,), dtype=DType.INT8)
-        kept = (1, self._keys, 1, tile, *vectors)
-        self.s, self.h = (Buffer(name=letter, shape=kept, dtype=DType.INT8, scope=CHAIN) for letter in "SH")
-
-        def held(name: str, scope: str, *sizes: int, of: Pair, dtype: DType = DType.INT8) -> Buffer:
-            return Buffer(name=name, shape=(*sizes, *of), dtype=dtype, scope=scope)
-
-        wide = DType.INT32
+        self.s, self.h = (held(letter, CHAIN, 1, self._keys, 1, tile, of=vectors) for letter in "SH")
         # Double buffering of tiles of queries, of matrices of keys and values, and of the sums of scores and
         # of contexts.
         self.queries = held("queries", "inp", 2, self._depth, tile, of=vectors)
@@ -150,50 +146,34 @@ class _Attention:
             ]
         )
         blocks = 2 * self._steps[0] + self._steps[1] + self._width
-        self.sums = held("sums", "acc", blocks, tile, of=vectors, dtype=wide)
-        self.entries = held("entries", "par", 3, of=(2, lanes), dtype=wide)
+        self.sums = held("sums", "acc", blocks, tile, of=vectors, dtype=DType.INT32)
+        self.entries = held("entries", "par", 3, of=(2, lanes), dtype=DType.INT32)
 
     def program(self) -> Program:
-        """The loop over all tiles, as a software pipeline: iteration t computes the scores of tile t, the context of
-        tile t - 1, and stores the context of tile t - 2.
-
-        The loop therefore has two more iterations than there are tiles.
+        """The loop over all tiles: iteration t computes the scores of tile t, the context of tile t - 1, and stores the
+        context of tile t - 2.
         """
-        count = prod(self._shape.loops) * self._tiles
-        t = Var("t")
-        here = minimum(t, count - 1)
-        before, last = (minimum(maximum(t - behind, 0), count - 1) for behind in (1, 2))
-        left, begun, stored = 1 - minimum(t // count, 1), minimum(t, 1) - t // (count + 1), minimum(t // 2, 1)
-
-        def only(name: str, times: Expr, *statements: Stmt) -> Stmt:
-            return For(var=Var(name), extent=times, body=seq(*statements))
-
-        iteration = seq(
-            only("score", left, *self._loads(here), self._scored(here)),
-            only("share", begun, self._shared(before)),
-            only("keep", left, self._kept(here)),
-            only("sum", begun, self._summed(before)),
-            only("widen", left, self._widened(here)),
-            only("store", stored, self._stored(last)),
+        loop = pipelined(
+            prod(self._shape.loops) * self._tiles,
+            ("score", 0, lambda t: seq(*self._loads(t), self._scored(t))),
+            ("share", 1, self._shared),
+            ("keep", 0, self._kept),
+            ("sum", 1, self._summed),
+            ("widen", 0, self._widened),
+            ("store", 2, self._stored),
         )
         constants = [
-            Copy(name=f"load.{held.name}", destination=whole(held), source=whole(source))
-            for held, source in ((self.unit, self.u), (self.entries, self.p))
+            Copy(name=f"load.{to.name}", destination=whole(to), source=whole(source))
+            for to, source in ((self.unit, self.u), (self.entries, self.p))
         ]
-        body = seq(*constants, nest([(t, count + 2)], iteration))
-        for buffer in (
-            *(self.entries, self.unit, self.key_tiles, self.value_tiles),
-            *(self.queries, self.sums),
-        ):
-            body = Alloc(buffer=buffer, body=body)
-        tables = (self.t, self.looked_up) if self._arithmetic.scores.table else (self.t,)
-        parameters = (self.q, self.k, self.v, self.p, self.u, *tables, self.s, self.h, self.y)
-        return Program(name=self._name, parameters=parameters, body=body)
-
-    @property
-    def _tiles(self) -> int:
-        """Number of tiles of queries in one matrix."""
-        return ceil_div(self._shape.rows, self._tile)
+        buffers = (self.sums, self.queries, self.value_tiles, self.key_tiles, self.unit, self.entries)
+        table = self.looked_up if self._arithmetic.scores.table else None
+        parameters = (self.q, self.k, self.v, self.p, self.u, self.t, table, self.s, self.h, self.y)
+        return Program(
+            name=self._name,
+            parameters=parameters_of(*parameters),
+            body=allocated(buffers, seq(*constants, loop)),
+        )
 
     def _digits(self, t: Expr) -> tuple[Expr, ...]:
         group, found = t // self._tiles, []
@@ -216,22 +196,19 @@ class _Attention:
     def _loads(self, t: Expr) -> list[Stmt]:
         shape, digits, lanes = self._shape, self._digits(t), self._lanes
 
-        def load(held: Buffer, slot: Expr, source: Buffer, *starts: Expr) -> Copy:
-            sizes = held.shape[1:3]
+        def load(to: Buffer, slot: Expr, source: Buffer, *starts: Expr) -> Copy:
             return Copy(
-                name=f"load.{held.name}",
-                destination=region(held, (slot, 1), *((0, size) for size in held.shape[1:])),
-                source=region(
-                    source, *zip(starts, sizes, strict=True), *((0, size) for size in source.shape[2:])
-                ),
+                name=f"load.{to.name}",
+                destination=box(to, (slot, 1)),
+                source=box(source, *zip(starts, to.shape[1:3], strict=True)),
                 pad=Const(0, DType.INT8),
             )
 
-        def of_matrix(held: Buffer, source: Buffer, stack: Stack) -> Stmt:
+        def of_matrix(to: Buffer, source: Buffer, stack: Stack) -> Stmt:
             block, position = stack.at(digits)
-            copy = load(held, t // self._tiles % 2, source, block, position // lanes)
+            copy = load(to, t // self._tiles % 2, source, block, position // lanes)
             first = 1 - minimum(t % self._tiles, 1)
-            return For(var=Var(f"first.{held.name}"), extent=first, body=copy)
+            return For(var=Var(f"first.{to.name}"), extent=first, body=copy)
 
         block, position = shape.queries_in.at(digits)
         return [
@@ -240,89 +217,53 @@ class _Attention:
             of_matrix(self.value_tiles, self.v, shape.values_in),
         ]
 
-    def _product(
-        self,
-        name: str,
-        sums: Callable[[Expr, Expr], Region],
-        data: Callable[[Expr, Expr], Region],
-        weights: Callable[[Expr, Expr], Region],
-        sizes: Pair,
-        zero_points: Pair = (0, 0),
-    ) -> Stmt:
-        """Products of a tile: for each query, `sizes[0]` blocks of outputs, each summed over `sizes[1]` blocks of
-        inputs.
-
-        The operands for query n, output block m and input block c are `sums`(m, n), `data`(n, c) and `weights`(c, m).
-        """
-        n, m, c = (Var(f"{name}.{letter}") for letter in "nmc")
-        scope = data(n, c).buffer.scope
-        product = Intrinsic(
-            name=name,
-            declaration=intrinsics.gemm(self._config, scope, zero_points),
-            operands=(sums(m, n), data(n, c), weights(c, m)),
-            first=equal(c, 0) if sizes[1] > 1 else Const(True, DType.BOOL),
-            attributes=intrinsics.gemm_attributes(zero_points),
-        )
-        return nest([(n, self._tile), (m, sizes[0]), (c, sizes[1])], product)
-
     def _scored(self, t: Expr) -> Stmt:
-        matrix = t // self._tiles % 2
-        return self._product(
+        n, m, c = (Var(f"scores.gemm.{letter}") for letter in "nmc")
+        return multiplied(
+            self._config,
             "scores.gemm",
-            lambda m, n: element(self.sums, self._scores(t) + m, n),
-            lambda n, c: element(self.queries, t % 2, c, n),
-            lambda c, m: element(self.key_tiles, matrix, c, m),
-            (self._keys, self._depth),
+            [(n, self._tile), (m, self._keys), (c, self._depth)],
+            (
+                element(self.sums, self._scores(t) + m, n),
+                element(self.queries, t % 2, c, n),
+                element(self.key_tiles, t // self._tiles % 2, c, m),
+            ),
+            equal(c, 0) if self._depth > 1 else ALWAYS,
             self._arithmetic.zero_points[0],
         )
 
     def _widened(self, t: Expr) -> Stmt:
         n, m = Var("widen.n"), Var("widen.m")
-        product = Intrinsic(
-            name="widen.gemm",
-            declaration=intrinsics.gemm(self._config, CHAIN),
-            operands=(
-                element(self.sums, self._scores(t) + m, n),
-                element(self.s, 0, m, 0, n),
-                element(self.unit, 0),
-            ),
-            first=Const(True, DType.BOOL),
-        )
-        return nest([(n, self._tile), (m, self._keys)], product)
+        kept, sums = element(self.s, 0, m, 0, n), element(self.sums, self._scores(t) + m, n)
+        loops = [(n, self._tile), (m, self._keys)]
+        return multiplied(self._config, "widen.gemm", loops, (sums, kept, element(self.unit, 0)))
 
     def _summed(self, t: Expr) -> Stmt:
-        matrix = t // self._tiles % 2
-        return self._product(
+        n, m, c = (Var(f"context.gemm.{letter}") for letter in "nmc")
+        return multiplied(
+            self._config,
             "context.gemm",
-            lambda m, n: element(self.sums, self._context(t) + m, n),
-            lambda n, c: element(self.h, 0, c, 0, n),
-            lambda c, m: element(self.value_tiles, matrix, c, m),
-            (self._width, self._keys),
-            self._arithmetic.zero_points[1],
-        )
-
-    def _post(self, name: str, out: Region, sums: Region, entry: int, post: Post) -> Intrinsic:
-        return Intrinsic(
-            name=name,
-            declaration=intrinsics.post(self._config, post, chained=out.buffer.scope == CHAIN),
-            operands=(
-                out,
-                sums,
-                element(self.entries, entry),
-                *([whole(self.looked_up)] if post.table else []),
+            [(n, self._tile), (m, self._width), (c, self._keys)],
+            (
+                element(self.sums, self._context(t) + m, n),
+                element(self.h, 0, c, 0, n),
+                element(self.value_tiles, t // self._tiles % 2, c, m),
             ),
-            attributes=intrinsics.post_attributes(post),
+            equal(c, 0) if self._keys > 1 else ALWAYS,
+            self._arithmetic.zero_points[1],
         )
 
     def _kept(self, t: Expr) -> Stmt:
         n, m = Var("keep.n"), Var("keep.m")
-        sums = element(self.sums, self._scores(t) + m, n)
-        post = self._post("keep.post", element(self.s, 0, m, 0, n), sums, 0, self._arithmetic.scores)
-        return nest([(m, self._keys), (n, self._tile)], post)
+        post = self._arithmetic.scores
+        table: list[Region] = [whole(self.looked_up)] if post.table else []
+        out, sums = element(self.s, 0, m, 0, n), element(self.sums, self._scores(t) + m, n)
+        loops = [(m, self._keys), (n, self._tile)]
+        return stored(self._config, "keep.post", loops, post, out, sums, element(self.entries, 0), *table)
 
     def _shared(self, t: Expr) -> Stmt:
         shares, post = self._arithmetic.shares, self._arithmetic.shared
-        sums = region(self.sums, (self._scores(t), self._keys), *((0, size) for size in self.sums.shape[1:]))
+        sums = box(self.sums, (self._scores(t), self._keys))
         blocks = Blocks.of(self._config)
         return Intrinsic(
             name="share.rows",
@@ -335,10 +276,9 @@ class _Attention:
         n, m = Var("store.n"), Var("store.m")
         block, position = self._shape.context_in.at(self._digits(t))
         out = element(self.y, block + m, position + self._row(t) + n)
-        post = self._post(
-            "store.post", out, element(self.sums, self._context(t) + m, n), 2, self._arithmetic.context
-        )
-        return nest([(m, self._width), (n, self._tile)], post)
+        sums = element(self.sums, self._context(t) + m, n)
+        loops, post = [(m, self._width), (n, self._tile)], self._arithmetic.context
+        return stored(self._config, "store.post", loops, post, out, sums, element(self.entries, 2))
 
 
 def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
@@ -347,17 +287,3 @@ def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
     """
     blocks = 2 * bank_aligned_blocks(config, keys, tile) + bank_aligned_blocks(config, width, tile) + width
     return blocks * tile <= config.acc_depth
-
-
-def bank_aligned_blocks(config: Config, blocks: int, tile: Any) -> Any:
-    """Number of blocks after which a new accumulator bank begins: `blocks`, rounded up until the next block is in a
-    bank of its own. `tile`: accumulators that each block takes.
-    """
-    bank = config.acc_bank_depth
-    return -(-(-(-blocks * tile // bank) * bank) // tile)
-
-
-def element(buffer: Buffer, *indices: ExprLike) -> Region:
-    """One vector, tile or entry of a buffer: the region at `indices` of the outer dimensions, whole in inner ones."""
-    inside = buffer.shape[len(indices) :]
-    return region(buffer, *((at, 1) for at in indices), *((0, size) for size in inside))

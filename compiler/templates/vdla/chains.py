@@ -90,7 +90,7 @@ def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
     whole = (
         source.workload == kernel.workload and source.details.area is None and source.details.spread is None
     )
-    return kernel if whole and kernel.workload.template in KEEPING else None
+    return kernel if whole and kernel.workload.template in CHAINING else None
 
 
 def _candidate(
@@ -102,7 +102,7 @@ def _candidate(
         operator = node.operator
         if kernel is None or not isinstance(operator, Int8Convolution) or operator.pool is not None:
             return None
-        if kernel.workload.template not in RESIDING or name in node.inputs[1:]:
+        if name in node.inputs[1:]:
             return None
         if not template_of(kernel.workload).fits(config, replace(kernel.workload, resident=True)):
             return None
@@ -159,7 +159,7 @@ def _allocate(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]
     }
 
 
-RESIDING = frozenset({CONV2D.name, DEPTHWISE_CONV2D.name})
-"""Templates that can read their input in the chain memory (on-chip memory for tensors between layers)."""
-KEEPING = RESIDING
-"""Templates that can write their output to the chain memory (on-chip memory for tensors between layers)."""
+CHAINING = frozenset({CONV2D.name, DEPTHWISE_CONV2D.name})
+"""Templates that can read their input and write their output in the chain memory (on-chip memory for tensors between
+layers).
+"""

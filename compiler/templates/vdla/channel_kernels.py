@@ -8,7 +8,7 @@ each adds to the stored result of the product before it. Both methods are exact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,8 @@ from ...te.blocks import Blocks, Window, ceil_div
 from ...te.combination import Combination
 from ...te.post import PLAIN, Post
 from .conv2d import CONV2D
-from .pool import ELEMENTWISE
-from .pool_kernels import sizes_of_vectors
-from .template import Details, Kernel, Source, identity_parameters
+from .pool_kernels import elementwise_kernel
+from .template import Details, Kernel, Source, byte_of, identity_parameters
 from .workload import of_vectors, windowed
 
 if TYPE_CHECKING:
@@ -67,10 +66,8 @@ class _Image:
 
     def offset(self, tensor: str, block: int) -> int:
         """The byte of a tensor at which block `block` of this image group's channels begins."""
-        _, channels, height, width = self.graph.tensors[tensor].nchw
-        lanes = Blocks.of(self.config).block
-        first = self.index * ceil_div(channels, lanes) + block
-        return first * height * width * self.config.batch * lanes
+        channel, image = block * Blocks.of(self.config).block, self.index * self.config.batch
+        return byte_of(self.config, self.graph.tensors[tensor].nchw, image=image, channel=channel)
 
     def sizes(self, blocks: int) -> tuple[int, int, int, int]:
         """Batch, channels, height and width of a tensor that has only `blocks` blocks of channels."""
@@ -149,15 +146,11 @@ def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]
 
 def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
     """The kernel that copies the run's blocks from input `part`, whose first copied block is `block`."""
-    source, target, blocks = image.node.inputs[part], image.node.output, run.last - run.first
-    sizes = sizes_of_vectors(image.config, image.sizes(blocks))
-    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], POINTWISE)
-    details = Details(post=PLAIN, name=image.node.name)
-    return Kernel(
-        workload=workload,
-        source=Source(workload=workload, details=details),
+    source, target = image.node.inputs[part], image.node.output
+    sizes = image.sizes(run.last - run.first)
+    return replace(
+        elementwise_kernel(image.config, image.node, sizes, PLAIN),
         tensors={"X": source, "Y": target},
-        constants={"P": identity_parameters(image.config, sizes[1], 0)},
         recorded=False,
         offsets={"X": image.offset(source, block), "Y": image.offset(target, run.first)},
     )

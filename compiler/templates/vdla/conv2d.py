@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,45 +13,44 @@ from vdla.isa.config import Config
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops.common import Placement
 from ...te.ops.conv2d import Factors, conv2d
 from ..columns import Columns, Values, one_point
-from ..space import Axis, CostEstimates, Space
-from .array_template import COPIES, Frame, array_space, inputs_scope, weight_beats, window_fill, window_tiles
-from .buffer_fill import (
-    Side,
-    innermost,
-    least_data_beats,
-    transfers,
+from ..space import Axis
+from .array_template import (
+    Frame,
+    array_template,
+    image_inputs,
+    inputs_scope,
+    weight_beats,
+    window_fill,
+    window_tiles,
 )
-from .estimate import ArrayLayer, BufferFill, Fitted, array_cost, transfer_cycles
+from .buffer_fill import Side, innermost, transfers
+from .estimate import ArrayLayer, ArrayPoints, BufferFill, transfer_cycles
 from .folded_work import parts_of_tiles
-from .template import Details, Expression, VdlaTemplate
-from .tile_space import tile_knobs, up_to, window_axes
+from .template import Details, Expression
+from .tile_space import up_to, window_axes
 from .tiles import CHUNK, Tiles, divide, unrolled_micro_ops
 from .workload import LayerShape, Workload, vector_loops
 
 
-def space(config: Config, workload: Workload) -> Space:
-    """The knob space of a convolution on one machine."""
+def layer(config: Config, workload: Workload) -> ArrayLayer:
+    """A convolution on one machine."""
     shape, last = LayerShape.of(config, workload), workload.last_vectors
     rows, columns = window_axes(shape.kernel)
     if last is not None:
         columns = Axis(name=columns.name, values=columns.values[-1:])
-    moved = weight_beats(config, _weight_tiles(shape))
-    if not workload.resident:
-        moved += least_data_beats(config, shape, config.inp_bytes)
-    return array_space(
-        config,
-        workload,
-        shape,
-        cost,
+    inputs, data_beats = image_inputs(config, workload, shape)
+    return ArrayLayer(
+        shape=shape,
         chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), rows, columns),
         levels=(innermost(workload), CHUNK),
-        # Floor of the space: one product a cycle, each byte moved once. A folding machine may take one part
-        # of a weight tile.
+        # At least one product a cycle: a folding machine may take one part of a weight tile.
         products=_whole_products(workload, shape),
-        loaded=moved,
+        inputs=inputs,
+        data_beats=data_beats,
+        weight_tiles=_weight_tiles(shape),
+        points=partial(_points, config, workload, shape),
     )
 
 
@@ -86,9 +86,7 @@ def _parts(config: Config, workload: Workload) -> tuple[float, int]:
     return parts_of_tiles(config, workload.channels, workload.filters)
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
-    """Cost model of convolutions: legality limits, lower bounds, features and cycles at many points (knob settings)."""
-    shape = LayerShape.of(config, workload)
+def _points(config: Config, workload: Workload, shape: LayerShape, values: Columns) -> ArrayPoints:
     tiles = _tiles(shape, values)
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])
     by_chunk = values["data_level"] == CHUNK
@@ -96,11 +94,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     whole = reduction + shape.input_blocks % reduction
     for size, part in zip(shape.kernel, window, strict=True):
         whole = whole * (part + size % part)
-    weights = _weight_tiles(shape) / config.whole_tiles
-    data = shape.images * shape.input_blocks * shape.height * shape.width / config.inp_depth
-    data = 0.0 if workload.resident else data
-    layer = ArrayLayer(
-        shape=shape,
+    return ArrayPoints(
         tiles=tiles,
         data=window_fill(config, workload, shape, values, tiles, blocks=blocks, reads_all_blocks=True),
         weights=_weights_in_series(config, workload, values)
@@ -108,14 +102,11 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         else _weights(config, shape, values, tiles),
         compute=_products(config, workload, shape),
         micro_ops=unrolled_micro_ops(tiles, whole * _parts(config, workload)[1]),
-        least_fills=weights + data,
         limits={
             "chunks that load something": by_chunk | (values["weights_level"] == CHUNK) | (tiles.chunks == 1),
             "the parameters of columns": (tiles.sizes["x"] <= config.par_depth) | (not workload.turned),
         },
-        innermost=innermost(workload),
     )
-    return array_cost(config, layer, values, fitted)
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
@@ -150,8 +141,7 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
     )
     again = tiles.repetitions("nyx", outside)
     fills = again * tiles.repetitions("o", outside) * np.where(by_chunk, tiles.chunks, 1)
-    moved = 1.0 * _weight_tiles(shape) * again
-    beats = moved * config.whole_tile_bytes / config.memory.bus_bytes
+    beats = weight_beats(config, _weight_tiles(shape) * again)
     # All weights of a filter are contiguous in DRAM. Of a part of them, each block or each row of the kernel
     # is.
     apart = np.where(
@@ -172,14 +162,13 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """Schedules the tensor expression of `te.ops.conv2d` with the knob values of a point."""
     shape = LayerShape.of(config, workload)
-    knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
-    frame = Frame.of(expression, knobs, vector_loops(shape))
+    frame = Frame.of(expression, values, _tiles(shape, one_point(values)), vector_loops(shape))
     s, tiles = frame.schedule, frame.tiles
-    icc, ic = s.split("conv.ic", knobs.reduction_blocks)
+    icc, ic = s.split("conv.ic", values["reduction_blocks"])
     chunk, kh, kw = (icc,), "conv.kh", "conv.kw"
-    if knobs.window is not None:
-        khc, kh = s.split(kh, knobs.window[0])
-        kwc, kw = s.split(kw, knobs.window[1])
+    if (window := (values["window_rows"], values["window_columns"])) != shape.kernel:
+        khc, kh = s.split(kh, window[0])
+        kwc, kw = s.split(kw, window[1])
         chunk = (icc, khc, kwc)
     spatial = ("conv.n", "conv.y", "conv.x", "conv.o")
     # If the number of columns depends on the input block, the loop over blocks is outside of the intrinsic.
@@ -200,14 +189,7 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
     return conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,
-        placement=Placement(
-            area=details.area,
-            spread=details.spread,
-            resident=workload.resident,
-            margins=workload.margins,
-            planes=details.planes,
-            turned=workload.turned,
-        ),
+        placement=details.placement(workload),
         factors=Factors(
             tiles=details.tiles, zero_points=details.zero_points, last_columns=workload.last_vectors
         ),
@@ -215,13 +197,4 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
     )
 
 
-CONV2D = VdlaTemplate(
-    name="conv2d",
-    space=space,
-    schedule=schedule,
-    cost=cost,
-    express=express,
-    copies=COPIES,
-    dense_weights=True,
-    plain_constants=True,
-)
+CONV2D = array_template("conv2d", layer, schedule, express, dense_weights=True)

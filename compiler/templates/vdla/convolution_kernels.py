@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,15 +40,15 @@ def convolution_kernels(
     """
     graph, layout = legalized.graph, legalized.layouts[node.inputs[0]]
     if operator.phases is not None:
-        from .strided_outputs import phase_kernels
+        from .convolution_parts import phase_kernels
 
         return phase_kernels(config, graph, node, operator, operator.phases)
     if (operator.spaced, operator.taken) != (None, None):
-        from .strided_outputs import spaced_kernel
+        from .convolution_parts import spaced_kernel
 
         return (spaced_kernel(config, graph, node, operator),)
     if operator.groups > 1:
-        from .grouped_kernels import grouped_kernels
+        from .convolution_parts import grouped_kernels
 
         if several := grouped_kernels(config, graph, node, operator):
             return several
@@ -63,15 +63,29 @@ def convolution_kernel(
     planes = (
         operator.post.has_operand and graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw
     )
-    details = Details(post=operator.post, pad_value=operator.pad_value, planes=planes, name=node.name)
-    table: dict[str, Constant] = {}
+    return operator_kernel(config, node, operator, workload, weight, planes=planes)
+
+
+def operator_kernel(
+    config: Config,
+    node: Node,
+    operator: Int8Convolution,
+    workload: Workload,
+    weight: Constant,
+    **details: Any,
+) -> Kernel:
+    """The kernel of a convolution with this workload, and weights packed for it. `details`: fields of `Details` that
+    neither the operator nor the node gives.
+    """
+    constants = {"P": parameters(config, operator.bias, operator.scale), "W": weight}
     if operator.table is not None:
-        table["T"] = Constant(form=unpacked, arrays=(operator.table,))
+        constants["T"] = Constant(form=unpacked, arrays=(operator.table,))
+    own = Details(post=operator.post, pad_value=operator.pad_value, name=node.name, **details)
     return Kernel(
         workload=workload,
-        source=Source(workload=workload, details=details),
+        source=Source(workload=workload, details=own),
         tensors=bound_tensors(node),
-        constants={"P": parameters(config, operator.bias, operator.scale), "W": weight, **table},
+        constants=constants,
     )
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,26 +17,24 @@ from ...codegen.vdla import window_intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
-from ...te.ops.common import Placement
 from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
 from ..columns import Columns, Values, one_point
-from ..space import Axis, CostEstimates, Space
+from ..space import Axis
 from .array_template import (
-    COPIES,
     Frame,
-    array_space,
+    array_template,
+    image_inputs,
     inputs_scope,
-    weight_beats,
     whole_weights_fill,
     window_fill,
     window_tiles,
 )
-from .buffer_fill import innermost, least_data_beats
-from .estimate import LOAD_LATENCY, ArrayLayer, Fitted, array_cost, store_reads, vector_store_latency
-from .template import Details, Expression, VdlaTemplate
-from .tile_space import tile_knobs, window_axes
+from .buffer_fill import innermost
+from .estimate import LOAD_LATENCY, ArrayLayer, ArrayPoints, store_reads, vector_store_latency
+from .template import Details, Expression
+from .tile_space import window_axes
 from .tiles import CHUNK, INNERMOST, Tiles, unrolled_micro_ops
 from .workload import LayerShape, Workload, of_vectors, vector_loops
 
@@ -151,8 +150,8 @@ class _Array:
         return (whole + rest) * tiles.vectors
 
 
-def space(config: Config, workload: Workload) -> Space:
-    """The knob space of a depthwise convolution."""
+def layer(config: Config, workload: Workload) -> ArrayLayer:
+    """A depthwise convolution on one machine."""
     array = _Array.of(config, workload)
     shape = array.shape
     rows, columns = window_axes(shape.kernel)
@@ -160,17 +159,16 @@ def space(config: Config, workload: Workload) -> Space:
         rows = Axis(name=rows.name, values=rows.values[-1:])
     if not array.single:
         columns = Axis(name=columns.name, values=columns.values[-1:])
-    least = float(array.busiest(config, np.array(shape.out_height)))
-    data = 0.0 if workload.resident else least_data_beats(config, shape, config.inp_bytes)
-    return array_space(
-        config,
-        workload,
-        shape,
-        cost,
+    inputs, data_beats = image_inputs(config, workload, shape)
+    return ArrayLayer(
+        shape=shape,
         chunks=(rows, columns),
         levels=(innermost(workload), INNERMOST),
-        products=least,
-        loaded=data + weight_beats(config, shape.output_blocks * array.weight_tiles(config)),
+        products=float(array.busiest(config, np.array(shape.out_height))),
+        inputs=inputs,
+        data_beats=data_beats,
+        weight_tiles=shape.output_blocks * array.weight_tiles(config),
+        points=partial(_points, config, workload, array),
     )
 
 
@@ -189,21 +187,15 @@ def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Laye
     return fills * waits + turns
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
-    """The cost model of depthwise convolutions: legality limits, lower bounds, features and estimated cycles at many
-    points (settings of the knobs).
-    """
-    array = _Array.of(config, workload)
+def _points(config: Config, workload: Workload, array: _Array, values: Columns) -> ArrayPoints:
     shape, weight_tiles = array.shape, array.weight_tiles(config)
     tiles = window_tiles(shape, values)
     by_chunk = values["data_level"] == CHUNK
     blocks = tiles.held("o", tiles.outside(values["data_level"]))
-    inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)
     rows = tiles.sizes["o"] * weight_tiles * config.whole_tile_rows
     data = window_fill(config, workload, shape, values, tiles, blocks=blocks, reads_all_blocks=False)
     weights = whole_weights_fill(config, values, tiles, weight_tiles)
-    layer = ArrayLayer(
-        shape=shape,
+    return ArrayPoints(
         tiles=tiles,
         data=data,
         weights=weights,
@@ -211,32 +203,28 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         # Each part of a window has its own micro-op sequence, because a micro-op addresses rows of weight
         # tiles absolutely.
         micro_ops=array.micro_ops(tiles),
-        least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.whole_tiles,
         limits={
             # Weight rows are addressed by the micro-op's weight index, relative to a tile.
             "the row index of a micro-op": rows <= config.wgt_depth,
             "chunks that load something": by_chunk | (tiles.chunks == 1),
         },
-        innermost=innermost(workload),
         storing=_beside_stores(config, tiles, data.beats + weights.beats, shape),
     )
-    return array_cost(config, layer, values, fitted)
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """Schedules the tensor expression of `te.ops.depthwise.depthwise_conv2d` with the knob values of a point."""
     array = _Array.of(config, workload)
     shape, together = array.shape, array.taps is not None
-    knobs = tile_knobs(values, window_tiles(shape, one_point(values)), shape.kernel)
-    frame = Frame.of(expression, knobs, vector_loops(shape))
+    frame = Frame.of(expression, values, window_tiles(shape, one_point(values)), vector_loops(shape))
     s = frame.schedule
     chunk: tuple[str, ...] = ()
     kh, columns = "conv.kh", ("conv.g", "conv.t") if together else ("conv.kw",)
-    if knobs.window is not None:
-        khc, kh = s.split(kh, knobs.window[0])
+    if (window := (values["window_rows"], values["window_columns"])) != shape.kernel:
+        khc, kh = s.split(kh, window[0])
         chunk = (khc,)
         if array.single:
-            kwc, kw = s.split(columns[0], knobs.window[1])
+            kwc, kw = s.split(columns[0], window[1])
             chunk, columns = (khc, kwc), (kw,)
     part = ("conv.q",) if shape.vectors > 1 else ()
     # The loop over blocks is outermost, because the number of parts may depend on the block.
@@ -259,22 +247,9 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,
         filters=filters_of(config, workload.window),
-        placement=Placement(
-            area=details.area,
-            spread=details.spread,
-            resident=workload.resident,
-            margins=workload.margins,
-        ),
+        placement=details.placement(workload),
         **common,
     )
 
 
-DEPTHWISE_CONV2D = VdlaTemplate(
-    name="depthwise_conv2d",
-    space=space,
-    schedule=schedule,
-    cost=cost,
-    express=express,
-    copies=COPIES,
-    plain_constants=True,
-)
+DEPTHWISE_CONV2D = array_template("depthwise_conv2d", layer, schedule, express)

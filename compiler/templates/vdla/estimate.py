@@ -7,7 +7,7 @@ closed form are the constants of `Fitted`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
@@ -31,9 +31,9 @@ from vdla.isa.timing import (
 
 from ...codegen.vdla.machine import scratchpad_depths
 from ..columns import ESTIMATE, Columns, Deferred
-from ..space import CostEstimates
+from ..space import Axis, CostEstimates
 from .features import features
-from .tiles import ALWAYS, CHUNK, Tiles, most_instructions
+from .tiles import ALWAYS, Tiles, most_instructions
 from .workload import LayerShape
 
 
@@ -247,33 +247,49 @@ def array_instructions(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ArrayLayer:
-    """A template's description of a layer on the array at many points (settings of the knobs), the argument of
-    `array_cost`.
+class ArrayPoints:
+    """The work of a layer on the array at many points (settings of the knobs) of its search space.
 
     `data`, `weights`: fills of the input and weight buffers. `compute`: lower bound on the computing unit's cycles.
-    `micro_ops`: number of micro-ops in all micro-op sequences. `least_fills`: scratchpad fills that every program
-    needs. `limits`: the template's own legality limits. `overwriting`: whether a tile needs an additional instruction,
-    which overwrites the accumulators in the first step. `innermost`: innermost loop in which data may be filled.
-    `storing`: additional cycles of the store unit, in modes in which this unit may be the busiest (None: no such mode).
+    `micro_ops`: number of micro-ops in all micro-op sequences. `limits`: the template's own legality limits. `storing`:
+    additional cycles of the store unit, in modes in which this unit may be the busiest (None: no such mode).
     """
 
-    shape: LayerShape
     tiles: Tiles
     data: BufferFill
     weights: BufferFill
     compute: float | np.ndarray
     micro_ops: np.ndarray
-    least_fills: float
-    overwriting: bool = True
     limits: Mapping[str, np.ndarray] = field(default_factory=dict)
-    innermost: int = CHUNK
     storing: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ArrayLayer:
+    """A layer as one template computes it on the array: its knobs, and bounds that hold for all their settings.
+
+    `chunks`: axes that cut the reduction. `levels`: innermost loop levels at which data and weights may be filled.
+    `products`: lower bound on the array's cycles. `inputs`, `weight_tiles`: numbers of input vectors and of weight
+    tiles that every program loads. `data_beats`: lower bound on the bus beats of inputs. `overwriting`: whether a tile
+    needs an additional instruction, which overwrites the accumulators in the first step. `points`: the work at many
+    points, given by their knob values.
+    """
+
+    shape: LayerShape
+    chunks: Sequence[Axis] = ()
+    levels: tuple[int, int]
+    products: float
+    inputs: float
+    data_beats: float
+    weight_tiles: int
+    overwriting: bool = True
+    points: Callable[[Columns], ArrayPoints]
 
 
 def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> CostEstimates:
     """Limits, lower bounds, features and estimated cycles of `layer` at the points with the knob values `values`."""
-    shape, tiles, data, weights = layer.shape, layer.tiles, layer.data, layer.weights
+    shape, points = layer.shape, layer.points(values)
+    tiles, data, weights = points.tiles, points.data, points.weights
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
     sums_copies = np.minimum(values["sums_copies"], tiles.count)
     instructions = array_instructions(tiles, buffers, sums_copies, layer.overwriting)
@@ -282,12 +298,12 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     reads = tiles.count * store_reads(config, sums) * shape.share
     storing = store_cycles(config, tiles, stores, reads, shape)
-    if layer.storing is not None:
-        storing = storing + layer.storing
+    if points.storing is not None:
+        storing = storing + points.storing
     work = TiledWork(
         tiles=tiles,
         buffers=buffers,
-        compute=layer.compute,
+        compute=points.compute,
         traffic=shape.bus_cycles(config, data.beats + weights.beats),
         loading=data.loading + weights.loading,
         storing=storing,
@@ -298,26 +314,32 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     )
     more = {"sums of a tile": sums, "sums copies in use": sums_copies}
     used = {"data_copies": data.copies, "weights_copies": weights.copies, "sums_copies": sums_copies}
+    fills = layer.inputs / config.inp_depth + layer.weight_tiles / config.whole_tiles
     most = most_instructions(
-        layer.least_fills + shape.outputs / config.acc_depth,
+        fills + shape.outputs / config.acc_depth,
         shape.images * shape.output_blocks * shape.vectors,
     )
+
+    def effective() -> Columns:
+        levels = tiles.effective(values["data_level"], values["weights_level"])
+        return {
+            **values,
+            **levels,
+            "data_level": np.maximum(levels["data_level"], layer.levels[0]),
+            **used,
+        }
+
     return CostEstimates(
         limits={
             "the input scratchpad": fits(config, "inp", data.size, data.copies),
             "the weight scratchpad": fits(config, "wgt", weights.size, weights.copies),
             "the accumulators": fits(config, "acc", sums, sums_copies),
             "the parameter table": tiles.vectors * tiles.sizes["o"] <= config.par_depth,
-            "the micro-op memory": layer.micro_ops <= config.uop_depth,
-            **layer.limits,
+            "the micro-op memory": points.micro_ops <= config.uop_depth,
+            **points.limits,
         },
         search_limits={"the length of a program": instructions <= most},
-        bound=np.maximum(layer.compute, work.traffic),
+        bound=np.maximum(points.compute, work.traffic),
         quantities=work.quantities(config, fitted, more),
-        effective=Deferred(lambda: {**values, **_levels(layer, values), **used}),
+        effective=Deferred(effective),
     )
-
-
-def _levels(layer: ArrayLayer, values: Columns) -> Columns:
-    levels = layer.tiles.effective(values["data_level"], values["weights_level"])
-    return {**levels, "data_level": np.maximum(levels["data_level"], layer.innermost)}

@@ -1,5 +1,5 @@
-"""Array operations for a weight tile on machines that fold (extension `fold`): such a machine multiplies a tile part
-by part and leaves out the parts without weights.
+"""Weight tiles on machines that fold (extension `fold`): such a machine multiplies a tile part by part and leaves out
+the parts without weights. Cost models, and kernels that are measured alone, assume dense weights without zeros.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...codegen.vdla.folds import FoldedWeights
-from ...graph.layout import Constant
+from ...graph.layout import Constant, pack_weight
 from ...graph.special_weights import pack_patch_weight
 from ...te.blocks import ceil_div
 from ...te.ops.patch_layout import PatchLayout
@@ -25,17 +25,11 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
     """
     if config.tile_parts == 1:
         return 1.0, 1
+    weight = np.ones((filters, channels, 1, 1), np.int8)
+    weights = FoldedWeights.of(config, Constant(form=pack_weight, arrays=(weight,)))
+    assert weights is not None, "weights of a GEMM are folded"
     tiles = ceil_div(channels, config.block_in) * ceil_div(filters, config.block_out)
-    found: list[tuple[int, int]] = []
-    for shape in range(config.tile_parts.bit_length()):
-        groups = 1 << shape
-        inputs, lanes = config.block_in // groups, config.columns * groups
-        of_inputs, of_lanes = ceil_div(channels, inputs), ceil_div(filters, lanes)
-        most = min(of_inputs, groups) * min(of_lanes, config.tile_parts // groups)
-        found.append((of_inputs * of_lanes, most))
-    # Of the shapes with the fewest parts the first, as in emission (`FoldedWeights`).
-    total, most = min(found, key=lambda item: item[0])
-    return total / tiles, most
+    return int(weights.used.sum()) / tiles, int(weights.used.sum(axis=-1).max())
 
 
 @lru_cache(maxsize=256)
@@ -48,3 +42,29 @@ def patch_weights(config: Config, workload: Workload, layout: PatchLayout) -> Fo
     weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)
     cut = np.array([layout.apart, layout.count, layout.columns, *workload.strides])
     return FoldedWeights.of(config, Constant(form=pack_patch_weight, arrays=(weight, cut)))
+
+
+@lru_cache(maxsize=64)
+def folded_dense_weights(config: Config, workload: Workload) -> FoldedWeights | None:
+    """The parts of weight tiles that hold weights, if a workload's weights are a dense matrix (filters x channels)
+    without zeros.
+
+    None for templates without weight tiles, for products whose weights are computed by the network, and on machines
+    that always multiply a weight tile as a whole.
+    """
+    if config.tile_parts == 1 or workload.own_weights:
+        return None
+    match workload.template:
+        case "conv2d":
+            weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)
+            return FoldedWeights.of(config, Constant(form=pack_weight, arrays=(weight,)))
+        case "patch_conv2d":
+            from .patch_layouts import tiled_layout
+
+            return patch_weights(config, workload, tiled_layout(config, workload))
+        case "patch_conv2d_pool":
+            from .rolling_pool import RollingShape
+
+            return patch_weights(config, workload, RollingShape.of(config, workload).layout)
+        case _:
+            return None

@@ -30,6 +30,7 @@ from ...rewrites.driver import Rewrite, run_rewrites
 from .convolution_kernels import patch_workload
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
+from .template import at
 
 if TYPE_CHECKING:
     from .joined_tensors import Inside
@@ -85,15 +86,9 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     return Legalized(graph=graph, layouts=layouts, inside=_inside(graph, config))
 
 
-def _rare(name: str) -> Callable[[Graph, Machine], Graph]:
-    """The function `name` of `rewrites.py`, which is imported when the function is called."""
-
-    def rewrite(graph: Graph, machine: Machine) -> Graph:
-        from . import rewrites
-
-        return getattr(rewrites, name)(graph, machine)
-
-    return rewrite
+def _rare(place: str) -> Callable[[Graph, Machine], Graph]:
+    """The rewrite at `place`, FILE:NAME; the file is imported when the rewrite is called, which few networks need."""
+    return lambda graph, machine: at(place)(graph, machine)
 
 
 def _crop_windows(graph: Graph, machine: Machine) -> Graph:
@@ -113,44 +108,46 @@ REWRITES: Sequence[Rewrite[Machine]] = (
         name="operands of one value for each plane",
         roots=(Int8Elementwise,),
         takes=lambda machine: machine.abilities.planes,
-        function=_rare("combine_planes"),
+        function=_rare("rewrites:combine_planes"),
     ),
     Rewrite(
         name="phases of transposed convolutions",
         roots=(Interleave,),
-        function=_rare("join_phases"),
+        function=_rare("rewrites:join_phases"),
     ),
     Rewrite(name="taps in the pads", roots=(Int8Convolution,), function=_crop_windows),
     Rewrite(
         name="products cut where a table or an exchange reads a part",
         roots=(Table, Swap),
         takes=lambda machine: machine.abilities.tables,
-        function=_rare("cut_products"),
+        function=_rare("split_products:split_products"),
     ),
     Rewrite(
         name="channels exchanged with positions by the array",
         roots=(Swap,),
         takes=lambda machine: machine.transposes,
-        function=_rare("exchange"),
+        function=_rare("rewrites:exchange"),
     ),
     Rewrite(
-        name="whole blocks of positions and channels", roots=(Swap, Products), function=_rare("whole_blocks")
+        name="whole blocks of positions and channels",
+        roots=(Swap, Products),
+        function=_rare("pad_to_blocks:pad_to_blocks"),
     ),
 )
 """Rewrites that are applied to every network, in this order."""
 
 REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
-    Rewrite(name="max-pools", roots=(Int8MaxPool,), function=_rare("max_pools")),
+    Rewrite(name="max-pools", roots=(Int8MaxPool,), function=_rare("max_pools:fit_max_pools")),
     Rewrite(
         name="tables looked up by a store",
         roots=(Table,),
         takes=lambda machine: machine.abilities.tables,
-        function=_rare("look_up"),
+        function=_rare("rewrites:look_up"),
     ),
     Rewrite(
         name="room behind positions",
         roots=(Positions,),
-        function=_rare("spare_positions"),
+        function=_rare("rewrites:spare_positions"),
     ),
     Rewrite(
         name="attention",
@@ -158,13 +155,13 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         takes=lambda machine: (
             machine.abilities.rows and machine.config.chain_depth > 0 and machine.transposes
         ),
-        function=_rare("attention"),
+        function=_rare("attention_kernels:fuse_attention"),
     ),
     Rewrite(
         name="normalizations",
         roots=(Rows,),
         takes=lambda machine: machine.abilities.rows and machine.transposes,
-        function=_rare("norms"),
+        function=_rare("normed_kernels:fuse_norms"),
     ),
 )
 """Rewrites that depend on which of the graph's inputs are in the host's layout (interleaved)."""

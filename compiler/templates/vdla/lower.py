@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -37,11 +36,11 @@ from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
 from ...te.post import Post
-from ..columns import Values, one_point
+from ..columns import Values
 from ..space import EmptySpaceError
 from .legalize import Legalized
 from .schedule_cache import ScheduleCache, constants_of, key_of
-from .template import Kernel, Source, template_of
+from .template import Kernel, Source, at, template_of
 from .workload import Workload
 
 if TYPE_CHECKING:
@@ -117,9 +116,9 @@ KERNELS: Mapping[type, str] = MappingProxyType(
         Table: "pool_kernels:table_kernels",
         Positions: "position_kernels:position_kernels",
         Resample: "position_kernels:resample_kernels",
-        Swap: "transpose_kernels:transpose_kernels",
-        TransposedProduct: "transposed_products:transposed_products",
-        Products: "product_kernels:product_kernels",
+        Swap: "activation_weights:transpose_kernels",
+        TransposedProduct: "activation_weights:transposed_products",
+        Products: "activation_weights:product_kernels",
         Attention: "attention_kernels:attention_kernels",
         Normed: "normed_kernels:normed_kernels",
         Rows: "row_kernels:row_kernels",
@@ -137,10 +136,7 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
     row = KERNELS.get(type(node.operator))
     if row is None:
         raise ValueError(f"{node.name} ({node.kind}) runs on processors only: import the model without it")
-    file, name = row.split(":")
-    return tuple(
-        getattr(import_module(f"{__package__}.{file}"), name)(config, legalized, node, node.operator)
-    )
+    return tuple(at(row)(config, legalized, node, node.operator))
 
 
 def network_kernels(
@@ -184,12 +180,7 @@ def choose_points(
 
     @cache
     def in_series(workload: Workload, series: Workload) -> Values:
-        """Knob values for one kernel of a `series` of kernels: the default knobs of the series' workload if they are
-        legal for the kernel's own `workload`, else that workload's default.
-        """
-        values = default(series)
-        estimates = template_of(workload).space(config, workload).cost(one_point(values))
-        return values if all(kept.all() for kept in estimates.limits.values()) else default(workload)
+        return template_of(workload).default_in_series(config, workload, series, virtual_threads)
 
     found: dict[str, tuple[Values, ...]] = {}
     for node, several in kernels.items():

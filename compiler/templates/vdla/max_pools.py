@@ -5,6 +5,7 @@ pass does not fit.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
 
@@ -19,21 +20,24 @@ from .pool import MAX_POOL, MOST_WINDOW
 from .pool_kernels import max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
 
+if TYPE_CHECKING:
+    from .legalize import Machine
 
-def fit_max_pools(graph: Graph, config: Config, interleaved: Collection[str]) -> Graph:
+
+def fit_max_pools(graph: Graph, machine: Machine) -> Graph:
     """Fuses or splits max-pools until each fits the machine's memories.
 
-    A convolution also computes the max-pool after it under two conditions: its input is in `interleaved` (names of
-    tensors in the host's channels-last layout), and the machine has room for a ring buffer of rows of the convolution's
-    output. All other max-pools are split if they are too large.
+    A convolution also computes the max-pool after it under two conditions: its input is a tensor in the host's
+    channels-last layout (`machine.interleaved`), and the machine has room for a ring buffer of rows of the
+    convolution's output. All other max-pools are split if they are too large.
     """
-    makers = graph.producers()
+    config, makers = machine.config, graph.producers()
     graph = fuse_pool(
         graph,
         [
             node.output
             for node, window in _max_pools(graph)
-            if _takes_pool(config, graph, makers.get(node.inputs[0]), window, interleaved)
+            if _takes_pool(config, graph, makers.get(node.inputs[0]), window, machine.interleaved)
         ],
     )
     return split_max_pools(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -12,26 +10,23 @@ from vdla.isa.config import Config
 from vdla.isa.rows import MOST_ELEMENTS
 from vdla.isa.timing import bus_cycles, post_latency
 
-from ...ir.stmt import Program
-from ...schedule import Schedule
 from ...te.blocks import ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import PLAIN, Post
-from ..columns import ESTIMATE, Columns, Values
-from ..space import Axis, CostEstimates, Space
-from .estimate import FITTED, LOAD_LATENCY, Fitted, together
+from ..columns import ESTIMATE, Columns
+from ..space import Axis, CostEstimates
+from .estimate import LOAD_LATENCY, Fitted, together
 from .folded_work import parts_of_tiles
 from .normed_program import (
     NormedShape,
-    NormedTiles,
     chunks_in_front,
     loads_ahead,
     normed_program,
     parameter_groups,
     tiles_step,
 )
-from .template import Details, Expression, VdlaTemplate
-from .tile_space import balanced_sizes, up_to
+from .tile_space import up_to
+from .tile_template import Build, tile_template
 from .workload import Workload
 
 EXPOSED = 0.75
@@ -40,36 +35,13 @@ NORMALIZATION = "normalization of a tile"
 """Name of a cost quantity: cycles of the store unit for one tile's normalization."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NormedExpression(Expression):
-    """A product fused with its normalization, at one tile size, with the arguments from which `schedule` builds other
-    tile sizes.
-
-    `post`: post-processing of the product; `shared`: post-processing of the normalization.
-    """
-
-    shape: NormedShape
-    shares: Shares
-    shared: Post
-
-
-def space(config: Config, workload: Workload) -> Space:
-    """The search space: positions of a tile, channel blocks of a reduction chunk, copies of the chunk's buffer."""
-    inputs, positions = ceil_div(workload.channels, config.block_in), workload.height * workload.width
-    axes = (
-        Axis(name="rows", values=up_to(positions)),
+def _axes(config: Config, workload: Workload) -> tuple[Axis, ...]:
+    """The knobs: positions of a tile, channel blocks of a reduction chunk, copies of the chunk's buffer."""
+    inputs = ceil_div(workload.channels, config.block_in)
+    return (
+        Axis(name="rows", values=up_to(workload.height * workload.width)),
         Axis(name="chunk", values=tuple([size for size in up_to(inputs) if inputs % size == 0])),
         Axis(name="copies", values=(2, 3)),
-    )
-    limits = _limits(config, workload, {axis.name: np.array(axis.values[:1]) for axis in axes})
-    return Space(
-        template=workload.template,
-        axes=axes,
-        cost=partial(cost, config, workload, fitted=None),
-        floor=1.0,
-        slack=np.inf,
-        capacities=frozenset(limits),
-        candidates=({"rows": balanced_sizes(positions)},),
     )
 
 
@@ -93,7 +65,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
     }
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model: cycles of all iterations of the pipelined loop, plus exposed loads of the first tile and
     stores of the last.
     """
@@ -124,13 +96,13 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats
     buffered = values["copies"] * chunk * vectors * each
     waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors * each)
-    iteration = together(FITTED.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
+    iteration = together(fitted.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
     weights = inputs * outputs * config.whole_tile_bytes / bus
     # The preceding layer hides a part of the weight loads; the next layer starts during the last normalization.
     beside = weights / chunks + np.maximum(0.0, weights + moved - iteration)
     first = chunk * rows * in_beats + latency + EXPOSED * np.where(loads_ahead(config, rows), weights, beside)
     last = stored + beats + latency + vectors
-    cycles = count * iteration + first + last + FITTED.step * count * (chunks + 2)
+    cycles = count * iteration + first + last + fitted.step * count * (chunks + 2)
     return CostEstimates(
         limits=_limits(config, workload, values),
         bound=np.maximum(count * summed, count * moved) * 1.0,
@@ -139,17 +111,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     )
 
 
-def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules the program of a product and its normalization with the tiles of `values`; nothing else is decided."""
-    shape, shares, shared = _plain(workload)
-    if isinstance(expression, NormedExpression):
-        shape, shares, shared = expression.shape, expression.shares, expression.shared
-    tiles = NormedTiles(rows=values["rows"], chunk=values["chunk"], copies=values["copies"])
-    name = expression.program.name
-    return Schedule(normed_program(config, shape, expression.post, shares, shared, tiles, name))
-
-
-def _plain(workload: Workload) -> tuple[NormedShape, Shares, Post]:
+def _build(config: Config, workload: Workload, post: Post, name: str) -> Build:
+    """Writes the programs of a workload that is measured without a model."""
     positions = workload.height * workload.width
     shape = NormedShape(
         images=workload.batch,
@@ -158,14 +121,8 @@ def _plain(workload: Workload) -> tuple[NormedShape, Shares, Post]:
         channels=workload.channels,
         filters=workload.filters,
     )
-    return shape, Shares(look_up=False, length=workload.filters, own=True), PLAIN
+    shares = Shares(look_up=False, length=workload.filters, own=True)
+    return partial(normed_program, config, shape, post, shares, PLAIN, name)
 
 
-def _express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    shape, shares, shared = _plain(workload)
-    return normed_program(config, shape, common["post"], shares, shared, LEAST, common["name"])
-
-
-LEAST = NormedTiles(rows=1, chunk=1, copies=2)
-"""The smallest legal tiles."""
-NORMED = VdlaTemplate(name="normed", space=space, schedule=schedule, cost=cost, express=_express, copies={})
+NORMED = tile_template("normed", _axes, cost, _build, balanced=("rows",))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,19 +15,17 @@ from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import Normed, Rows
 from ...graph.layout import Constant, pack_weight, unpacked
 from ...te.blocks import Window, ceil_div
-from ..columns import ESTIMATE, one_point
-from ..template import table_of
 from .conv2d import CONV2D
-from .estimate import FITTED
-from .normed import LEAST, NORMALIZATION, NORMED, NormedExpression
+from .normed import NORMALIZATION, NORMED
 from .normed_program import NormedShape, normed_program
 from .row_kernels import row_parameters, shares_of
 from .rows import ROWS
 from .template import Kernel, parameters
+from .tile_template import TiledExpression, estimated
 from .workload import Workload, windowed
 
 if TYPE_CHECKING:
-    from .legalize import Legalized
+    from .legalize import Legalized, Machine
 
 FEWEST_TILES = 5
 """Fewest tiles of a fused product: with fewer, the exposed first tile and last normalization outweigh the gain."""
@@ -38,10 +36,10 @@ full) are less than GAIN times those of the separate kernels.
 SINGLE = Window(kernel=(1, 1))
 
 
-def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
+def fuse_norms(graph: Graph, machine: Machine) -> Graph:
     """The graph with each normalization fused into the preceding convolution, if both fit the machine and the cost
-    model expects a gain. Convolutions that read interleaved `inputs` stay separate. The machine must have the extension
-    `rows` and square tiles of one image.
+    model expects a gain. Convolutions that read an input in the host's layout (`machine.interleaved`) stay separate.
+    The machine must have the extension `rows` and square tiles of one image.
     """
     makers = graph.producers()
     joined: dict[str, Node] = {}
@@ -51,9 +49,7 @@ def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
         if maker is None or not isinstance(rows := node.operator, Rows) or maker.output in gone:
             continue
         operator = maker.operator
-        if not isinstance(operator, Int8Convolution) or not _joins(
-            config, graph, maker, operator, rows, inputs
-        ):
+        if not isinstance(operator, Int8Convolution) or not _joins(machine, graph, maker, operator, rows):
             continue
         joined[maker.output] = replace(
             maker,
@@ -70,30 +66,23 @@ def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _joins(
-    config: Config,
-    graph: Graph,
-    node: Node,
-    operator: Int8Convolution,
-    rows: Rows,
-    inputs: Collection[str],
-) -> bool:
+def _joins(machine: Machine, graph: Graph, node: Node, operator: Int8Convolution, rows: Rows) -> bool:
     """Whether a convolution and the normalization of its result can become one kernel, and the cost model expects that
     kernel to be faster.
     """
     moved = (operator.pool, operator.phases, operator.spaced, operator.taken)
-    if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4 or node.inputs[0] in inputs:
+    if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4:
         return False
-    if rows.entries is not None or len(rows.bias) == 1:
+    if node.inputs[0] in machine.interleaved or rows.entries is not None or len(rows.bias) == 1:
         return False
     out, data = graph.tensors[node.output], graph.tensors[node.inputs[0]]
     if any(graph.tensors[name].nchw != out.nchw for name in node.inputs[1:]):
         return False
     # A small input is better chained: a separate kernel can read it in the chain memory.
-    if data.size <= config.chain_buffer_bytes:
+    if data.size <= machine.config.chain_buffer_bytes:
         return False
     workload = _workload(graph, node, operator)
-    return NORMED.fits(config, workload) and _pays(config, workload)
+    return NORMED.fits(machine.config, workload) and _pays(machine.config, workload)
 
 
 def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
@@ -115,18 +104,8 @@ def _pays(config: Config, workload: Workload) -> bool:
     if batch * ceil_div(height * width, tile) < FEWEST_TILES:
         return False
     # The next layer may wait for the last normalization: count its cycles in full.
-    one = _cycles(config, workload) + _cycles(config, workload, NORMALIZATION)
-    return one < GAIN * (_cycles(config, product) + _cycles(config, norm))
-
-
-def _cycles(config: Config, workload: Workload, quantity: str = ESTIMATE) -> float:
-    """A quantity of the workload's cost model at its template's default knobs; by default the estimated cycles."""
-    template = TEMPLATES[workload.template]
-    values = one_point(template.default_for(config, workload, 2))
-    return float(template.cost(config, workload, values, FITTED).quantities[quantity][0])
-
-
-TEMPLATES = table_of(NORMED, CONV2D, ROWS)
+    one = estimated(config, workload) + estimated(config, workload, NORMALIZATION)
+    return one < GAIN * (estimated(config, product) + estimated(config, norm))
 
 
 def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: Normed) -> list[Kernel]:
@@ -142,8 +121,8 @@ def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: N
         channels=channels,
         filters=filters,
     )
-    shares = shares_of(rows, filters)
-    program = normed_program(config, shape, convolution.post, shares, rows.post, LEAST, node.name)
+    workload, post = _workload(graph, node, convolution), convolution.post
+    build = partial(normed_program, config, shape, post, shares_of(rows, filters), rows.post, node.name)
     constants = {
         "W": Constant(form=pack_weight, arrays=(convolution.weight,)),
         "P": parameters(config, convolution.bias, convolution.scale),
@@ -154,13 +133,11 @@ def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: N
         constants["L"] = Constant(form=unpacked, arrays=(convolution.table,))
     return [
         Kernel(
-            workload=_workload(graph, node, convolution),
-            source=NormedExpression(
-                program=program, post=convolution.post, shape=shape, shares=shares, shared=rows.post
-            ),
+            workload=workload,
+            source=TiledExpression.of(config, workload, build, post),
             tensors={
                 "X": node.inputs[0],
-                **({"R": node.inputs[1]} if convolution.post.has_operand else {}),
+                **({"R": node.inputs[1]} if post.has_operand else {}),
                 "Y": made,
                 "Z": node.output,
             },

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import Group, Int8Operator, Positions, Products, Rows, Swap
 from ...te.blocks import Blocks, Pair, Window
 from ...te.post import Post
+
+if TYPE_CHECKING:
+    from .legalize import Machine
 
 
 class _Rewrite:
@@ -62,14 +66,15 @@ class _Rewrite:
         return replace(self._graph, nodes=tuple(self.nodes), tensors=self.tensors)
 
 
-def pad_to_blocks(graph: Graph, config: Config) -> Graph:
+def pad_to_blocks(graph: Graph, machine: Machine) -> Graph:
     """The graph with padded tensors, for products of activations. If the positions of a tensor are used as weights or
     as channels, their number is rounded up to whole blocks. If a product sums over a block of channels that is partly
     used, one factor holds its zero point in the unused lanes, so that these lanes add 0.
 
     Raises NodeError for products whose last block of channels also holds channels of other products.
     """
-    block, rewrite = Blocks.of(config).block, _Rewrite(graph)
+    config, rewrite = machine.config, _Rewrite(graph)
+    block = Blocks.of(config).block
     for node in graph.nodes:
         match node.operator:
             case Swap() as operator:

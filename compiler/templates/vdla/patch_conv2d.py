@@ -7,6 +7,7 @@ The cut of windows into patches is no knob (`patch_layouts` chooses it): weights
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,11 @@ from ...schedule import Schedule
 from ...te.ops.patch_conv2d import patch_conv2d
 from ...te.ops.patch_layout import PatchLayout
 from ..columns import Columns, Values, one_point
-from ..space import CostEstimates, Space
-from .array_template import COPIES, Frame, array_space, weight_beats, whole_weights_fill
+from .array_template import Frame, array_template, whole_weights_fill
 from .buffer_fill import seen
-from .estimate import ArrayLayer, BufferFill, Fitted, array_cost, store_reads
+from .estimate import ArrayLayer, ArrayPoints, BufferFill, store_reads
 from .patch_layouts import image_rows_read, products_of, tiled_layout
-from .template import Details, Expression, VdlaTemplate
-from .tile_space import tile_knobs
+from .template import Details, Expression
 from .tiles import INNERMOST, Tiles, unrolled_micro_ops
 from .workload import LayerShape, Workload, vector_loops
 
@@ -43,24 +42,25 @@ def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShap
     )
 
 
-def space(config: Config, workload: Workload) -> Space:
-    """The knob space of a convolution on patches."""
+def layer(config: Config, workload: Workload) -> ArrayLayer:
+    """A convolution on patches, on one machine."""
     layout = tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
-    # With a stride larger than the kernel, single patches read fewer bytes in all than rows of patches.
-    data = min(
-        float(_data_beats(config, workload, np.array(width), np.array(height)))
-        for width in (1, shape.out_width)
-        for height in (1, shape.out_height)
-    )
-    return array_space(
-        config,
-        workload,
-        shape,
-        cost,
+    return ArrayLayer(
+        shape=shape,
+        # Without chunks, the innermost level of the data is the innermost loop over tiles.
         levels=(INNERMOST, INNERMOST),
         products=_busiest(config, workload, shape, layout),
-        loaded=data + weight_beats(config, shape.output_blocks * _block(shape, layout)),
+        inputs=shape.images * layout.patch_rows(shape.out_height) * shape.out_width * layout.vectors,
+        # With a stride larger than the kernel, single patches read fewer bytes in all than rows of patches.
+        data_beats=min(
+            float(_data_beats(config, workload, np.array(width), np.array(height)))
+            for width in (1, shape.out_width)
+            for height in (1, shape.out_height)
+        ),
+        weight_tiles=shape.output_blocks * _block(shape, layout),
+        overwriting=layout.products > 1,
+        points=partial(_points, config, workload, shape),
     )
 
 
@@ -84,28 +84,15 @@ def _block(shape: LayerShape, layout: PatchLayout) -> int:
     return shape.vectors * layout.products
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
-    """The cost model of convolutions on patches: legality limits, lower bounds, features and estimated cycles at many
-    points.
-    """
-    layout = tiled_layout(config, workload)
-    shape = _shape(config, workload, layout)
-    tiles = Tiles.of(shape, values)
-    positions = shape.images * layout.patch_rows(shape.out_height) * shape.out_width
-    layer = ArrayLayer(
-        shape=shape,
+def _points(config: Config, workload: Workload, shape: LayerShape, values: Columns) -> ArrayPoints:
+    layout, tiles = tiled_layout(config, workload), Tiles.of(shape, values)
+    return ArrayPoints(
         tiles=tiles,
         data=_patches(config, workload, values, tiles),
         weights=whole_weights_fill(config, values, tiles, _block(shape, layout)),
         compute=_busiest(config, workload, shape, layout),
         micro_ops=unrolled_micro_ops(tiles, layout.products * config.tile_parts),
-        least_fills=positions * layout.vectors / config.inp_depth
-        + shape.output_blocks * _block(shape, layout) / config.whole_tiles,
-        overwriting=layout.products > 1,
-        # Without chunks, the innermost level of the data is the innermost loop over tiles.
-        innermost=INNERMOST,
     )
-    return array_cost(config, layer, values, fitted)
 
 
 def _patches(config: Config, workload: Workload, values: Columns, tiles: Tiles) -> BufferFill:
@@ -135,13 +122,13 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     """Schedules the tensor expression of `te.ops.patch_conv2d` with the knob values of a point."""
     own, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
-    knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
     sharing = layout.columns > 1
-    frame = Frame.of(expression, knobs, (*(("xi",) if sharing else ()), *vector_loops(own)))
+    lanes = (*(("xi",) if sharing else ()), *vector_loops(own))
+    frame = Frame.of(expression, values, Tiles.of(shape, one_point(values)), lanes)
     s, tiles = frame.schedule, frame.tiles
     columns = ("conv.x", "conv.xi") if sharing else ("conv.x",)
     s.reorder("conv.n", "conv.y", *columns, "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
-    s.compute_at("patch", tiles.at(knobs.data_level))
+    s.compute_at("patch", tiles.at(frame.values["data_level"]))
     frame.weights(tiles.parameters(own.vectors * own.output_blocks, config.par_depth))
     s.tensorize("conv.b", intrinsics.gemm(config))
     return frame.finish(config, expression)
@@ -157,13 +144,4 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
     )
 
 
-PATCH_CONV2D = VdlaTemplate(
-    name="patch_conv2d",
-    space=space,
-    schedule=schedule,
-    cost=cost,
-    express=express,
-    copies=COPIES,
-    dense_weights=True,
-    plain_constants=True,
-)
+PATCH_CONV2D = array_template("patch_conv2d", layer, schedule, express, dense_weights=True)

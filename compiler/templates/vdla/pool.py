@@ -4,6 +4,7 @@ store unit computes the results.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,14 +16,14 @@ from vdla.isa.registers import register
 from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...te.ops.common import Placement
-from ...te.ops.pointwise import average_pool, elementwise, max_pool
+from ...te.ops.pointwise import reduced_windows
+from ...te.post import PoolOperator
 from ..columns import Columns, Deferred, Values, one_point
 from ..space import CostEstimates, Space
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, LOAD_LATENCY, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, tile_knobs, tile_space
+from .tile_space import canonical, cut_tiles, tile_space
 from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
 from .workload import LayerShape, Workload
 
@@ -111,12 +112,12 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """Schedules the tensor expressions of `te.ops.pointwise`."""
     shape, post = LayerShape.of(config, workload), expression.post
-    knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
-    pool = "add" if workload.template == AVERAGE_POOL.name else "max"
+    values = canonical(values, Tiles.of(shape, one_point(values)))
+    pool = _operator(workload)
     single = workload.kernel == (1, 1)
     s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, ("b", "j") if single else ())
-    s.compute_at("pad", tiles.at(knobs.data_level))
+    tiles = cut_tiles(s, values, ("b", "j") if single else ())
+    s.compute_at("pad", tiles.at(values["data_level"]))
     s.set_scope("acc", "acc")
     s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
     s.tensorize(
@@ -129,35 +130,31 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     return s
 
 
-def _max_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return max_pool(
-        sizes=workload.sizes, window=workload.window, placement=Placement(apart=details.apart), **common
-    )
-
-
-def _average_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return average_pool(
+def _express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    """Builds the tensor expression of `te.ops.pointwise` for a workload. Pads never win in a max-pool."""
+    strides = workload.strides if details.taken is None else details.taken
+    return reduced_windows(
         sizes=workload.sizes,
-        window=workload.window,
-        pad_value=details.pad_value,
-        placement=Placement(apart=details.apart, area=details.area),
+        window=replace(workload.window, strides=strides),
+        pool=_operator(workload),
+        pad_value=-128 if workload.template == MAX_POOL.name else details.pad_value,
+        placement=details.placement(workload),
         **common,
     )
 
 
-def _elementwise(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return elementwise(
-        sizes=workload.sizes,
-        strides=workload.strides if details.taken is None else details.taken,
-        placement=Placement(
-            area=details.area, spread=details.spread, apart=details.apart, planes=details.planes
-        ),
-        **common,
-    )
+def _operator(workload: Workload) -> PoolOperator:
+    return "add" if workload.template == AVERAGE_POOL.name else "max"
 
 
 # Only the inputs occupy accumulators.
-_COMMON = {"space": space, "schedule": schedule, "cost": cost, "copies": {"data_copies": "acc"}}
-MAX_POOL = VdlaTemplate(name="max_pool", express=_max_pool, **_COMMON)
-AVERAGE_POOL = VdlaTemplate(name="average_pool", express=_average_pool, **_COMMON)
-ELEMENTWISE = VdlaTemplate(name="elementwise", express=_elementwise, **_COMMON)
+_COMMON = {
+    "space": space,
+    "schedule": schedule,
+    "cost": cost,
+    "express": _express,
+    "copies": {"data_copies": "acc"},
+}
+MAX_POOL = VdlaTemplate(name="max_pool", **_COMMON)
+AVERAGE_POOL = VdlaTemplate(name="average_pool", **_COMMON)
+ELEMENTWISE = VdlaTemplate(name="elementwise", **_COMMON)

@@ -48,13 +48,21 @@ def channels_of_vectors(config: Config, channels: int) -> int:
     return channels if blocks.outputs == 1 else ceil_div(channels, blocks.block) * config.block_out
 
 
-def _for_each_vector(config: Config, kernel: Kernel) -> list[Kernel]:
+def kernels_of_vectors(config: Config, kernel: Kernel) -> list[Kernel]:
     """Copies of a kernel, one for each output vector of a block; `kernel` computes the first vector of each block."""
     count = Blocks.of(config).outputs
     if count == 1:
         return [kernel]
-    places = [dict.fromkeys(kernel.tensors, vector * config.out_bytes) for vector in range(count)]
-    return [replace(kernel, recorded=False, offsets=offsets) for offsets in places]
+    return [
+        replace(
+            kernel,
+            recorded=False,
+            offsets={
+                name: kernel.offsets.get(name, 0) + vector * config.out_bytes for name in kernel.tensors
+            },
+        )
+        for vector in range(count)
+    ]
 
 
 def max_pool_kernels(config: Config, legalized: Legalized, node: Node, operator: Int8MaxPool) -> list[Kernel]:
@@ -67,7 +75,7 @@ def max_pool_kernels(config: Config, legalized: Legalized, node: Node, operator:
         tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, 0)},
     )
-    return _for_each_vector(config, kernel)
+    return kernels_of_vectors(config, kernel)
 
 
 def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
@@ -78,44 +86,39 @@ def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[
     return batch, channels_of_vectors(config, channels), height, width * Blocks.of(config).outputs
 
 
+def elementwise_kernel(
+    config: Config, node: Node, sizes: tuple[int, int, int, int], post: Post, *, planes: bool = False
+) -> Kernel:
+    """The kernel of an element-wise operator on tensors of `sizes` (batch, channels, height, width): bias and scale
+    leave the values unchanged, and `post` does the rest. `planes`: the operand has one vector for each plane.
+    """
+    sizes = sizes_of_vectors(config, sizes)
+    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], Window(kernel=(1, 1)), operand=post.has_operand)
+    return Kernel(
+        workload=workload,
+        source=Source(workload=workload, details=Details(post=post, planes=planes, name=node.name)),
+        tensors=bound_tensors(node),
+        constants={"P": identity_parameters(config, workload.channels, post.zero_point)},
+    )
+
+
 def elementwise_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8Elementwise
 ) -> list[Kernel]:
     """The kernel of an element-wise node; a list with this one element."""
     graph, combination = legalized.graph, operator.combination
-    sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self
-    post = Post(zero_point=zero_point, combination=combination)
-    window = Window(kernel=(1, 1))
-    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], window, operand=post.has_operand)
-    planes = is_broadcast(graph, node)
-    return [
-        Kernel(
-            workload=workload,
-            source=Source(workload=workload, details=Details(post=post, planes=planes, name=node.name)),
-            recorded=not planes,
-            tensors=bound_tensors(node),
-            constants={"P": identity_parameters(config, workload.channels, zero_point)},
-        )
-    ]
+    post, planes = Post(zero_point=zero_point, combination=combination), is_broadcast(graph, node)
+    kernel = elementwise_kernel(config, node, graph.tensors[node.inputs[0]].nchw, post, planes=planes)
+    return [replace(kernel, recorded=not planes)]
 
 
 def table_kernels(config: Config, legalized: Legalized, node: Node, operator: Table) -> list[Kernel]:
     """The kernel of a table look-up: a copy of the tensor, whose store replaces each value by the table's entry."""
-    sizes = sizes_of_vectors(config, legalized.graph.tensors[node.inputs[0]].nchw)
-    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], Window(kernel=(1, 1)))
-    return [
-        Kernel(
-            workload=workload,
-            source=Source(workload=workload, details=Details(post=Post(table=True), name=node.name)),
-            tensors=bound_tensors(node),
-            constants={
-                "P": identity_parameters(config, workload.channels, 0),
-                "T": Constant(form=unpacked, arrays=(operator.table,)),
-            },
-            recorded=False,
-        )
-    ]
+    sizes = legalized.graph.tensors[node.inputs[0]].nchw
+    kernel = elementwise_kernel(config, node, sizes, Post(table=True))
+    table = Constant(form=unpacked, arrays=(operator.table,))
+    return [replace(kernel, constants={**kernel.constants, "T": table}, recorded=False)]
 
 
 def average_pool_kernels(
@@ -145,7 +148,7 @@ def average_pool_kernels(
         constants = {**kernel.constants, "P": _average_parameters(config, operator, lanes, divisor)}
         kernel = replace(kernel, constants=constants, recorded=kernel.recorded and len(parts) == 1)
         stored = kernel.workload.template == AVERAGE_POOL.name
-        kernels += _for_each_vector(config, kernel) if stored else [kernel]
+        kernels += kernels_of_vectors(config, kernel) if stored else [kernel]
     return kernels
 
 

@@ -7,7 +7,7 @@ convolution for each set of weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,13 @@ from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import Positions, Resample
 from ...graph.position_boxes import Box, Steps, boxes_of
 from ...ir.limits import MOST_RUNS
-from ...te.blocks import Blocks, Pair, Window, ceil_div
+from ...te.blocks import Blocks, Pair, Window
 from ...te.ops.common import Spread
 from ...te.post import PLAIN, Post
+from .convolution_parts import part_kernel
 from .pool import ELEMENTWISE
-from .pool_kernels import channels_of_vectors
-from .strided_outputs import part_kernel
-from .template import Details, Kernel, Source, identity_parameters
+from .pool_kernels import channels_of_vectors, kernels_of_vectors
+from .template import Details, Kernel, Source, byte_of, identity_parameters
 from .workload import windowed
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def position_kernels(config: Config, legalized: Legalized, node: Node, operator:
             f"moves positions of several images, which is not supported with batch = {config.batch}",
             "set batch to 1 in the configuration",
         )
-    _, channels, rows, columns = graph.tensors[node.output].nchw
+    shape = graph.tensors[node.output].nchw
     # For each image of each input: (input name, number of the image, positions of its plane).
     images = [
         (name, image, height * width)
@@ -61,10 +61,7 @@ def position_kernels(config: Config, legalized: Legalized, node: Node, operator:
     ends = np.cumsum([plane for _, _, plane in images])
     # Images are numbered so far apart that no equal steps lead from one to another.
     apart = 4 * max(plane for _, _, plane in images)
-    lanes = Blocks.of(config).block
-    blocks = ceil_div(channels, lanes)
-    blocks_there = ceil_div(graph.tensors[node.inputs[0]].nchw[1], lanes)
-    first = 0 if operator.channels is None else operator.channels[0] // lanes
+    first = 0 if operator.channels is None else operator.channels[0]
     kernels: list[Kernel] = []
     for image, index in enumerate(operator.index):
         of = np.searchsorted(ends, index, side="right")
@@ -77,9 +74,14 @@ def position_kernels(config: Config, legalized: Legalized, node: Node, operator:
                 post, source = Post(low=operator.fill, high=operator.fill), Steps(start=0, down=0, along=0)
             which, start = divmod(source.start, apart)
             part, number, plane = images[which]
-            begins = (image * blocks * rows * columns, (number * blocks_there + first) * plane)
-            for lines in _lines(box, source, start, (rows * columns, plane)):
-                kernels += _copies(config, node, part, channels, post, lines, begins)
+            there = graph.tensors[part].nchw
+            for lines in _lines(box, source, start, (shape[2] * shape[3], plane)):
+                at, to = lines.source.start, lines.output.start
+                offsets = {
+                    "X": byte_of(config, there, image=number, channel=first, position=at),
+                    "Y": byte_of(config, shape, image=image, position=to),
+                }
+                kernels += _copies(config, node, part, shape[1], post, lines, offsets)
                 _check_count(config, node, kernels)
     return kernels
 
@@ -125,21 +127,17 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
     # Loads can read only whole rows and columns of a plane, no strided ones.
-    if there is not None and here is not None and not here.pitch:
-        output = _Side(start=box.output.start, spread=there)
-        yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))
-        return
-    for row in range(box.rows):
+    parts = [(0, box.rows, there, here)]
+    if there is None or here is None or here.pitch:
+        alone = [Spread(plane=(1, n), steps=(1, s.along)) for n, s in ((size, box.output), (of, source))]
+        parts = [(row, 1, *alone) for row in range(box.rows)]
+    for row, rows, there, here in parts:
+        assert there is not None and here is not None
         yield _Copy(
-            rows=1,
+            rows=rows,
             columns=box.columns,
-            output=_Side(
-                start=box.output.start + row * box.output.down,
-                spread=Spread(plane=(1, size), steps=(1, box.output.along)),
-            ),
-            source=_Side(
-                start=start + row * source.down, spread=Spread(plane=(1, of), steps=(1, source.along))
-            ),
+            output=_Side(start=box.output.start + row * box.output.down, spread=there),
+            source=_Side(start=start + row * source.down, spread=here),
         )
 
 
@@ -162,13 +160,18 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
 
 
 def _copies(
-    config: Config, node: Node, source: str, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
+    config: Config,
+    node: Node,
+    source: str,
+    channels: int,
+    post: Post,
+    part: _Copy,
+    offsets: Mapping[str, int],
 ) -> list[Kernel]:
     """The kernels that copy one rectangle of positions, `part`: one kernel for each output vector of a block of
-    channels. `source`: name of the input tensor. `ends`: index of the image's first position in the output tensor, and
-    in `source`. `post`: post-processing of the copied values.
+    channels. `source`: name of the input tensor. `offsets`: bytes of the first copied position in the input ("X") and
+    in the output ("Y"). `post`: post-processing of the copied values.
     """
-    vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
     mine = channels_of_vectors(config, channels)
     (plane, (down, along)) = part.source.spread.plane, part.source.spread.steps
     # Number of rows and columns that are loaded; a step of 0 loads one and reads it repeatedly.
@@ -184,26 +187,21 @@ def _copies(
     whole = replace(workload, height=plane[0], width=plane[1])
     details = Details(
         post=post,
-        apart=vectors,
+        apart=Blocks.of(config).outputs,
         area=(0, 0, part.rows, part.columns),
         taken=(down, along),
         spread=part.output.spread,
         name=node.name,
     )
-    return [
-        Kernel(
-            workload=workload,
-            source=Source(workload=whole, details=details),
-            tensors={"X": source, "Y": node.output},
-            constants={"P": identity_parameters(config, mine, 0)},
-            recorded=False,
-            offsets={
-                "X": (ends[1] + part.source.start) * position + vector * config.out_bytes,
-                "Y": (ends[0] + part.output.start) * position + vector * config.out_bytes,
-            },
-        )
-        for vector in range(vectors)
-    ]
+    kernel = Kernel(
+        workload=workload,
+        source=Source(workload=whole, details=details),
+        tensors={"X": source, "Y": node.output},
+        constants={"P": identity_parameters(config, mine, 0)},
+        recorded=False,
+        offsets=offsets,
+    )
+    return kernels_of_vectors(config, kernel)
 
 
 def resample_kernels(config: Config, legalized: Legalized, node: Node, operator: Resample) -> list[Kernel]:

@@ -29,46 +29,29 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
         raise WorkloadError(
             f"the accelerator has no template {value['template']!r}; its templates are {', '.join(TEMPLATES)}"
         )
-    sizes = {"kernel": 2, "strides": 2, "pads": 4, "dilations": 2}
-    sizes |= {"pool_kernel": 2, "pool_strides": 2, "pool_pads": 4}
-    found: dict[str, Any] = {"template": value["template"], "operand": value["operand"]}
-    if not isinstance(value["operand"], bool):
-        raise WorkloadError(f"operand = {value['operand']!r} of a workload is neither true nor false")
-    for name in names:
-        if name in found:
-            continue
-        item, length = value[name], sizes.get(name)
+    found: dict[str, Any] = {"template": value["template"]}
+    for name in (*names, *(name for name in CHAINED if value.get(name) is not None)):
+        item, length = value[name], LENGTHS.get(name)
         numbers = [item] if length is None else item
-        least = 0 if name.endswith("pads") else 1
-        if not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
+        least = 0 if name.endswith("pads") or name == "margins" else 1
+        if name == "template":
+            continue
+        if name in ("operand", "resident"):
+            if not isinstance(item, bool):
+                raise WorkloadError(f"{name} = {item!r} of a workload is neither true nor false")
+        elif not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
             raise WorkloadError(f"{name} = {item!r} of a workload must be {length or 1} numbers")
-        if not all(type(n) is int and n >= least for n in numbers):
+        elif not all(type(n) is int and n >= least for n in numbers):
             raise WorkloadError(
                 f"{name} = {item!r} of a workload must consist of integers of at least {least}"
             )
-        found[name] = item if length is None else tuple(item)
-    found |= _chained(value)
+        found[name] = item if length is None else tuple(numbers)
     return checked(Workload(**found))
 
 
-def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The optional fields `resident`, `last_vectors` and `margins` of a workload's JSON object. Raises WorkloadError if
-    malformed.
-    """
-    resident, margins = value.get("resident", False), value.get("margins")
-    if not isinstance(resident, bool):
-        raise WorkloadError(f"resident = {resident!r} of a workload is neither true nor false")
-    last = value.get("last_vectors")
-    if last is not None and (type(last) is not int or not 0 < last <= MOST_STEP):
-        raise WorkloadError(f"last_vectors = {last!r} of a workload is not an integer of 1..{MOST_STEP}")
-    found = {"resident": resident, "last_vectors": last}
-    if margins is None:
-        return found
-    if not isinstance(margins, list | tuple) or len(margins) != 4:
-        raise WorkloadError(f"margins = {margins!r} of a workload must be 4 numbers")
-    if not all(type(n) is int and 0 <= n <= MOST_STEP for n in margins):
-        raise WorkloadError(f"margins = {margins!r} of a workload must consist of integers of 0..{MOST_STEP}")
-    return {**found, "margins": tuple(margins)}
+LENGTHS = {"kernel": 2, "strides": 2, "pads": 4, "dilations": 2, "margins": 4}
+LENGTHS |= {"pool_kernel": 2, "pool_strides": 2, "pool_pads": 4}
+"""Workload fields that consist of several numbers, and how many."""
 
 
 def checked(workload: Workload) -> Workload:
@@ -77,9 +60,9 @@ def checked(workload: Workload) -> Workload:
     """
     for item in fields(Workload):
         value = getattr(workload, item.name)
-        if item.name in ("template", "operand", *CHAINED):
+        if item.name == "template" or value is None:
             continue
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) or item.name == "last_vectors":
             most = MOST_STEP
         else:
             most = MOST_POSITIONS if item.name in ("height", "width") else MOST_SIZE

@@ -1,4 +1,4 @@
-"""Rewrites that few networks need (rows of `legalize.REWRITES`), as functions of a graph and the machine."""
+"""Rewrites of `legalize.REWRITES` that call functions of `compiler/rewrites`, with what these ask of the machine."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ def combine_planes(graph: Graph, machine: Machine) -> Graph:
     return remove_dead(fuse_combines(graph, partial(_takes_planes, machine.config, graph)))
 
 
-def cut_products(graph: Graph, machine: Machine) -> Graph:
-    """Splits convolutions whose readers use different channels (`split_products`)."""
-    from .split_products import split_products
-
-    return split_products(graph, Blocks.of(machine.config).block, machine.transposes)
-
-
 def exchange(graph: Graph, machine: Machine) -> Graph:
     """Removes each Swap (exchange of channels and positions): `fuse_swaps` makes the product before the Swap compute
     its result transposed. Before that, `leave_room` pads the input of these products to whole blocks of positions where
@@ -40,34 +33,6 @@ def exchange(graph: Graph, machine: Machine) -> Graph:
 
     block = Blocks.of(machine.config).block
     return fuse_swaps(leave_room(graph, block), block, broadcast=machine.config.has("broadcast"))
-
-
-def whole_blocks(graph: Graph, machine: Machine) -> Graph:
-    """Pads positions and lanes of products to whole blocks (`pad_to_blocks`)."""
-    from .pad_to_blocks import pad_to_blocks
-
-    return pad_to_blocks(graph, machine.config)
-
-
-def max_pools(graph: Graph, machine: Machine) -> Graph:
-    """Fuses max-pools into convolutions, or splits max-pools that do not fit (`fit_max_pools`)."""
-    from .max_pools import fit_max_pools
-
-    return fit_max_pools(graph, machine.config, machine.interleaved)
-
-
-def attention(graph: Graph, machine: Machine) -> Graph:
-    """Fuses the two products of attention and the softmax between them into one node (`fuse_attention`)."""
-    from .attention_kernels import fuse_attention
-
-    return fuse_attention(machine.config, graph)
-
-
-def norms(graph: Graph, machine: Machine) -> Graph:
-    """Fuses normalizations into the convolutions before them (`fuse_norms`)."""
-    from .normed_kernels import fuse_norms
-
-    return fuse_norms(machine.config, graph, machine.interleaved)
 
 
 def join_phases(graph: Graph, machine: Machine) -> Graph:

@@ -14,7 +14,7 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.timing import bus_cycles
 
-from ...codegen.vdla import intrinsics, window_intrinsics
+from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Blocks, Window, ceil_div
@@ -248,7 +248,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize(
         "window",
-        window_intrinsics.post_rows(config, post, workload.pool_kernel),
+        intrinsics.post(config, post, workload.pool_kernel, ring=True),
         intrinsics.post_attributes(post),
     )
     for loop in threads:

@@ -12,10 +12,11 @@ from vdla.isa.rows import planes_of
 from ...graph.graph import Node
 from ...graph.int8_operators import Rows
 from ...graph.layout import Constant, unpacked
-from ...te.blocks import Blocks, Window
-from ...te.ops.rows import Shares, rows
-from .rows import ROWS, RowsExpression
+from ...te.blocks import Window
+from ...te.ops.rows import Shares
+from .rows import ROWS, row_programs
 from .template import Kernel, bound_tensors, parameters
+from .tile_template import TiledExpression
 from .workload import windowed
 
 if TYPE_CHECKING:
@@ -26,26 +27,17 @@ def row_kernels(config: Config, legalized: Legalized, node: Node, operator: Rows
     """The kernel of a softmax or a normalization."""
     graph = legalized.graph
     sizes = graph.tensors[node.inputs[0]].nchw
-    batch, channels, height, width = sizes
+    channels = sizes[1]
     shares = shares_of(operator, channels)
     workload = windowed(ROWS.name, sizes, channels, Window(kernel=(1, 1)), operand=shares.own)
-    program = rows(
-        blocks=Blocks.of(config),
-        images=batch,
-        positions=height * width,
-        tile=height * width,
-        shares=shares,
-        post=operator.post,
-        plane=operator.plane,
-        name=node.name,
-    )
+    build = row_programs(config, workload, operator.post, node.name, shares, operator.plane)
     constants = {"P": row_parameters(config, operator, channels)}
     if operator.entries is not None:
         constants["T"] = Constant(form=unpacked, arrays=(planes_of(operator.entries).reshape(-1),))
     return [
         Kernel(
             workload=workload,
-            source=RowsExpression(program=program, post=operator.post, shares=shares, plane=operator.plane),
+            source=TiledExpression.of(config, workload, build, operator.post),
             tensors=bound_tensors(node),
             constants=constants,
             recorded=False,

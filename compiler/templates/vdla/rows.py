@@ -4,63 +4,37 @@ each position with its whole row (all channels).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
 import numpy as np
 
 from vdla.isa.config import Config
 from vdla.isa.rows import MOST_ELEMENTS
 from vdla.isa.timing import bus_cycles, post_latency
 
-from ...ir.stmt import Program
-from ...schedule import Schedule
 from ...te.blocks import Blocks, ceil_div
 from ...te.ops.rows import Shares, rows
-from ..columns import ESTIMATE, Columns, Values
-from ..space import Axis, CostEstimates, Space
+from ...te.post import Post
+from ..columns import ESTIMATE, Columns
+from ..space import Axis, CostEstimates
 from .estimate import Fitted
-from .template import Details, Expression, VdlaTemplate
 from .tile_space import up_to
+from .tile_template import Build, tile_template
 from .workload import Workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsExpression(Expression):
-    """The tensor expression of a softmax or normalization, with one tile for all positions. `schedule` builds a new
-    expression with smaller tiles from the two fields.
-
-    `shares`: the kind of operator and the constants of its arithmetic. `plane`: number of positions in a plane of the
-    output, if it is larger than a plane of the input; else None.
-    """
-
-    shares: Shares
-    plane: int | None = None
-
-
-def space(config: Config, workload: Workload) -> Space:
-    """The knob space: positions of a tile, and one or two copies of the data buffer. A tile is limited by the
-    accumulators and by the store unit's row entries (one for each position whose row it reduces).
+def _axes(config: Config, workload: Workload) -> tuple[Axis, ...]:
+    """The knobs: positions of a tile, and one or two copies of the data buffer. A tile is limited by the accumulators
+    and by the store unit's row entries (one for each position whose row it reduces).
     """
     positions = workload.height * workload.width
     most = max(1, min(positions, config.row_depth, config.acc_depth // _count(config, workload)))
-    return Space(
-        template=workload.template,
-        axes=(Axis(name="positions", values=up_to(most)), Axis(name="data_copies", values=(1, 2))),
-        cost=partial(cost, config, workload, fitted=None),
-        floor=1.0,
-        slack=np.inf,
-        capacities=frozenset(("the accumulators", "the entries of rows", "the elements of a row")),
-        candidates=({},),
-    )
+    return Axis(name="positions", values=up_to(most)), Axis(name="data_copies", values=(1, 2))
 
 
 def _count(config: Config, workload: Workload) -> int:
     return ceil_div(workload.channels, config.block_out)
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model of softmax and normalization: cycles of loads, passes over the rows, and outputs; with two copies
     of the buffer, loads and passes overlap.
     """
@@ -92,51 +66,28 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     )
 
 
-def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules a softmax or normalization with tiles of `values["positions"]`; there are no other schedule
-    decisions.
+def row_programs(
+    config: Config, workload: Workload, post: Post, name: str, shares: Shares, plane: int | None = None
+) -> Build:
+    """Writes the programs of a softmax or normalization. `shares`: the kind of operator and the constants of its
+    arithmetic. `plane`: number of positions in a plane of the output, if it is larger than a plane of the input.
     """
-    shares, plane = _plain(workload), None
-    if isinstance(expression, RowsExpression):
-        shares, plane = expression.shares, expression.plane
-    return Schedule(_program(config, workload, shares, plane, expression, values["positions"]))
-
-
-def _plain(workload: Workload) -> Shares:
-    return Shares(look_up=not workload.operand, length=workload.channels, own=workload.operand)
-
-
-def _program(
-    config: Config,
-    workload: Workload,
-    shares: Shares,
-    plane: int | None,
-    expression: Expression,
-    tile: int,
-) -> Program:
-    return rows(
+    return lambda values: rows(
         blocks=Blocks.of(config),
         images=workload.batch,
         positions=workload.height * workload.width,
-        tile=tile,
+        tile=values["positions"],
         shares=shares,
-        post=expression.post,
+        post=post,
         plane=plane,
-        name=expression.program.name,
+        name=name,
     )
 
 
-def _express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return rows(
-        images=workload.batch,
-        positions=workload.height * workload.width,
-        tile=workload.height * workload.width,
-        shares=_plain(workload),
-        **common,
-    )
+def _build(config: Config, workload: Workload, post: Post, name: str) -> Build:
+    shares = Shares(look_up=not workload.operand, length=workload.channels, own=workload.operand)
+    return row_programs(config, workload, post, name, shares)
 
 
 # In a rows workload `operand` means parameters for each channel: a normalization, not a softmax.
-ROWS = VdlaTemplate(
-    name="rows", space=space, schedule=schedule, cost=cost, express=_express, copies={"data_copies": "acc"}
-)
+ROWS = tile_template("rows", _axes, cost, _build, copies={"data_copies": "acc"})

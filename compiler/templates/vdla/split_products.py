@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,15 +18,19 @@ from ...graph.graph import Graph, Node, unused
 from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import Positions, Products, Swap, Table
 from ...rewrites.row_padding import reads_whole_blocks
-from ...te.blocks import Pair, ceil_div
+from ...te.blocks import Blocks, Pair, ceil_div
+
+if TYPE_CHECKING:
+    from .legalize import Machine
 
 
-def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
-    """The graph with convolutions split at multiples of `block` channels; channels without readers are dropped.
+def split_products(graph: Graph, machine: Machine) -> Graph:
+    """The graph with convolutions split between whole blocks of channels; channels without readers are dropped.
 
-    `turns`: the machine can transpose products. Channels that are read by a Swap (exchange of channels and positions)
-    then become a convolution of their own, if the positions fill whole blocks or can be padded to whole blocks.
+    If the machine can transpose products, channels that are read by a Swap (exchange of channels and positions) become
+    a convolution of their own, provided that the positions fill whole blocks or can be padded to whole blocks.
     """
+    block = Blocks.of(machine.config).block
     readers, makers = graph.readers(), graph.producers()
     kept = {output.tensor for output in graph.outputs}
     tensors, changed = dict(graph.tensors), dict[int, list[Node]]()
@@ -37,7 +42,7 @@ def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
             continue
         mine = readers.get(node.output, [])
         ranges = [_range(graph, node.output, reader, readers, kept, block) for reader in mine]
-        whole = turns and reads_whole_blocks(graph, node, makers, readers, block)
+        whole = machine.transposes and reads_whole_blocks(graph, node, makers, readers, block)
         alone = [
             isinstance(reader.operator, Table) or (whole and isinstance(reader.operator, Swap))
             for reader in mine

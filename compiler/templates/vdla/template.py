@@ -21,8 +21,8 @@ from vdla.isa.config import Config
 from ...graph.graph import Node
 from ...graph.layout import Constant, pack_parameters, unpacked
 from ...ir.stmt import Program
-from ...te.blocks import Blocks, Pair
-from ...te.ops.common import Area, Spread
+from ...te.blocks import Blocks, Pair, ceil_div
+from ...te.ops.common import Area, Placement, Spread
 from ...te.post import Post
 from ..columns import Columns, Values
 from ..space import CostEstimates, Space
@@ -52,6 +52,18 @@ class Details:
     tiles: int | None = None
     zero_points: Pair = (0, 0)
     name: str | None = None
+
+    def placement(self, workload: Workload) -> Placement:
+        """Memory and layout of the tensors of a node with this workload and these details."""
+        return Placement(
+            area=self.area,
+            spread=self.spread,
+            resident=workload.resident,
+            margins=workload.margins,
+            apart=self.apart,
+            planes=self.planes,
+            turned=workload.turned,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +124,17 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         """
         return cheapest(self.space(config, workload), dict.fromkeys(self.copies, virtual_threads))
 
+    def default_in_series(
+        self, config: Config, workload: Workload, series: Workload, virtual_threads: int
+    ) -> dict[str, int]:
+        """The knob values for one kernel of a `series` of kernels: the default of the series' workload if it is legal
+        for the kernel's own `workload`, else that workload's default.
+        """
+        values = self.default_for(config, series, virtual_threads)
+        if self.space(config, workload).permits(values):
+            return values
+        return self.default_for(config, workload, virtual_threads)
+
 
 TEMPLATES: Mapping[str, str] = MappingProxyType(
     {
@@ -130,11 +153,16 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
 """The accelerator's templates as FILE:NAME, by a workload's `template`; files are imported at their first workload."""
 
 
+def at(place: str) -> Any:
+    """The function or template at `place`, FILE:NAME of this folder. The file is imported when it is first needed."""
+    file, name = place.split(":")
+    return getattr(import_module(f"{__package__}.{file}"), name)
+
+
 @cache
 def template_named(name: str) -> VdlaTemplate:
     """The template with this name, a key of `TEMPLATES`."""
-    file, found = TEMPLATES[name].split(":")
-    return getattr(import_module(f"{__package__}.{file}"), found)
+    return at(TEMPLATES[name])
 
 
 def template_of(workload: Workload) -> VdlaTemplate:
@@ -173,6 +201,24 @@ def bound_tensors(node: Node) -> dict[str, str]:
     if len(node.inputs) > 1:
         tensors["R"] = node.inputs[1]
     return tensors
+
+
+def byte_of(
+    config: Config,
+    shape: tuple[int, int, int, int],
+    *,
+    image: int = 0,
+    channel: int = 0,
+    position: int = 0,
+) -> int:
+    """The byte of an activation with NCHW `shape` at which the vectors of one pixel begin in memory. `position`: number
+    of the pixel in its plane, counted row by row. `channel`: first channel of a block of channels. `image`: first of
+    the `config.batch` images that are stored together.
+    """
+    _, channels, height, width = shape
+    lanes = Blocks.of(config).block
+    block = image // config.batch * ceil_div(channels, lanes) + channel // lanes
+    return (block * height * width + position) * config.batch * lanes
 
 
 def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:

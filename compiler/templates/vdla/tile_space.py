@@ -1,4 +1,4 @@
-"""Axes shared by the accelerator's tiled templates, candidates for default points, conversion of points to knobs."""
+"""Axes shared by the accelerator's tiled templates, candidates for default points, loops over tiles of a schedule."""
 
 from __future__ import annotations
 
@@ -139,46 +139,14 @@ def copies_axis(buffer: str) -> Axis:
     return Axis(name=f"{buffer}_copies", values=up_to(MOST_COPIES))
 
 
-def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
-    """The knobs at the point with these `values`. `tiles`: the loops over tiles at this point. A loop level for which
-    the template has no knob is the innermost.
-
-    A window equal to the `kernel` becomes None. Levels with the same effect become the same level (`Tiles.effective`),
-    so that points of equal effect yield the same program.
+def canonical(values: Values, tiles: Tiles) -> Values:
+    """The `values` of a point with the order of loops and the fill levels of `Tiles.effective`, so that points of equal
+    effect yield the same program. A level for which the template has no knob is the innermost. `tiles`: the loops over
+    tiles at this point.
     """
     levels = one_point({name: values.get(name, CHUNK) for name in ("data_level", "weights_level")})
     effective = tiles.effective(levels["data_level"], levels["weights_level"])
-    window = (values.get("window_rows", kernel[0]), values.get("window_columns", kernel[1]))
-    return Knobs(
-        output_blocks=values["output_blocks"],
-        rows=values["rows"],
-        columns=values["columns"],
-        reduction_blocks=values.get("reduction_blocks", 1),
-        order=TILE_ORDERS[int(tiles.order[0])],
-        data_level=int(effective["data_level"][0]),
-        weights_level=int(effective["weights_level"][0]),
-        window=None if window == kernel else window,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
-    """The knobs of a tiled layer: output blocks, rows and columns of a tile, and reduction blocks of a chunk.
-
-    `order` (one of TILE_ORDERS): order of the loops over tiles. `data_level`, `weights_level`: loop level at which
-    inputs and weights are loaded, from CHUNK (for each chunk) to OUTERMOST (in the outermost loop over tiles).
-    `window`: rows and columns of the kernel in a chunk (None: all), for windows too large for one block's inputs or
-    weights to fit. A template ignores knobs that its operator does not use.
-    """
-
-    output_blocks: int
-    rows: int
-    columns: int
-    reduction_blocks: int = 1
-    order: str = TILE_ORDERS[0]
-    data_level: int = CHUNK
-    weights_level: int = OUTERMOST
-    window: tuple[int, int] | None = None
+    return {**values, **{name: int(column[0]) for name, column in effective.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,16 +177,17 @@ class TileLoops:
         return self.output
 
 
-def cut_tiles(s: Schedule, knobs: Knobs, lanes: tuple[str, ...]) -> TileLoops:
-    """Splits the loops o (output blocks), y (rows) and x (columns) of a schedule into tiles; `lanes`: the loops inside
-    a tile. The loop over images is outside of y and x.
+def cut_tiles(s: Schedule, values: Values, lanes: tuple[str, ...]) -> TileLoops:
+    """Splits the loops o (output blocks), y (rows) and x (columns) of a schedule into tiles, with the sizes and the
+    loop order of a point's `values`; `lanes`: the loops inside a tile. The loop over images is outside of y and x.
     """
     loops = {
-        "o": s.split("o", knobs.output_blocks),
-        "y": s.split("y", knobs.rows),
-        "x": s.split("x", knobs.columns),
+        "o": s.split("o", values["output_blocks"]),
+        "y": s.split("y", values["rows"]),
+        "x": s.split("x", values["columns"]),
     }
-    first, second, third = (loops[letter][0] for letter in knobs.order)
-    outer = ("n", first, second, third) if knobs.order[0] != "o" else (first, "n", second, third)
+    order = TILE_ORDERS[values["order"]]
+    first, second, third = (loops[letter][0] for letter in order)
+    outer = ("n", first, second, third) if order[0] != "o" else (first, "n", second, third)
     s.reorder(*outer, *(loops[letter][1] for letter in "oyx"), *lanes)
     return TileLoops(names=(first, second, third), output=loops["o"][0], columns=loops["x"][0])

@@ -154,8 +154,10 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
     blocks = Blocks.of(config)
     if blocks.inputs == 1:
         return replace(workload, filters=computed_filters(config, workload))
-    wide, (top, left, bottom, right) = blocks.inputs, workload.pads
-    columns, last = ((workload.kernel[1] - 1) * workload.dilations[1] + 1) * wide, None
+    from ...te.ops.depthwise import in_vectors
+
+    wide, window, last = blocks.inputs, in_vectors(blocks, workload.window), None
+    rows, columns = window.kernel
     if workload.template == "conv2d":
         columns -= wide - blocks.inputs_read(workload.channels, workload.kernel)
         rest = ceil_div(workload.channels, blocks.block_in) % wide
@@ -164,10 +166,10 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
         workload,
         channels=ceil_div(workload.channels, blocks.block) * blocks.block_in,
         width=workload.width * wide,
-        kernel=(workload.kernel[0], columns),
-        strides=(workload.strides[0], workload.strides[1] * wide),
-        pads=(top, left * wide, bottom, right * wide),
-        dilations=(workload.dilations[0], 1),
+        kernel=(rows, columns),
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
         last_vectors=last,
     )
 

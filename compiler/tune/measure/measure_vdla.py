@@ -20,7 +20,7 @@ from ...passes.pipeline import run_pipeline
 from ...schedule import LegalityError
 from ...templates.columns import Values
 from ...templates.space import EmptySpaceError, Space
-from ...templates.vdla.folded_dense_weights import folded_dense_weights
+from ...templates.vdla.folded_work import folded_dense_weights
 from ...templates.vdla.lower import pipeline
 from ...templates.vdla.template import space_of, template_of
 from ...templates.vdla.workload import Workload

@@ -7,14 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.vdla import alu_intrinsics, intrinsics, window_intrinsics
+from vdla.compiler.codegen.vdla import intrinsics, window_intrinsics
 from vdla.compiler.ir.expr import Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Intrinsic, Program, nest, whole
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify, verify_declaration
+from vdla.compiler.te.blocks import Blocks
 from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.te.ops.patches import patch_declaration
 from vdla.compiler.te.post import Post
 from vdla.isa import arithmetic
 from vdla.isa.array_modes import TAPS
@@ -101,15 +103,11 @@ def test_post(config, window, pool, combined):
 def test_patch(config):
     rng = np.random.default_rng(4)
     image = rng.integers(-128, 128, (3, 7), dtype=np.int8)
-    declaration = window_intrinsics.patch(config, 3, 7)
+    declaration = patch_declaration(Blocks.of(config), 3, 7)
     got = call(declaration, {"image": image}, pad=Const(0, DType.INT8))["out"]
     assert got.shape == (-(-21 // config.block_in), config.block_in)
     np.testing.assert_array_equal(got.reshape(-1)[:21], image.reshape(-1))
     assert not got.reshape(-1)[21:].any()
-
-
-def test_fill():
-    assert (call(alu_intrinsics.fill(CONFIGS[1]), {})["acc"] == np.iinfo(np.int32).min).all()
 
 
 def test_scopes_are_the_accelerators_memories():

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from campaign import representatives, some
 
-from vdla.compiler.codegen.vdla import alu_intrinsics, intrinsics, window_intrinsics
+from vdla.compiler.codegen.vdla import intrinsics, window_intrinsics
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
-from vdla.compiler.ir.stmt import Assign, Copy, Intrinsic
+from vdla.compiler.ir.stmt import Copy, Intrinsic
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
@@ -26,7 +26,7 @@ from vdla.compiler.te.ops.conv2d import conv2d
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.depthwise import Filters, depthwise_conv2d
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
-from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
+from vdla.compiler.te.ops.pointwise import reduced_windows
 from vdla.compiler.te.post import Post
 from vdla.isa.config import load_config
 
@@ -43,8 +43,8 @@ def tile(s, groups, rows, columns, lanes=("b", "j")):
     return og, tx
 
 
-def schedule_conv2d(s, config, post, tiles, chunk, pool=None):
-    og, tx = tile(s, *tiles, lanes=("b", "j") if pool is None else ())
+def schedule_conv2d(s, config, post, tiles, chunk):
+    og, tx = tile(s, *tiles)
     s.compute_at("conv", tx)
     s.set_scope("acc", "acc")
     icc, ic = s.split("conv.ic", chunk)
@@ -56,8 +56,8 @@ def schedule_conv2d(s, config, post, tiles, chunk, pool=None):
     s.cache_read("P", og, "par")
     gemm = intrinsics.gemm(config)
     s.tensorize("conv.b", gemm)
-    finish = intrinsics.post(config, post, (1, 1) if pool is None else pool.kernel)
-    s.tensorize("b" if pool is None else "window", finish, (("zero_point", post.zero_point),))
+    finish = intrinsics.post(config, post)
+    s.tensorize("b", finish, (("zero_point", post.zero_point),))
     s.virtual_thread(tx)
     s.virtual_thread(icc)
     return {"gemm": gemm, "post": finish}
@@ -144,47 +144,10 @@ def test_conv2d(name, batch):
     check(program, np.random.default_rng(1), lambda s: schedule_conv2d(s, config, post, tiles, chunk))
 
 
-@pytest.mark.parametrize("pads", [(0, 1, 1, 0), pytest.param((1, 1, 1, 1), marks=pytest.mark.campaign)])
-def test_conv2d_with_pool(pads):
-    config = CONFIGS[1]
-    pool = Window(kernel=(3, 3), strides=(2, 2), pads=pads)
-    program = conv2d(
-        blocks=Blocks.of(config),
-        convolution=Convolution(
-            batch=1, channels=3, height=6, width=7, filters=5, window=Window(kernel=(2, 2), pads=(0, 0, 1, 1))
-        ),
-        pad_value=5,
-        post=CLAMP,
-        pool=pool,
-    )
-
-    def build(s):
-        declarations = schedule_conv2d(s, config, CLAMP, (1, 2, 2), 1, pool)
-        return declarations | tensorize_borders(s, config)
-
-    check(program, np.random.default_rng(2), build)
-
-
-def tensorize_borders(s, config):
-    declaration = alu_intrinsics.fill(config)
-    for statement in walk(s.program):
-        if isinstance(statement, Assign) and statement.name.startswith("border."):
-            s.tensorize(f"{statement.name}.b", declaration)
-    return {"fill": declaration}
-
-
-POOL = Window(kernel=(2, 2), strides=(2, 1), pads=(1, 0, 0, 1))
-
-
 @pytest.mark.parametrize(
-    ("chunk", "pool", "batch"),
-    representatives(
-        [(chunk, pool, batch) for chunk, pool in ((1, None), (2, None), (9, POOL)) for batch in CONFIGS],
-        0,
-        always=[(9, POOL, 1)],
-    ),
+    ("chunk", "batch"), representatives(itertools.product((1, 2, 9), CONFIGS), 0, always=[(9, 1)])
 )
-def test_patch_conv2d(chunk, pool, batch):
+def test_patch_conv2d(chunk, batch):
     config = CONFIGS[batch]
     program = patch_conv2d(
         blocks=Blocks.of(config),
@@ -198,11 +161,10 @@ def test_patch_conv2d(chunk, pool, batch):
         ),
         pad_value=7,
         post=CLAMP,
-        pool=pool,
     )
 
     def build(s):
-        og, tx = tile(s, 1, 2, 3, lanes=("b", "j") if pool is None else ())
+        og, tx = tile(s, 1, 2, 3)
         s.compute_at("conv", tx)
         s.set_scope("acc", "acc")
         kbc, kb = s.split("conv.kb", chunk)
@@ -211,11 +173,11 @@ def test_patch_conv2d(chunk, pool, batch):
         s.cache_read("W", kbc, "wgt")
         s.cache_read("P", og, "par")
         gemm = intrinsics.gemm(config)
-        finish = intrinsics.post(config, CLAMP, (1, 1) if pool is None else pool.kernel)
+        finish = intrinsics.post(config, CLAMP)
         s.tensorize("conv.b", gemm)
-        s.tensorize("b" if pool is None else "window", finish)
+        s.tensorize("b", finish)
         s.virtual_thread(tx)
-        return {"gemm": gemm, "post": finish} | tensorize_borders(s, config)
+        return {"gemm": gemm, "post": finish}
 
     check(program, np.random.default_rng(3), build, poison=batch == 1)
 
@@ -263,12 +225,13 @@ def test_pointwise(batch, kind):
     config = CONFIGS[batch]
     window = Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1))
     sizes = {"blocks": Blocks.of(config), "sizes": (batch, 7, 5, 6)}
+    post = ADD if kind == "elementwise" else CLAMP
     if kind == "max":
-        program, post = max_pool(**sizes, window=window, post=CLAMP), CLAMP
+        program = reduced_windows(**sizes, window=window, pad_value=-128, post=post)
     elif kind == "add":
-        program, post = average_pool(**sizes, window=window, pad_value=3, post=CLAMP), CLAMP
+        program = reduced_windows(**sizes, window=window, pool="add", pad_value=3, post=post)
     else:
-        program, post = elementwise(**sizes, post=ADD), ADD
+        program = reduced_windows(**sizes, window=Window(kernel=(1, 1)), post=post)
 
     def build(s):
         wide = kind != "elementwise"

@@ -19,7 +19,7 @@ from vdla.compiler.te.ops.conv2d import conv2d
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.depthwise import Filters, depthwise_conv2d
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
-from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
+from vdla.compiler.te.ops.pointwise import reduced_windows
 from vdla.compiler.te.post import Post
 from vdla.compiler.te.taps import TapGroups
 from vdla.isa import arithmetic
@@ -132,23 +132,12 @@ def post_data(rng, channels, scale):
 
 
 CONVOLUTIONS = {
-    "3x3": ((5, 6), Window(kernel=(3, 3), pads=(1, 1, 1, 1)), None),
+    "3x3": ((5, 6), Window(kernel=(3, 3), pads=(1, 1, 1, 1))),
     "rectangular, strided, asymmetric": (
         (7, 6),
         Window(kernel=(1, 3), strides=(2, 1), pads=(1, 2, 0, 1), dilations=(1, 2)),
-        None,
     ),
-    "pointwise": ((3, 4), Window(kernel=(1, 1), strides=(2, 2)), None),
-    "pooled": (
-        (7, 7),
-        Window(kernel=(2, 2), pads=(1, 1, 1, 1)),
-        Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
-    ),
-    "pooled with rests": (
-        (6, 7),
-        Window(kernel=(1, 1)),
-        Window(kernel=(2, 3), strides=(2, 3), pads=(1, 0, 0, 1)),
-    ),
+    "pointwise": ((3, 4), Window(kernel=(1, 1), strides=(2, 2))),
 }
 
 
@@ -168,7 +157,7 @@ CONVOLUTIONS = {
 )
 def test_conv2d(batch, case, name):
     blocks, post = BLOCKS[batch - 1], POSTS[name]
-    (height, width), window, pool = CONVOLUTIONS[case]
+    (height, width), window = CONVOLUTIONS[case]
     rng = np.random.default_rng(7)
     n, c, o = 3 if blocks.batch == 2 else 1, 5, 6
     data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)
@@ -178,11 +167,8 @@ def test_conv2d(batch, case, name):
         convolution=Convolution(batch=n, channels=c, height=height, width=width, filters=o, window=window),
         pad_value=11,
         post=post,
-        pool=pool,
     )
     total = np.einsum("nchwyx,ocyx->nohw", windows(data, window, 11), weight.astype(np.int64))
-    if pool is not None:
-        total = windows(total, pool, LOWEST).max(axis=(4, 5))
     operand = int8(rng, *total.shape)
     # Channels behind the end read the pad value in pads and zeros inside; their weights are zero.
     arrays = {
@@ -201,8 +187,7 @@ def test_conv2d(batch, case, name):
 @pytest.mark.parametrize(
     "window", [Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 0, 1)), Window(kernel=(2, 1))]
 )
-@pytest.mark.parametrize("pool", [None, Window(kernel=(2, 3), strides=(1, 2), pads=(1, 1, 0, 0))])
-def test_patch_conv2d(blocks, window, pool):
+def test_patch_conv2d(blocks, window):
     rng = np.random.default_rng(8)
     n, c, o, height, width = 3 if blocks.batch == 2 else 1, 3, 6, 5, 6
     data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)
@@ -212,7 +197,6 @@ def test_patch_conv2d(blocks, window, pool):
         convolution=Convolution(batch=n, channels=c, height=height, width=width, filters=o, window=window),
         pad_value=-9,
         post=POSTS["requantize"],
-        pool=pool,
     )
     ci, co = blocks.block_in, blocks.block_out
     flat = weight.transpose(0, 2, 3, 1).reshape(o, -1)
@@ -225,8 +209,6 @@ def test_patch_conv2d(blocks, window, pool):
         "P": parameter_table(bias, scale, co),
     }
     total = np.einsum("nchwyx,ocyx->nohw", windows(data, window, -9), weight.astype(np.int64))
-    if pool is not None:
-        total = windows(total, pool, LOWEST).max(axis=(4, 5))
     expected = finish(total, bias, scale, POSTS["requantize"], None)
     np.testing.assert_array_equal(run(program, arrays, n, o), expected)
 
@@ -312,7 +294,7 @@ def test_columns_that_lie_far_apart_make_no_groups():
         assert TapGroups.of(Window(kernel=kernel, dilations=(1, dilation))) is None
 
 
-@pytest.mark.parametrize("pool", [max_pool, average_pool])
+@pytest.mark.parametrize("pool", ["max", "add"])
 @pytest.mark.parametrize("blocks", SQUARE, ids=["batch 1", "batch 2"])
 def test_pools(blocks, pool):
     rng = np.random.default_rng(10)
@@ -322,12 +304,10 @@ def test_pools(blocks, pool):
     bias, scale = np.zeros(c, np.int32), np.full(c, 0.9, np.float32)
     post = POSTS["rescale"]
     sizes = (n, c, height, width)
-    if pool is max_pool:
-        program = max_pool(blocks=blocks, sizes=sizes, window=window, post=post)
-        total = windows(data, window, -128).max(axis=(4, 5))
-    else:
-        program = average_pool(blocks=blocks, sizes=sizes, window=window, pad_value=-3, post=post)
-        total = windows(data, window, -3).sum(axis=(4, 5))
+    pad = -128 if pool == "max" else -3
+    program = reduced_windows(blocks=blocks, sizes=sizes, window=window, pool=pool, pad_value=pad, post=post)
+    total = windows(data, window, pad)
+    total = total.max(axis=(4, 5)) if pool == "max" else total.sum(axis=(4, 5))
     arrays = {
         "X": block(data, blocks.batch, blocks.block_in),
         "P": parameter_table(bias, scale, blocks.block_out),
@@ -342,7 +322,9 @@ def test_elementwise(kind):
     blocks, n, c, height, width = SQUARE[1], 3, 3, 3, 2
     data, operand = int8(rng, n, c, height, width), int8(rng, n, c, height, width)
     post = Post(combination=POSTS[kind].combination)
-    program = elementwise(blocks=blocks, sizes=(n, c, height, width), post=post)
+    program = reduced_windows(
+        blocks=blocks, sizes=(n, c, height, width), window=Window(kernel=(1, 1)), post=post
+    )
     bias, scale = np.zeros(c, np.int32), np.ones(c, np.float32)
     arrays = {"X": block(data, 2, 2), "P": parameter_table(bias, scale, 2)}
     if post.has_operand:
@@ -353,7 +335,7 @@ def test_elementwise(kind):
 
 def test_a_window_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="a window of 5 positions does not fit into the 4 padded"):
-        max_pool(
+        reduced_windows(
             blocks=SQUARE[0],
             sizes=(1, 4, 4, 9),
             window=Window(kernel=(5, 5)),
@@ -365,6 +347,10 @@ def test_placements_that_are_refused():
     with pytest.raises(ValueError, match="a part of an output, cannot have `margins`"):
         Placement(area=(0, 0, 1, 1), margins=(0, 0, 0, 0))
     with pytest.raises(ValueError, match="cannot be loaded from the chain memory"):
-        elementwise(
-            blocks=SQUARE[0], sizes=(1, 4, 4, 4), post=Post(table=True), placement=Placement(resident=True)
+        reduced_windows(
+            blocks=SQUARE[0],
+            sizes=(1, 4, 4, 4),
+            window=Window(kernel=(1, 1)),
+            post=Post(table=True),
+            placement=Placement(resident=True),
         )

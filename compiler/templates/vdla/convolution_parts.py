@@ -1,22 +1,77 @@
-"""Kernels of convolutions whose outputs are strided parts of a tensor, such as the phases of transposed
-convolutions.
+"""Kernels of convolutions that are computed in parts: groups of channels, and outputs that are strided in their tensor,
+such as the phases of transposed convolutions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import gcd, lcm
+
+import numpy as np
 
 from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node, with_tensors
 from ...graph.int8_convolution import Int8Convolution, Interleave
-from ...graph.layout import Constant, unpacked
 from ...te.blocks import Blocks, Window
 from ...te.ops.common import Area, Spread
-from .convolution_kernels import blocked_form, convolution_workload
-from .template import Details, Kernel, Source, bound_tensors, parameters
-from .workload import workload_of_area
+from .conv2d import CONV2D
+from .convolution_kernels import blocked_form, convolution_workload, operator_kernel
+from .template import Kernel, bound_tensors, byte_of
+from .workload import windowed, workload_of_area
+
+
+def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> list[Kernel]:
+    """The kernels of a grouped convolution. Consecutive groups are combined until their input and output channels fill
+    whole blocks. There is one kernel for each such combination of groups and for each batch of `config.batch` images.
+    The kernel is a dense convolution: weights between channels of different groups are zeros, which the array
+    multiplies. Channels of different combinations are not multiplied.
+
+    Returns an empty list if one combination contains all groups, or if the convolution is depthwise and the machine has
+    the extension `depthwise`.
+    """
+    batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
+    filters, inside = operator.weight.shape[:2]
+    groups, block = operator.groups, Blocks.of(config).block
+    if groups == channels == filters and config.has("depthwise"):
+        return []
+    outside = filters // groups
+    together = lcm(block // gcd(block, inside), block // gcd(block, outside))
+    if together >= groups:
+        return []
+    kernels: list[Kernel] = []
+    tensors = bound_tensors(node)
+    scale = np.broadcast_to(operator.scale, (filters,))
+    for image in range(0, batch, config.batch):
+        for first in range(0, groups, together):
+            count = min(together, groups - first)
+            rows = slice(first * outside, (first + count) * outside)
+            part = replace(
+                operator,
+                weight=operator.weight[rows],
+                bias=operator.bias[rows],
+                scale=scale[rows],
+                groups=count,
+            )
+            shape = (min(config.batch, batch - image), count * inside, height, width)
+            workload = windowed(
+                CONV2D.name, shape, count * outside, operator.window, operand=operator.post.has_operand
+            )
+            form, weight = blocked_form(config, workload, part)
+            offsets = {
+                name: byte_of(
+                    config,
+                    graph.tensors[tensor].nchw,
+                    image=image,
+                    channel=first * (inside if name == "X" else outside),
+                )
+                for name, tensor in tensors.items()
+            }
+            kernel = operator_kernel(config, node, part, form, weight)
+            kernels.append(replace(kernel, offsets=offsets))
+    recorded = len({kernel.workload for kernel in kernels}) == 1
+    return [replace(kernel, recorded=recorded) for kernel in kernels]
 
 
 def part_kernel(
@@ -34,18 +89,10 @@ def part_kernel(
     reads or writes; 0 for parameters that are missing here.
     """
     whole, weight = blocked_form(config, convolution_workload(graph, node, operator), operator)
-    details = Details(
-        post=operator.post, pad_value=operator.pad_value, area=area, spread=spread, name=node.name
-    )
-    table: dict[str, Constant] = {}
-    if operator.table is not None:
-        table["T"] = Constant(form=unpacked, arrays=(operator.table,))
     position = config.batch * Blocks.of(config).block
-    return Kernel(
+    return replace(
+        operator_kernel(config, node, operator, whole, weight, area=area, spread=spread),
         workload=workload_of_area(whole, area),
-        source=Source(workload=whole, details=details),
-        tensors=bound_tensors(node),
-        constants={"P": parameters(config, operator.bias, operator.scale), "W": weight, **table},
         recorded=False,
         offsets={name: start * position for name, start in starts.items()},
     )
