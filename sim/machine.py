@@ -24,7 +24,7 @@ from vdla.isa.timing import read_burst_beats
 from vdla.util.machine_code import compiled
 
 from . import state as s
-from .arrays import Array, Bus, Program, Tokens, Traffic
+from .arrays import Array, Bus, Program, RunArrays, Tokens, Traffic
 from .cache import timing_code
 from .decode import Decoded, kind_sizes
 from .folds import FOLD, groups_of
@@ -164,11 +164,11 @@ def run_timing(
     store = np.zeros(s.V_SIZE, np.int64)
     store[[s.V_LOAD, s.V_LAST_LOAD]] = s.BLOCKED
     store[s.V_LAST_READ] = -s.NEVER
-    arrays = numbers, units, store, record, bus, tokens, program, traffic
+    arrays = RunArrays(numbers, units, store, record, bus, tokens, program, traffic)
     if config.memory.kind == FIXED:
         outcome, cycle = run(*arrays)
     else:
-        outcome, cycle = import_module(".dram_machine", __package__).run_on_dram(config, *arrays, log)
+        outcome, cycle = import_module(".dram_machine", __package__).run_on_dram(config, arrays, log)
     return TimingRun(
         outcome=int(outcome),
         cycle=int(cycle),
