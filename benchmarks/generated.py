@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -249,24 +249,20 @@ def _depthwise(
     return blocked_depthwise(shape, block=lanes, sums=_sums(kind))
 
 
-def _convolution(
-    batch: int,
-    channels: int,
-    size: int,
-    filters: int,
-    kernel: int,
-    stride: int,
-    dilation: int,
-    groups: int,
-    kind: str,
-    lanes: int,
-) -> Program:
-    """The program of a convolution. Inputs are in blocks of `lanes` channels, or of one channel if the channels of a
-    group are no multiple of `lanes`; outputs in blocks of `lanes` channels, or of a group's filters if these are fewer.
+def _convolution(sizes: Sequence[int], kind: str, lanes: int) -> Program:
+    """The program of a convolution, whose `sizes` are those of a row of `CONVOLUTIONS`. `kind`: the element type,
+    "float" or "int8". Inputs are in blocks of `lanes` channels, or of one channel if the channels of a group are no
+    multiple of `lanes`; outputs in blocks of `lanes` channels, or of a group's filters if these are fewer.
     """
-    window = _window(kernel, stride, dilation)
+    batch, channels, size, filters, kernel, stride, dilation, groups = sizes
     shape = Convolution(
-        batch=batch, channels=channels, filters=filters, groups=groups, height=size, width=size, window=window
+        batch=batch,
+        channels=channels,
+        filters=filters,
+        groups=groups,
+        height=size,
+        width=size,
+        window=_window(kernel, stride, dilation),
     )
     return blocked_convolution(
         shape.in_one_row(),
@@ -322,7 +318,7 @@ def _cases() -> dict[str, Callable[[int], Program]]:
     for outer, size, lanes, kernel, stride, pad, kind in POOLS:
         name = f"{kind}-pool:{outer}x{size}x{size}x{lanes},{kernel},{stride},{pad}"
         window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
-        program = float_pool(outer=outer, height=size, width=size, lanes=lanes, window=window, kind=kind)
+        program = float_pool((outer, size, size, lanes), window=window, kind=kind)
         found[name] = partial(_unchanged, program)
     for rows, depth, columns in DENSE:
         epilogue = Epilogue(bias=True, activation="relu")
@@ -331,12 +327,10 @@ def _cases() -> dict[str, Callable[[int], Program]]:
     for channels, size, kernel, stride, dilation, kind in DEPTHWISE:
         name = f"depthwise:{channels}x{size}x{size},{kernel},{stride},{dilation},{kind}"
         found[name] = partial(_depthwise, channels, size, kernel, stride, dilation, kind)
-    for batch, channels, size, *more in CONVOLUTIONS:
+    for row, kind in [(row, "float") for row in CONVOLUTIONS] + [(row, "int8") for row in INTEGERS]:
+        batch, channels, size, *more = row
         name = f"conv2d:{batch}x{channels}x{size}x{size},{','.join(map(str, more))}"
-        found[name] = partial(_convolution, batch, channels, size, *more, "float")
-    for batch, channels, size, *more in INTEGERS:
-        name = f"conv2d:{batch}x{channels}x{size}x{size},{','.join(map(str, more))},int8"
-        found[name] = partial(_convolution, batch, channels, size, *more, "int8")
+        found[name + ",int8" * (kind == "int8")] = partial(_convolution, row, kind)
     for sizes in TRANSPOSED:
         found[f"conv_transpose:{','.join(map(str, sizes))}"] = partial(_transposed, *sizes)
     return {**found, **NESTS}

@@ -13,7 +13,7 @@ from vdla.isa.program import Program
 
 from . import VIRTUAL_THREADS
 from .codegen.vdla.folds import WEIGHTS, FoldedWeights
-from .codegen.vdla.link import Image, Linked, LoweredLayer, link
+from .codegen.vdla.link import Image, Linked, LoweredLayer, Tensors, link
 from .codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
 from .templates.columns import Values
 from .templates.vdla.legalize import Legalized
@@ -134,14 +134,7 @@ class AcceleratorNetwork:
 
     def linked(self, layers: Sequence[LoweredLayer], *, data: bool, image: Image | None = None) -> Linked:
         """Links `layers` to one program. If `data` is False, constants are zeros. `image`: an empty memory image."""
-        return link(
-            self.config,
-            self.legalized.graph,
-            self.legalized.layouts,
-            layers,
-            chained=self.chained,
-            inside=self.legalized.places,
-            data=data,
-            emission_cache=self.schedule_cache.drafts,
-            image=image,
-        )
+        of = self.legalized
+        tensors = Tensors(graph=of.graph, layouts=of.layouts, inside=of.places, chained=self.chained)
+        cache = self.schedule_cache.drafts
+        return link(self.config, tensors, layers, data=data, emission_cache=cache, image=image)

@@ -61,3 +61,21 @@ class Traffic(NamedTuple):
 
     moved: Array
     beats: Array
+
+
+class RunArrays(NamedTuple):
+    """All arrays of the timing run of a program: the arguments of `machine.run`, in their order. The functions for
+    machines with a DRAM take them together.
+
+    P: the parameters of the run. U: state of the units. V: state of the current store. X: a record for each
+    instruction.
+    """
+
+    P: Array
+    U: Array
+    V: Array
+    X: Array
+    bus: Bus
+    tokens: Tokens
+    program: Program
+    traffic: Traffic

@@ -7,7 +7,7 @@ the cycles of its refreshes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from vdla.isa.config import Config
 from vdla.isa.dram_memory import RESET_CYCLES, controller_of
 from vdla.util.machine_code import compiled
 
-from .arrays import Array, Bus
+from .arrays import Array, Bus, RunArrays
 from .cache import timing_code
 from .dram import (
     A_PIPE,
@@ -269,7 +269,7 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     """Simulates one cycle of router and channels. Returns a bit for each client for whose unit more times may follow
     from the cycle's beats, acceptances and responses. P: the parameters of the run.
     """
-    M, C, R, Q, W = bus
+    M, C, _, Q, W = bus
     A, E, N, X, Y, port, given = dram.A, dram.E, dram.M, dram.X, dram.Y, dram.port, dram.inputs
     cycle, split = E[E_CYCLE], dram.split
     for k in range(len(N)):
@@ -303,7 +303,7 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
         given[k, 0, I_R_READY] = 1
         if N[k, 0, M_R_VALID]:
             last = N[k, 0, M_R_LAST]
-            known = note_beats(P, C, R, A, E, Q[M[M_SERVED] & QUEUE_MASK], 1, last, cycle)
+            known = note_beats(P, bus, A, E, Q[M[M_SERVED] & QUEUE_MASK], 1, last, cycle)
             if known >= 0:
                 work |= 1 << known
             if last:
@@ -382,15 +382,16 @@ def _idle(bus, dram):  # type: ignore[no-untyped-def]
 
 
 @compiled(_nrt=False, error_model="numpy")
-def _run(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-untyped-def]
+def _run(arrays, dram):  # type: ignore[no-untyped-def]
     """Runs the timing of a program on a machine with several channels; returns (OK, DEADLOCK or LIMIT, the cycle of
-    that outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory.
+    that outcome). `arrays`: the `RunArrays`. `dram`: the state of the memory.
     """
+    P, U, V, X, bus, _, program, traffic = arrays
     M, C, _, _, W = bus
     E, Y = dram.E, dram.Y
     work = ALL_WORK
     while True:
-        advance_units(P, U, V, X, bus, tokens, program, dram.A, E, work)
+        advance_units(arrays, dram.A, dram.E, work)
         event = next_need(P, M, C, W, E, E[E_CYCLE])
         if event > E[E_CYCLE] and event != NEVER:
             for k in range(len(Y)):
@@ -409,11 +410,11 @@ def _run(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-un
         work = _memory_cycle(P, bus, dram, traffic)
 
 
-def run_channels(config: Config, log: WordLog | None, *arrays: Any) -> tuple[int, int]:
+def run_channels(config: Config, arrays: RunArrays, log: WordLog | None) -> tuple[int, int]:
     """`dram_machine.run_on_dram` for a DRAM with several channels. `log`: filled with the runs of words."""
-    bus: Bus = arrays[4]
+    bus = arrays.bus
     dram = _state(config, bus, np.zeros((0, L_SIZE), np.int64) if log is None else log.runs)
-    outcome = _run(*arrays, dram)
+    outcome = _run(arrays, dram)
     if log is not None:
         log.count = int(dram.E[E_RUNS])
     counts = bus.M[M_OPENED:].reshape(-1, M_COUNTS)

@@ -6,15 +6,13 @@ accepts an address, or moves a beat. So a client's reads become known beat by be
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from vdla.isa.config import Config
 from vdla.isa.dram_memory import RESET_CYCLES, controller_of
 from vdla.util.machine_code import compiled
 
-from .arrays import Bus
+from .arrays import Bus, RunArrays
 from .cache import timing_code
 from .dram import (
     A_PIPE,
@@ -180,7 +178,7 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     """Simulates one cycle of the memory. Returns a bit for each client for whose unit more times may follow from the
     cycle's beats, acceptances and responses. P: the parameters of the run.
     """
-    M, C, R, Q, W = bus
+    M, C, _, Q, W = bus
     A, E, D, G, B, L, N, F, inputs, K = dram
     cycle = E[E_CYCLE]
     outputs(D, G, B, L, N, F)
@@ -200,7 +198,7 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
         work |= 1 << client
     if N[0, M_R_VALID]:
         last = N[0, M_R_LAST]
-        known = note_beats(P, C, R, A, E, Q[M[M_SERVED] & QUEUE_MASK], 1, last, cycle)
+        known = note_beats(P, bus, A, E, Q[M[M_SERVED] & QUEUE_MASK], 1, last, cycle)
         if known >= 0:
             work |= 1 << known
         if last:
@@ -267,16 +265,17 @@ def _idle(bus, dram):  # type: ignore[no-untyped-def]
 
 
 @compiled(_nrt=False, error_model="numpy")
-def _run(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-untyped-def]
+def _run(arrays, dram):  # type: ignore[no-untyped-def]
     """Runs the timing of a program on a machine with a DRAM; returns (OK, DEADLOCK or LIMIT, the cycle of that
-    outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory.
+    outcome). `arrays`: the `RunArrays`. `dram`: the state of the memory.
     """
+    P, U, V, X, bus, _, program, traffic = arrays
     M, C, _, _, W = bus
     E, G, N, inputs = dram.E, dram.G, dram.M, dram.inputs
     inputs[0, I_R_READY] = inputs[0, I_B_READY] = 1
     work = ALL_WORK
     while True:
-        advance_units(P, U, V, X, bus, tokens, program, dram.A, E, work)
+        advance_units(arrays, dram.A, dram.E, work)
         event = next_need(P, M, C, W, E, E[E_CYCLE])
         if event > E[E_CYCLE] and event != NEVER:
             event = min(event, E[E_CYCLE] + max(0, quiet_until(G, N) - G[G_CYCLE]))
@@ -296,11 +295,11 @@ def _run(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-un
         work = _memory_cycle(P, bus, dram, traffic)
 
 
-def run_cycles(config: Config, *arrays: Any) -> tuple[int, int]:
+def run_cycles(config: Config, arrays: RunArrays) -> tuple[int, int]:
     """`dram_machine.run_on_dram` with a memory that is simulated cycle by cycle; all DRAMs can be."""
-    bus: Bus = arrays[4]
+    bus = arrays.bus
     dram = _state(config, bus)
-    outcome = _run(*arrays, dram)
+    outcome = _run(arrays, dram)
     bus.M[[M_OPENED, M_CLOSED, M_REFRESHES, M_TURNS]] = dram.G[[G_OPENED, G_CLOSED, G_REFRESHES, G_TURNS]]
     bus.M[M_CYCLES:M_SIZE] = dram.K[:CAUSES]
     return outcome

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from vdla.isa.config import Config
 from vdla.isa.dram_memory import DRAM
-from vdla.isa.scratchpads import Contents, typed_scratchpads
+from vdla.isa.scratchpads import Contents
 
 from .decode import decode
 from .dram_machine import WordLog
 from .dram_port import L_BANK, L_CHANNEL, L_CYCLE, L_OPENED, L_ROW, L_SIZE, L_WORDS, L_WRITE
-from .execute import execute, trace_uops
+from .execute import trace_uops
 from .machine import run_timing
 from .simulate import DEFAULT_CYCLE_LIMIT
 
@@ -72,17 +72,13 @@ def word_runs(
     if config.memory.kind != DRAM:
         return None
     decoded = decode(config, instructions, len(memory))
-    if decoded.rewrites_uops:
-        trace = execute(config, decoded, memory, scratchpads)[2]
-    else:
-        trace = trace_uops(config, decoded, memory)
+    trace = trace_uops(config, decoded, memory, scratchpads)
     log, cycle = WordLog(np.zeros((0, L_SIZE), np.int64)), 0
     # The first run counts the runs of words, the second one writes them down.
     for _ in range(2):
         log = WordLog(np.zeros((log.count, L_SIZE), np.int64))
-        uops = typed_scratchpads(config, scratchpads)["uop"].astype(np.uint64)
         cycle = run_timing(
-            config, decoded, len(instructions), len(memory), DEFAULT_CYCLE_LIMIT, trace, uops, log
+            config, decoded, len(instructions), len(memory), DEFAULT_CYCLE_LIMIT, trace, scratchpads, log
         ).cycle
     if not log.count:
         return None

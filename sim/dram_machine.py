@@ -20,7 +20,7 @@ from vdla.isa.config import Config
 from vdla.isa.dram_memory import RESET_CYCLES, controller_of
 from vdla.util.machine_code import compiled
 
-from .arrays import Array, Bus, Program, Tokens, Traffic
+from .arrays import Array, Bus, RunArrays
 from .cache import timing_code
 from .dram import (
     B_ROW,
@@ -273,15 +273,15 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
     """The oldest read that memory accepted requests its words from cycle `first` on. Returns a bit for each client for
     whose unit more times may follow from the read's beats. P: the parameters of the run.
     """
-    M, C, R, Q, _ = bus
-    A, E, D, G, B, S, _, K, _ = dram
+    M, Q = bus.M, bus.Q
+    A, E, D, G, S = dram.A, dram.E, dram.P, dram.G, dram.S
     read = Q[M[M_SERVED] & QUEUE_MASK]
     client, left = read[Q_CLIENT], read[Q_BEATS]
     word = A[client, read[Q_REQUEST] & (A.shape[1] - 1), R_ADDRESS] >> E[E_SHIFT]
     work, cycle = np.int64(0), first
     while left:
         opened = G[G_OPENED]
-        count = next_words(D, G, B, S, K, word, left, False, cycle)
+        count = next_words(dram, word, left, False, cycle)
         _note_run(dram, count, False, opened)
         word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
         # Fetch hands on whole instructions as soon as they are there.
@@ -289,7 +289,7 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
         beat = S[S_COLUMN] - count + 1 + D[P_READ_LATENCY] + _DATA_AFTER
         while count:
             count -= step
-            known = note_beats(P, C, R, A, E, read, step, left == 0 and count == 0, beat)
+            known = note_beats(P, bus, A, E, read, step, left == 0 and count == 0, beat)
             if known >= 0:
                 work |= 1 << known
             beat += step
@@ -304,12 +304,12 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
 def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
     """The oldest accepted write requests its words from cycle `first` on."""
     W = bus.W
-    _, E, D, G, B, S, T, K, _ = dram
+    E, D, G, S, T = dram.E, dram.P, dram.G, dram.S, dram.T
     burst = W[E[E_WRITTEN] & (W.shape[0] - 1)]
     word, left, cycle = burst[W_WORD], burst[W_BEATS], first
     while left:
         opened = G[G_OPENED]
-        count = next_words(D, G, B, S, K, word, left, True, cycle)
+        count = next_words(dram, word, left, True, cycle)
         _note_run(dram, count, True, opened)
         word, left, cycle = word + count, left - count, S[S_ACCEPTED] + 1
         leaves = S[S_COLUMN] - count + 1 + D[P_WRITE_LATENCY]
@@ -323,15 +323,16 @@ def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
 
 
 @compiled(_nrt=False, error_model="numpy")
-def run_bursts(P, U, V, X, bus, tokens, program, traffic, dram):  # type: ignore[no-untyped-def]
+def run_bursts(arrays, dram):  # type: ignore[no-untyped-def]
     """Runs the timing of a program on a machine with a DRAM; returns (OK, DEADLOCK or LIMIT, the cycle of that
-    outcome). The arguments are those of `machine.run`, and `dram`, the state of the memory.
+    outcome). `arrays`: the `RunArrays`. `dram`: the state of the memory.
     """
+    P, U, V, X, bus, _, program, traffic = arrays
     M, C, _, Q, W = bus
     E, D, T, K = dram.E, dram.P, dram.T, dram.K
     work = ALL_WORK
     while True:
-        advance_units(P, U, V, X, bus, tokens, program, dram.A, E, work)
+        advance_units(arrays, dram.A, dram.E, work)
         burst, first, write = _next_burst(M, W, E)
         read_address, client, shown = _next_read(P, M, C, Q, E)
         write_address = _next_write(P, M, W, E)
@@ -412,31 +413,19 @@ class WordLog:
     count: int = 0
 
 
-def run_on_dram(
-    config: Config,
-    P: Array,
-    U: Array,
-    V: Array,
-    X: Array,
-    bus: Bus,
-    tokens: Tokens,
-    program: Program,
-    traffic: Traffic,
-    log: WordLog | None = None,
-) -> tuple[int, int]:
+def run_on_dram(config: Config, arrays: RunArrays, log: WordLog | None = None) -> tuple[int, int]:
     """Runs the timing of a program on a machine with a DRAM. The DRAM starts in its state at the launch of a program.
-    Returns (OK, DEADLOCK or LIMIT, the cycle of that outcome), and leaves counts of the memory in `bus.M`.
+    Returns (OK, DEADLOCK or LIMIT, the cycle of that outcome), and leaves counts of the memory in `arrays.bus.M`.
 
-    `log`: filled with the runs of words, unless the run simulates the memory cycle by cycle. The other arguments are
-    those of `machine.run`.
+    `log`: filled with the runs of words, unless the run simulates a memory of one channel cycle by cycle.
     """
-    arrays = P, U, V, X, bus, tokens, program, traffic
+    bus = arrays.bus
     if config.memory.channels > 1:
-        return import_module(".dram_channels", __package__).run_channels(config, log, *arrays)
+        return import_module(".dram_channels", __package__).run_channels(config, arrays, log)
     if not (FAST and has_closed_form(controller_of(config))):
-        return import_module(".dram_cycles", __package__).run_cycles(config, *arrays)
+        return import_module(".dram_cycles", __package__).run_cycles(config, arrays)
     dram = _state(config, bus, np.zeros((0, L_SIZE), np.int64) if log is None else log.runs)
-    outcome, cycle = run_bursts(*arrays, dram)
+    outcome, cycle = run_bursts(arrays, dram)
     if log is not None:
         log.count = int(dram.E[E_RUNS])
     bus.M[M_OPENED:M_SIZE] = _counts(bus, dram, cycle)

@@ -115,11 +115,11 @@ def _free_room(C, R, A, E, c):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def advance_units(P, U, V, X, bus, tokens, program, A, E, work):  # type: ignore[no-untyped-def]
-    """Derives all times of the units that are known, and shows their next read addresses. `work`: the set of clients
-    for which new times may be derivable, as bits. The other arguments are those of `machine.run`, and the arrays A and
-    E of the memory's state.
+def advance_units(arrays, A, E, work):  # type: ignore[no-untyped-def]
+    """Derives all times of the units that are known, and shows their next read addresses. `arrays`: the `RunArrays`. A,
+    E: state arrays of the memory's port. `work`: the set of clients for which new times may be derivable, as bits.
     """
+    P, U, V, X, bus, tokens, program, _ = arrays
     M, C, R, _, _ = bus
     while work:
         todo, work = work, 0
@@ -145,11 +145,13 @@ def advance_units(P, U, V, X, bus, tokens, program, A, E, work):  # type: ignore
 
 
 @timing_code
-def note_beats(P, C, R, A, E, read, count, last, cycle):  # type: ignore[no-untyped-def]
+def note_beats(P, bus, A, E, read, count, last, cycle):  # type: ignore[no-untyped-def]
     """Notes that `count` beats of the oldest request `read` (a row of array Q) move from `cycle` on, one a cycle.
-    `last`: they include the request's last one. Returns the client if its unit may derive new times, else -1: a load
-    ends with a request, so beats within one change nothing. P, C, R, A, E: state arrays.
+    `last`: the beats include the request's last one. Returns the client if its unit may derive new times, else -1: a
+    load ends with a request, so beats within one change nothing. P: the parameters of the run. `bus`, A, E: state
+    arrays of the memory's port.
     """
+    C, R = bus.C, bus.R
     c, shift, before = read[Q_CLIENT], E[E_SHIFT], E[E_ARRIVED]
     request = A[c, read[Q_REQUEST] & (A.shape[1] - 1)]
     word = (request[R_ADDRESS] >> shift) + before

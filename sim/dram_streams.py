@@ -4,6 +4,8 @@ address is accepted and in which its data begin and end.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from vdla.isa.dram import Controller
@@ -52,6 +54,35 @@ from .dram import (
 # words of the current write sent, cycles until the next word, words of the current read received.
 D_NEXT, D_READS, D_WRITES, D_SENT, D_READING, D_WRITING, D_WORD, D_PAUSE, D_GOT, D_SIZE = range(10)
 NEVER = 1 << 40
+
+
+class _Memory(NamedTuple):
+    """P, G, B, L, M, F: parameters and state of the DRAM's controller (`sim/dram.py`). `inputs`: the AXI signals that
+    each master drives in the current cycle.
+    """
+
+    P: Array
+    G: Array
+    B: Array
+    L: Array
+    M: Array
+    F: Array
+    inputs: Array
+
+
+class _Masters(NamedTuple):
+    """Streams of bursts and the masters that send them. D: the state of each master. `requests`: the bursts of each
+    master (`isa/dram_streams.py`). `kinds`: for each master, the indices of its reads (row 0) and of its writes (row
+    1). `stalls`: for each master, in how many of 8 cycles it takes no data. `most`: largest numbers of reads and of
+    writes in flight. `times`: for each burst the cycles T_ACCEPTED, T_FIRST and T_END, -1 where there is none yet.
+    """
+
+    D: Array
+    requests: Array
+    kinds: Array
+    stalls: Array
+    most: Array
+    times: Array
 
 
 @timing_code
@@ -138,7 +169,12 @@ def _next_request(D, requests, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled(error_model="numpy", _nrt=False)
-def _run(P, G, B, L, M, F, D, inputs, times, requests, kinds, stalls, most, start, limit):  # type: ignore[no-untyped-def]
+def _run(memory, masters, start, limit):  # type: ignore[no-untyped-def]
+    """Runs the streams of all masters and fills `masters.times`. Cycle 0 is `start` cycles after reset; the run stops
+    in cycle `limit`.
+    """
+    P, G, B, L, M, F, inputs = memory
+    D, requests, kinds, stalls, most, times = masters
     left = requests.shape[0] * requests.shape[1]
     cycle = -start
     while left and cycle < limit:
@@ -166,20 +202,15 @@ def run_streams(
         for row, write in zip(of_master, (0, 1), strict=True):
             places = np.flatnonzero(requests[:, S_WRITE] == write)
             row[: len(places)] = places
-    times = np.full((masters, count, 3), -1, np.int64)
-    most = np.array([streams.reads, streams.writes])
-    own = np.zeros((masters, D_SIZE), np.int64), np.zeros((masters, I_SIZE), np.int64)
-    arrays = state(controller, masters)
-    _run(
-        parameters(controller),
-        *arrays,
-        *own,
-        times,
-        streams.requests,
-        kinds,
-        streams.stalls,
-        most,
-        start,
-        limit,
+    inputs = np.zeros((masters, I_SIZE), np.int64)
+    memory = _Memory(parameters(controller), *state(controller, masters), inputs)
+    of_masters = _Masters(
+        D=np.zeros((masters, D_SIZE), np.int64),
+        requests=streams.requests,
+        kinds=kinds,
+        stalls=streams.stalls,
+        most=np.array([streams.reads, streams.writes]),
+        times=np.full((masters, count, 3), -1, np.int64),
     )
-    return times
+    _run(memory, of_masters, start, limit)
+    return of_masters.times

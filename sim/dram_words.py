@@ -155,11 +155,13 @@ def refresh(D, G, B, S, cycle):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _column_command(D, G, B, S, K, number, row, write, held, queued):  # type: ignore[no-untyped-def]
-    """The cycle of the column command of a request for a `row` of the bank `number`. `held`: the cycle from which the
-    bank holds the request. `queued`: the request was in the bank's queue when the last column command was sent. Counts
-    the cycles in between by cause in the array K.
+def _column_command(dram, number, row, write, held, queued):  # type: ignore[no-untyped-def]
+    """The cycle of the column command of a request for a `row` of the bank `number`. `dram`: the state of the memory
+    (`dram_port.Bursts`). `write`: whether the request is a write. `held`: the cycle from which the bank holds the
+    request. `queued`: the request was in the bank's queue when the last column command was sent. Counts the cycles in
+    between by cause in the array K.
     """
+    D, G, B, S, K = dram.P, dram.G, dram.B, dram.S, dram.K
     bank = B[number]
     cycle = held
     over = turned = np.int64(0)
@@ -205,11 +207,13 @@ def _column_command(D, G, B, S, K, number, row, write, held, queued):  # type: i
 
 
 @timing_code
-def next_words(D, G, B, S, K, word, most, write, cycle):  # type: ignore[no-untyped-def]
+def next_words(dram, word, most, write, cycle):  # type: ignore[no-untyped-def]
     """Executes the next requests: for up to `most` consecutive bus words from `word` on, as many as have column
-    commands in consecutive cycles. `cycle`: the first one in which the master may send a request. Returns the number of
-    words; S[S_COLUMN] and S[S_ACCEPTED] have the times of the last one. K: cycles by cause (`dram_waits.py`).
+    commands in consecutive cycles. `dram`: the state of the memory (`dram_port.Bursts`). `write`: whether the requests
+    are writes. `cycle`: the first one in which the master may send a request. Returns the number of words; S[S_COLUMN]
+    and S[S_ACCEPTED] have the times of the last one.
     """
+    D, G, B, S, K = dram.P, dram.G, dram.B, dram.S, dram.K
     place, within = word >> D[P_BANK_SHIFT], word & ((1 << D[P_BANK_SHIFT]) - 1)
     number = place & (len(B) - 1)
     row = (place >> D[P_BANK_BITS] << D[P_BANK_SHIFT] | within) >> D[P_COLUMN_BITS]
@@ -222,7 +226,7 @@ def next_words(D, G, B, S, K, word, most, write, cycle):  # type: ignore[no-unty
     queued = number == S[S_BANK] and accepted < S[S_COLUMN]
     held = max(accepted + 2, S[S_COLUMN] + 1)
     count_until(K, CHANGES if waits else LATENCY, held)
-    column = _column_command(D, G, B, S, K, number, row, write, held, queued)
+    column = _column_command(dram, number, row, write, held, queued)
     row_words = 1 << D[P_COLUMN_BITS]
     count = min(most, row_words - (word & (row_words - 1)), G[G_REFRESH_AT] - column + 1)
     S[S_HELD + (first & _KEPT_MASK)] = held

@@ -145,10 +145,15 @@ def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-unty
     return -1
 
 
-def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The words that the LOAD.UOPs write, one load after the other, uint64. No STORE of the program may change the
-    loaded bytes of `memory`. Raises ProgramError for a LOAD.UOP out of bounds.
+def trace_uops(
+    config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
+) -> NDArray[np.uint64]:
+    """The words that the LOAD.UOPs write, one load after the other, uint64. The program is executed for them only if a
+    STORE may change the loaded bytes of `memory`; `contents`: the scratchpads at launch. Raises ProgramError for a
+    LOAD.UOP out of bounds.
     """
+    if decoded.rewrites_uops:
+        return execute(config, decoded, memory, contents)[2]
     trace = np.empty(_trace_size(decoded.rows), np.uint64)
     buffer = np.zeros(config.uop_depth, np.uint64)
     image = read_only(memory, np.uint8)

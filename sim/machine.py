@@ -20,11 +20,12 @@ from vdla.isa.config import Config
 from vdla.isa.dram_memory import FIXED
 from vdla.isa.fifos import FIFOS
 from vdla.isa.layout import TOKEN_QUEUES, Unit
+from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.isa.timing import read_burst_beats
 from vdla.util.machine_code import compiled
 
 from . import state as s
-from .arrays import Array, Bus, Program, Tokens, Traffic
+from .arrays import Array, Bus, Program, RunArrays, Tokens, Traffic
 from .cache import timing_code
 from .decode import Decoded, kind_sizes
 from .folds import FOLD, groups_of
@@ -120,14 +121,15 @@ def run_timing(
     memory_size: int,
     limit: int,
     trace: NDArray[np.uint64],
-    uops: NDArray[np.uint64],
+    scratchpads: Contents | None,
     log: WordLog | None = None,
 ) -> TimingRun:
     """Runs the timing of a decoded program of `count` instructions up to cycle `limit`.
 
-    `trace`: the words that the LOAD.UOPs write, one load after the other. `uops` (modified): the micro-op scratchpad at
-    launch. `log`: filled with the runs of words of a DRAM.
+    `trace`: the words that the LOAD.UOPs write, one load after the other. `scratchpads`: their contents at launch.
+    `log`: filled with the runs of words of a DRAM.
     """
+    uops = typed_scratchpads(config, scratchpads)["uop"].astype(np.uint64)
     rows = decoded.rows
     numbers = parameter_values(
         Launch(config=config, count=count, last=decoded.last, memory_size=memory_size, limit=limit)
@@ -164,11 +166,11 @@ def run_timing(
     store = np.zeros(s.V_SIZE, np.int64)
     store[[s.V_LOAD, s.V_LAST_LOAD]] = s.BLOCKED
     store[s.V_LAST_READ] = -s.NEVER
-    arrays = numbers, units, store, record, bus, tokens, program, traffic
+    arrays = RunArrays(numbers, units, store, record, bus, tokens, program, traffic)
     if config.memory.kind == FIXED:
         outcome, cycle = run(*arrays)
     else:
-        outcome, cycle = import_module(".dram_machine", __package__).run_on_dram(config, *arrays, log)
+        outcome, cycle = import_module(".dram_machine", __package__).run_on_dram(config, arrays, log)
     return TimingRun(
         outcome=int(outcome),
         cycle=int(cycle),

@@ -12,14 +12,14 @@ import vdla.isa.timing as timing
 from vdla.isa.config import Config
 from vdla.isa.dram_memory import DRAM, check_fits
 from vdla.isa.layout import Unit
-from vdla.isa.scratchpads import Contents, typed_scratchpads
+from vdla.isa.scratchpads import Contents
 
 from .deadlock import describe
 from .decode import decode
 from .errors import CycleLimitError, DeadlockError
 from .execute import execute, trace_uops
 from .machine import run_timing, token_queues
-from .result import Scratchpads, SimulationResult, Traffic, dram_counts
+from .result import SimulationResult, Traffic, dram_counts
 from .state import DEADLOCK, OK, TRAFFIC, X_BEGIN, X_DISPATCH, X_END
 from .timeline import unit_segments
 
@@ -68,14 +68,12 @@ def simulate(
         check_fits(config, instructions, memory)
     decoded = decode(config, instructions, len(memory))
     limit = DEFAULT_CYCLE_LIMIT if cycle_limit is None else cycle_limit
-    final: Scratchpads | None = None
-    image: NDArray[np.uint8] | None = None
-    if data or decoded.rewrites_uops:
+    image, final = None, None
+    if data:
         image, final, trace = execute(config, decoded, memory, scratchpads)
     else:
-        trace = trace_uops(config, decoded, memory)
-    uops = typed_scratchpads(config, scratchpads)["uop"].astype(np.uint64)
-    timing = run_timing(config, decoded, len(instructions), len(memory), limit, trace, uops)
+        trace = trace_uops(config, decoded, memory, scratchpads)
+    timing = run_timing(config, decoded, len(instructions), len(memory), limit, trace, scratchpads)
     if timing.outcome != OK or timing.cycle > limit:
         what = describe(config, decoded, len(instructions), timing.units, timing.tokens)
         if timing.outcome == DEADLOCK:
@@ -103,8 +101,8 @@ def simulate(
             kind: Traffic(bytes=int(timing.moved[place]), beats=int(timing.beats[place]))
             for place, kind in enumerate(TRAFFIC)
         },
-        memory=image if data else None,
-        scratchpads=final if data else None,
+        memory=image,
+        scratchpads=final,
         segments=(first, second, third),
         dram=dram_counts(timing.memory) if config.memory.kind == DRAM else None,
     )

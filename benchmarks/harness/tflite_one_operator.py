@@ -6,6 +6,8 @@ operator reads the result of a convolution, which the compiler stores channel by
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import tflite
 
@@ -40,21 +42,36 @@ def kernel(form: str):
     ]
 
 
+class Window(NamedTuple):
+    """The window of a convolution: kernel `k`, `stride` and `dilation` of rows and columns, and `padding`."""
+
+    k: tuple[int, int] = (3, 3)
+    stride: tuple[int, int] = (1, 1)
+    padding: int = SAME
+    dilation: tuple[int, int] = (1, 1)
+
+
+class Channels(NamedTuple):
+    """Input channels `ci`, output channels `co` and `groups` of a convolution. `depthwise`: output channels for each
+    input channel of a depthwise convolution, which has no `co`; 0: the convolution is not depthwise.
+    """
+
+    ci: int = 8
+    co: int = 12
+    groups: int = 1
+    depthwise: int = 0
+
+
+DEFAULT_CHANNELS, DEFAULT_WINDOW = Channels(), Window()
+
+
 def convolution(
-    form,
-    plane=(9, 8),
-    ci=8,
-    co=12,
-    k=(3, 3),
-    stride=(1, 1),
-    padding=SAME,
-    dilation=(1, 1),
-    act=0,
-    bias=True,
-    axis=0,
-    depthwise=0,
-    groups=1,
+    form, plane=(9, 8), channels=DEFAULT_CHANNELS, window=DEFAULT_WINDOW, act=0, axis: int | None = 0
 ) -> Written:
+    """A model of one convolution with a bias. `plane`: rows and columns of the input. `act`: TFLite's fused activation.
+    `axis`: the axis of the weights that has several scales; None: one scale for all weights.
+    """
+    (ci, co, groups, depthwise), (k, stride, padding, dilation) = channels, window
     model, x = begin(form, 1, *plane, ci)
     extent = [(size - 1) * d + 1 for size, d in zip(k, dilation, strict=True)]
     out = [
@@ -66,7 +83,7 @@ def convolution(
         w = model.weights((1, *k, count), None if axis is None or form == "uint8" else 3, dtype=kernel(form))
     else:
         w = model.weights((co, *k, ci // groups), None if form == "uint8" else axis, dtype=kernel(form))
-    inputs = [x, w] + ([model.bias(x, w, count)] if bias else [])
+    inputs = [x, w, model.bias(x, w, count)]
     y = result(model, x, (1, *out, count), 0.0613921 if depthwise else 0.1021743)
     fields = {
         "Padding": padding,
@@ -148,7 +165,7 @@ def flattened(form) -> Written:
     """A model of a convolution, a RESHAPE to a row, and a FULLY_CONNECTED: the compiler must bring the columns of the
     product's weights into the order in which it stores the convolution's result (planes).
     """
-    model = convolution(form, plane=(4, 3), co=6)
+    model = convolution(form, plane=(4, 3), channels=Channels(co=6))
     flat = model.like(model.last, (1, 72))
     conv = model.outputs[0]
     model.add("RESHAPE", [conv], flat, "Reshape", NewShape=[1, 72])
@@ -241,7 +258,7 @@ def concatenated(form, axis=3, planes=False, scales=None) -> Written:
     """
     shape = (1, 4, 5, 6)
     if planes:
-        model = convolution(form, plane=shape[1:3], ci=4, co=6)
+        model = convolution(form, plane=shape[1:3], channels=Channels(ci=4, co=6))
         first = model.outputs[0]
     else:
         model, first = begin(form, *shape)
@@ -260,7 +277,7 @@ def concatenated(form, axis=3, planes=False, scales=None) -> Written:
 
 def reduced(form, kind, axes, keep=False, shape=(1, 6, 5, 8), scale=0.0203711, planes=False) -> Written:
     if planes:
-        model = convolution(form, plane=shape[1:3], ci=4, co=shape[3])
+        model = convolution(form, plane=shape[1:3], channels=Channels(ci=4, co=shape[3]))
         x = model.outputs[0]
     else:
         model, x = begin(form, *shape)

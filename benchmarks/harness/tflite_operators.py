@@ -12,6 +12,7 @@ from .tflite_files import Written
 from .tflite_one_operator import VALID
 
 RELU, RELU_N1, RELU6 = 1, 2, 3
+DEPTHWISE = make.Channels(depthwise=1)
 PADS = (np.array([[0, 0], [1, 2], [0, 2], [0, 0]], np.int32),)
 
 
@@ -23,39 +24,50 @@ def cases() -> Iterator[tuple[str, Callable[[], Written]]]:
 
     for form in ("int8", "uint8", "int16", "float", "hybrid"):
         yield case(f"CONV_2D {form}", make.convolution, form)
-        yield case(f"DEPTHWISE_CONV_2D {form}", make.convolution, form, depthwise=1)
+        yield case(f"DEPTHWISE_CONV_2D {form}", make.convolution, form, channels=DEPTHWISE)
         yield case(f"FULLY_CONNECTED {form}", make.connected, form)
     for act in (RELU, RELU_N1, RELU6):
         yield case(f"CONV_2D int8 act{act}", make.convolution, "int8", act=act)
         yield case(f"ADD int8 act{act}", make.paired, "int8", "ADD", act=act)
         yield case(f"CONV_2D float act{act}", make.convolution, "float", act=act)
-    yield case("CONV_2D int8 valid stride", make.convolution, "int8", padding=VALID, stride=(2, 2))
-    yield case("CONV_2D int8 same stride", make.convolution, "int8", stride=(2, 2), plane=(8, 9))
-    yield case("CONV_2D int8 even kernel", make.convolution, "int8", k=(2, 4), stride=(2, 1))
-    yield case("CONV_2D int8 dilation", make.convolution, "int8", dilation=(2, 2))
-    yield case("CONV_2D int8 one scale", make.convolution, "int8", axis=None)
-    yield case("CONV_2D int8 1x1", make.convolution, "int8", k=(1, 1), act=RELU6)
-    yield case("CONV_2D float groups", make.convolution, "float", groups=2)
     yield case(
-        "DEPTHWISE_CONV_2D int8 multiplier", make.convolution, "int8", depthwise=2, stride=(2, 2), act=RELU6
+        "CONV_2D int8 valid stride",
+        make.convolution,
+        "int8",
+        window=make.Window(padding=VALID, stride=(2, 2)),
+    )
+    yield case(
+        "CONV_2D int8 same stride", make.convolution, "int8", (8, 9), window=make.Window(stride=(2, 2))
+    )
+    yield case(
+        "CONV_2D int8 even kernel", make.convolution, "int8", window=make.Window(k=(2, 4), stride=(2, 1))
+    )
+    yield case("CONV_2D int8 dilation", make.convolution, "int8", window=make.Window(dilation=(2, 2)))
+    yield case("CONV_2D int8 one scale", make.convolution, "int8", axis=None)
+    yield case("CONV_2D int8 1x1", make.convolution, "int8", window=make.Window(k=(1, 1)), act=RELU6)
+    yield case("CONV_2D float groups", make.convolution, "float", channels=make.Channels(groups=2))
+    yield case(
+        "DEPTHWISE_CONV_2D int8 multiplier",
+        make.convolution,
+        "int8",
+        channels=make.Channels(depthwise=2),
+        window=make.Window(stride=(2, 2)),
+        act=RELU6,
     )
     yield case(
         "DEPTHWISE_CONV_2D int8 one channel",
         make.convolution,
         "int8",
-        ci=1,
-        depthwise=8,
-        k=(10, 8),
         plane=(20, 10),
-        stride=(2, 2),
+        channels=make.Channels(ci=1, depthwise=8),
+        window=make.Window(k=(10, 8), stride=(2, 2)),
     )
     yield case(
         "DEPTHWISE_CONV_2D int8 dilation",
         make.convolution,
         "int8",
-        depthwise=1,
-        dilation=(2, 2),
-        padding=VALID,
+        channels=DEPTHWISE,
+        window=make.Window(dilation=(2, 2), padding=VALID),
     )
     for form in ("int8", "float"):
         yield case(f"TRANSPOSE_CONV {form}", make.transposed, form)
@@ -178,7 +190,11 @@ def cases() -> Iterator[tuple[str, Callable[[], Written]]]:
         yield case(
             f"PAD {form} planes",
             lambda form=form: make.behind_planes(
-                make.convolution(form, plane=(4, 5), co=6), "PAD", (1, 7, 7, 6), PADS, "Pad"
+                make.convolution(form, plane=(4, 5), channels=make.Channels(co=6)),
+                "PAD",
+                (1, 7, 7, 6),
+                PADS,
+                "Pad",
             ),
         )
         yield case(
@@ -205,7 +221,7 @@ def cases() -> Iterator[tuple[str, Callable[[], Written]]]:
         yield case(
             f"RESHAPE {form} planes",
             lambda form=form: make.behind_planes(
-                make.convolution(form, plane=(4, 5), co=6),
+                make.convolution(form, plane=(4, 5), channels=make.Channels(co=6)),
                 "RESHAPE",
                 (1, 20, 6),
                 (),
@@ -246,7 +262,7 @@ def cases() -> Iterator[tuple[str, Callable[[], Written]]]:
         yield case(
             f"TRANSPOSE {form} planes",
             lambda form=form: make.behind_planes(
-                make.convolution(form, plane=(4, 5), co=6),
+                make.convolution(form, plane=(4, 5), channels=make.Channels(co=6)),
                 "TRANSPOSE",
                 (1, 5, 4, 6),
                 [np.array([0, 2, 1, 3], np.int32)],
@@ -304,7 +320,7 @@ def cases() -> Iterator[tuple[str, Callable[[], Written]]]:
         yield case(
             f"SPLIT {form} planes",
             lambda form=form: make.behind_planes(
-                make.convolution(form, plane=(4, 5), co=6),
+                make.convolution(form, plane=(4, 5), channels=make.Channels(co=6)),
                 "SPLIT",
                 [(1, 4, 5, 3)] * 2,
                 [np.array(3, np.int32)],

@@ -3,8 +3,9 @@ clock, and the area that the change adds.
 
 A change adds an extension that the machine lacks (with the extensions that it needs), or doubles the size of a
 scratchpad, of the chain memory (on-chip memory that keeps a layer's output for the next layer) or the width of the bus.
-A machine without a chain memory gets one, of several sizes (`CHAIN_BYTES`). The network is compiled and simulated on
-every changed machine, so the cycles are those of the changed machine's own run.
+A machine without a chain memory gets one, of several sizes (`CHAIN_BYTES`). A fixed memory gets data channels of its
+own for reads and writes, a DRAM twice as many channels. The network is compiled and simulated on every changed machine,
+so the cycles are those of the changed machine's own run.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vdla.isa.config import Config
+from vdla.isa.dram_memory import DRAM
 from vdla.isa.errors import ConfigError
 from vdla.isa.extensions import EXTENSION_TABLE, EXTENSIONS, with_what_they_need
+from vdla.isa.timing import SEPARATE
 from vdla.util.errors import UserError
 
 from ..technology.components import Components
@@ -237,6 +240,7 @@ def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
             except ConfigError:
                 continue
     yield from wider_bus(config)
+    yield from _more_channels(config)
 
 
 def wider_bus(config: Config) -> Iterator[tuple[str, Config]]:
@@ -245,6 +249,23 @@ def wider_bus(config: Config) -> Iterator[tuple[str, Config]]:
     try:
         memory = replace(config.memory, bus_bytes=2 * width)
         yield f"memory.bus_bytes {width} -> {2 * width}", replace(config, memory=memory)
+    except ConfigError:
+        return
+
+
+def _more_channels(config: Config) -> Iterator[tuple[str, Config]]:
+    """Yields the machine whose memory moves more data at the same time, if the machine is legal, as (description of the
+    change, machine): a fixed memory with separate data channels of reads and writes, a DRAM with twice the channels.
+    """
+    memory = config.memory
+    if memory.kind == DRAM:
+        name, before, after = "channels", memory.channels, 2 * memory.channels
+    elif memory.data_channels == SEPARATE:
+        return
+    else:
+        name, before, after = "data_channels", memory.data_channels, SEPARATE
+    try:
+        yield f"memory.{name} {before} -> {after}", replace(config, memory=replace(memory, **{name: after}))
     except ConfigError:
         return
 

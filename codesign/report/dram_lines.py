@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,24 +36,43 @@ def _counts(counts: DramCounts) -> dict[str, Any]:
     return {**found, "hit_rate": counts.row_hit_rate, **({"channels": channels} if channels else {})}
 
 
-def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[LayerAccount, ...]:
-    """Simulates a program, and returns the accounts of its layers with their `row_hits`. The accounts are returned
-    unchanged if the simulator cannot tell the program's runs of words (`word_runs`).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRows:
+    """The bus `words` that a DRAM read or wrote in a layer's own time, between `LayerAccount.begin` and `end`, and the
+    number of rows that it `opened` for them.
+    """
+
+    words: int
+    opened: int
+
+
+def rows_of_layers(program: Program, layers: Sequence[LayerAccount]) -> tuple[LayerRows, ...] | None:
+    """Simulates a program with a DRAM, and returns the words and opened rows of each layer. None if the simulator
+    cannot tell the program's runs of words (`word_runs`).
     """
     # Only machines with a DRAM import the simulator's loop for it.
     from vdla.sim.dram_log import word_runs
 
     runs = word_runs(program.config, np.asarray(program.instructions), np.asarray(program.image))
     if runs is None:
-        return tuple(layers)
+        return None
     words, opened = (np.cumsum(np.append(0, counts)) for counts in (runs.stop - runs.start, runs.opened))
+    ends = [np.searchsorted(runs.start, (layer.begin, layer.end)) for layer in layers]
+    return tuple(
+        LayerRows(words=int(words[last] - words[first]), opened=int(opened[last] - opened[first]))
+        for first, last in ends
+    )
 
-    def hits(layer: LayerAccount) -> float | None:
-        first, last = np.searchsorted(runs.start, (layer.begin, layer.end))
-        count = int(words[last] - words[first])
-        return max(0.0, 1 - int(opened[last] - opened[first]) / count) if count else None
 
-    return tuple(replace(layer, row_hits=hits(layer)) for layer in layers)
+def with_row_hits(program: Program, layers: Sequence[LayerAccount]) -> tuple[LayerAccount, ...]:
+    """Simulates a program, and returns the accounts of its layers with their `row_hits`. The accounts are returned
+    unchanged if the simulator cannot tell the program's runs of words (`word_runs`).
+    """
+    rows = rows_of_layers(program, layers)
+    if rows is None:
+        return tuple(layers)
+    hits = [max(0.0, 1 - own.opened / own.words) if own.words else None for own in rows]
+    return tuple(replace(layer, row_hits=share) for layer, share in zip(layers, hits, strict=True))
 
 
 def dram_lines(rows: Mapping[str, Any], cycles: int) -> list[str]:

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from vdla.compiler.graph.traffic import most_bytes_per_cycle
 from vdla.isa.config import Config
 
 from .canvas import GRID, INK, MUTED, new_figure, png, style, words
 from .cycle_breakdown import LayerAccount, RunAccount
+from .memory_roofs import memory_roofs
 from .palette import BLUE, PARTS, VERMILLION, YELLOW
 
 COMPUTE, MEMORY = BLUE, VERMILLION
@@ -37,15 +37,17 @@ def roofline_figure(run: RunAccount, config: Config) -> Figure:
     """A roofline plot: multiplies per cycle against multiplies per DRAM byte (intensity), one numbered point for each
     layer that multiplies.
 
-    At each intensity, the roof is the smaller of two numbers: the peak of the array, and the bytes that the bus can
-    move in a cycle times the intensity. Both follow from `config`. The intensity of a layer counts all moved bytes, not
-    only the compulsory ones.
+    At each intensity, the roof is the smaller of two numbers: the peak of the array, and the bytes that the memory can
+    move in a cycle times the intensity. Both follow from `config`. If reads and writes overlap, a dashed line shows the
+    roof of layers that use only one direction. The intensity of a layer counts all moved bytes, not only the compulsory
+    ones.
     """
     layers = [(n, layer) for n, layer in enumerate(run.layers, 1) if layer.macs and layer.cycles]
     figure = new_figure(11, 6.2)
     axes, key = figure.subplots(1, 2, width_ratios=(3.1, 1))
     style(axes)
-    peak, bus = config.multiplies_per_cycle, most_bytes_per_cycle(config)
+    peak, roofs = config.multiplies_per_cycle, memory_roofs(config)
+    bus = roofs[0].bytes_per_cycle
     points = [(layer.macs / layer.dram_bytes, layer.macs / layer.cycles) for _, layer in layers]
     ridge = peak / bus
     low = min([ridge / 8, *(x / 2 for x, _ in points)])
@@ -54,6 +56,9 @@ def roofline_figure(run: RunAccount, config: Config) -> Figure:
     roof = np.minimum(peak, bus * reach)
     axes.fill_between(reach, roof, 1e9, color="#f1f3f5", linewidth=0)
     axes.plot(reach, roof, color=INK, linewidth=2, label="what array and bus allow")
+    for other in roofs[1:]:
+        ends = np.array([low, peak / other.bytes_per_cycle])
+        axes.plot(ends, other.bytes_per_cycle * ends, color=INK, linewidth=1.2, linestyle="--")
     axes.annotate(
         f"peak {peak} MAC/cycle", (high, peak), (-4, 6), textcoords="offset points", ha="right", color=INK
     )
@@ -105,16 +110,18 @@ def roofline_figure(run: RunAccount, config: Config) -> Figure:
     figure.set_layout_engine("none")
     across, up = axes.transData.transform((ridge, peak)) - axes.transData.transform((low, bus * low))
     middle = np.sqrt(low * ridge)
-    axes.annotate(
-        f"bus {bus} bytes/cycle",
-        (middle, bus * middle),
-        (-9, 9),
-        textcoords="offset points",
-        rotation=np.degrees(np.arctan2(up, across)),
-        rotation_mode="anchor",
-        ha="center",
-        color=INK,
-    )
+    for number, slope in enumerate(roofs):
+        axes.annotate(
+            slope.words,
+            (middle, slope.bytes_per_cycle * middle),
+            (-9, 9) if number == 0 else (9, -9),
+            textcoords="offset points",
+            rotation=np.degrees(np.arctan2(up, across)),
+            rotation_mode="anchor",
+            ha="center",
+            va="baseline" if number == 0 else "top",
+            color=INK,
+        )
     _number_points(axes, points, [n for n, _ in layers])
     return figure
 

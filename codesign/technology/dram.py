@@ -41,17 +41,19 @@ class DramCommands:
     writes: int
     refreshes: int
 
-    def share(self, read: float, written: float, cycles: float) -> DramCommands:
+    def share(self, read: float, written: float, cycles: float, activates: int | None = None) -> DramCommands:
         """Estimates how many of the run's commands belong to one layer. `read`, `written`, `cycles`: the layer's
         shares, 0 to 1, of the run's bytes read, bytes written and cycles.
 
-        Row activations are divided among layers in proportion to their bytes, although `sim.dram_log` can tell which
-        layer opened a row: that takes two more simulations.
+        `activates`: the number of rows that the layer opened. If None, row activations are divided among layers in
+        proportion to their bytes.
         """
         words = self.reads + self.writes
         layer = self.reads * read + self.writes * written
+        if activates is None:
+            activates = round(self.activates * layer / words) if words else 0
         return DramCommands(
-            activates=round(self.activates * layer / words) if words else 0,
+            activates=activates,
             reads=round(self.reads * read),
             writes=round(self.writes * written),
             refreshes=round(self.refreshes * cycles),

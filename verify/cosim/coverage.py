@@ -13,6 +13,7 @@ from itertools import product
 
 from vdla.isa.alu import AluOpcode, alu_extension
 from vdla.isa.config import Config
+from vdla.isa.dram_memory import FIXED
 from vdla.isa.layout import (
     EXTENSION_OF,
     FLAGS,
@@ -26,12 +27,20 @@ from vdla.isa.layout import (
     unit_of,
 )
 from vdla.isa.registers import REGISTERS
-from vdla.isa.timing import AXI_BOUNDARY, fetch_burst_instructions, read_burst_beats, write_burst_beats
+from vdla.isa.timing import (
+    AXI_BOUNDARY,
+    CHANNELS,
+    SHARED,
+    fetch_burst_instructions,
+    read_burst_beats,
+    write_burst_beats,
+)
 
 from . import folds
 from .memory_timings import TIMINGS
 from .observe import (
     CHAIN_SHAPES,
+    DATA_MOVES,
     DISTANCES,
     POST_MODES,
     ROW_MODES,
@@ -151,6 +160,7 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
             yield "alignment", f"{kind} {how}", missing or _alignment(machines, kind, how)
         for size in _SIZES:
             yield "length", f"{kind} {size}", missing or _length(machines, kind, size)
+    yield from _data_channels(machines)
     yield from _fetch(machines)
     yield from _hazards(lacking)
     yield from _chain_memory(machines, lacking)
@@ -159,6 +169,16 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     for name in ROW_MODES:
         yield "rows", name, _lacking(machines, "rows")
     yield from folds.declare(machines, DISTANCES)
+
+
+def _data_channels(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
+    """Each program draws the data channels of a fixed memory, unless its machine has separate ones."""
+    fixed = [config.memory.data_channels for config in machines if config.memory.kind == FIXED]
+    for channels, how in product(CHANNELS, DATA_MOVES):
+        reason = None if fixed else "every machine has a DRAM"
+        if channels == SHARED and fixed and SHARED not in fixed:
+            reason = "every fixed memory has separate data channels"
+        yield "data channels", f"{channels}{how}", reason
 
 
 def _broadcast(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:

@@ -6,7 +6,7 @@ requantizes int32 sums; stage B is the optional operation after it (rescale, add
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from vdla.isa.alu import alu_code
 from vdla.isa.array_modes import mode_of
 from vdla.isa.config import Config
 from vdla.isa.decoding import decode_one, decode_uops
+from vdla.isa.dram_memory import FIXED
 from vdla.isa.hazards import record, start_access
 from vdla.isa.layout import FLAGS, MATRIX, PADS, Unit, unit_of
 from vdla.isa.program import Program, instruction_address
@@ -45,6 +46,8 @@ ZERO_POINTS = (
     "zero points of inputs and weights",
 )
 CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
+DATA_MOVES = ("", ", a load while a store runs")
+"""Suffixes of the names of coverage bins: any run, and a run in which the two directions of data may meet."""
 POST_MODES = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
 ROW_MODES = (
     "maximum",
@@ -115,7 +118,23 @@ def observe(
     bins.update(_overlaps(decoded, result))
     bins.update(_fetches(config, program))
     bins.update(_walk(config, program, decoded, uop))
+    if config.memory.kind == FIXED:
+        bins.update(
+            ("data channels", f"{config.memory.data_channels}{how}") for how in _moves(decoded, result)
+        )
     return bins
+
+
+def _moves(decoded: Sequence[tuple[str, Values]], result: SimulationResult) -> Iterator[str]:
+    """The items of DATA_MOVES that occur in a run."""
+    yield DATA_MOVES[0]
+    loads, stores = (
+        np.array([i for i, (name, _) in enumerate(decoded) if name.startswith(kind)], dtype=np.int64)
+        for kind in ("LOAD.", "STORE.")
+    )
+    begin, end = result.begin, result.end
+    if ((begin[loads, None] < end[stores]) & (begin[stores] < end[loads, None])).any():
+        yield DATA_MOVES[1]
 
 
 # --- one instruction alone ------------------------------------------------------------------------------

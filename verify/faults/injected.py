@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,8 +16,10 @@ from typing import Final
 
 from .fault import TINY, Fault
 
-TIMEOUT: Final = 900.0
-"""Seconds after which a run with a fault counts as hung."""
+CPU_SECONDS: Final = 900
+"""CPU seconds after which a run with a fault counts as hung. Seconds of the clock would say nothing while other
+programs use the processor.
+"""
 
 _PACKAGES: Final = ("util", "isa", "hw", "sim", "compiler", "verify", "codesign")
 
@@ -31,7 +34,7 @@ class FaultError(Exception):
 class FaultVerdict:
     """Result of co-simulation with a fault. `program`: number of the first program on which simulator and RTL differ;
     `difference`: description of the difference. Both are None if no program shows a difference; 0 and "hangs" if the
-    run took more than TIMEOUT seconds.
+    run took more CPU seconds than it may.
     """
 
     program: int | None
@@ -56,9 +59,11 @@ def faulty_text(fault: Fault) -> str:
     return "".join(lines)
 
 
-def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> FaultVerdict:
+def run_fault(
+    fault: Fault | None, *, programs: int, campaign: int = 1, cpu_seconds: int = CPU_SECONDS
+) -> FaultVerdict:
     """Co-simulates `programs` programs of the seed `campaign` in a process with a copy of the sources that has `fault`;
-    None: with unchanged sources, on the machine tiny.
+    None: with unchanged sources, on the machine tiny. A process that takes more than `cpu_seconds` hangs.
 
     The source tree stays unchanged. Unless the fault is in the RTL, the simulator runs as plain Python, since compiling
     it would take minutes. A faulty RTL is built into a separate cache. Raises FaultError.
@@ -81,19 +86,12 @@ def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> Fault
         else:
             environment["XDG_CACHE_HOME"] = str(work / "cache")
         command = [sys.executable, "-m", "vdla.verify.faults.worker", str(work)]
-        command += [TINY if fault is None else fault.machine, str(programs), str(campaign)]
-        try:
-            result = subprocess.run(
-                command,
-                env=environment,
-                cwd=work,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return FaultVerdict(program=0, difference="hangs")
+        command += [TINY if fault is None else fault.machine, f"{programs}", f"{campaign}", f"{cpu_seconds}"]
+        result = subprocess.run(
+            command, env=environment, cwd=work, capture_output=True, text=True, check=False
+        )
+    if result.returncode == -signal.SIGXCPU:
+        return FaultVerdict(program=0, difference="hangs")
     if result.returncode:
         name = "without a fault" if fault is None else fault.name
         raise FaultError(f"{name}: {result.stderr.strip()[-2000:]}")

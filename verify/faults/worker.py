@@ -1,9 +1,12 @@
-"""The process in which `run_fault` runs: python -m vdla.verify.faults.worker FOLDER MACHINE PROGRAMS CAMPAIGN."""
+"""The process in which `run_fault` runs: python -m vdla.verify.faults.worker FOLDER MACHINE PROGRAMS CAMPAIGN SECONDS.
+The signal SIGXCPU ends it after SECONDS of CPU time.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 from fractions import Fraction
 
@@ -50,7 +53,9 @@ def first_difference(machine: Config, programs: int, campaign: int) -> tuple[int
 
 def main() -> None:
     """Runs co-simulation and prints the verdict, JSON with `program` and `difference`, as the last line."""
-    folder, name, programs, campaign = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    folder, name = sys.argv[1:3]
+    programs, campaign, seconds = map(int, sys.argv[3:])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
     machines = (*default_machines(), *dram_machines())
     machine = next(machine for machine in machines if machine.name == name)
     for package in (vdla.hw, vdla.sim):

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vdla.compiler.graph.traffic import most_bytes_per_cycle
 from vdla.isa.config import Config, Memory
 from vdla.isa.parameters import declared
 
+from ...report.memory_roofs import memory_roofs
 from ...technology.area import basis
 from ...technology.components import Components
 from ..evaluate import Figures
@@ -263,7 +263,13 @@ def _common(
         "machine": [
             None
             if entry.machine is None or not entry.layers
-            else {"peak": entry.machine.multiplies_per_cycle, "bus": most_bytes_per_cycle(entry.machine)}
+            else {
+                "peak": entry.machine.multiplies_per_cycle,
+                "roofs": [
+                    {"bytes": round(roof.bytes_per_cycle, 3), "words": roof.words}
+                    for roof in memory_roofs(entry.machine)
+                ],
+            }
             for entry in entries
         ],
     }

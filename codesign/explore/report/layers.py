@@ -13,6 +13,7 @@ from vdla.sim import SimulationResult, simulate
 
 from ...report.account_run import account_layers
 from ...report.cycle_breakdown import LayerAccount
+from ...report.dram_lines import rows_of_layers
 from ...report.traffic import owners
 from ...technology.events import Events, count_events
 from ..networks import Network
@@ -53,13 +54,17 @@ def figures_by_layer(
 def split_by_layer(
     compiled: Compiled, simulation: SimulationResult, energy: EnergyModel
 ) -> tuple[LayerFigures, ...]:
-    """The figures of a simulation, split by layer in the order of the program."""
+    """The figures of a simulation, split by layer in the order of the program. A DRAM's row activations count for the
+    layer in whose own time they happen, if the simulator can tell; all other commands are divided by bytes and cycles.
+    """
     program = compiled.program
     owner = owners(program)
     whole = count_events(program, simulation)
     busy, commands = whole.busy, whole.dram
+    accounts = account_layers(compiled, simulation)
+    rows = None if commands is None else rows_of_layers(program, accounts)
     found = []
-    for number, account in enumerate(account_layers(compiled, simulation)):
+    for number, account in enumerate(accounts):
         read = {kind: size for kind, size in account.dram.items() if kind != "out"}
         events = replace(
             count_events(program, simulation, owner == number),
@@ -71,6 +76,7 @@ def split_by_layer(
                 sum(read.values()) / sum(whole.read.values()),
                 account.dram["out"] / max(1, whole.written),
                 account.cycles / simulation.cycles,
+                None if rows is None else rows[number].opened,
             ),
             busy={unit: round(cycles * account.cycles / simulation.cycles) for unit, cycles in busy.items()},
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
@@ -36,7 +35,6 @@ from .placement import (
 from .program_order import EmissionCache
 from .tokens import flags, order, touches
 
-NOTHING_CHAINED: Mapping[str, ChainBuffer] = MappingProxyType({})
 ALIGNMENT = 4096
 """Least alignment of DRAM segments in bytes: AXI bursts never cross a multiple of it."""
 
@@ -66,6 +64,19 @@ class LoweredLayer:
 
     name: str
     kernels: tuple[LoweredKernel, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tensors:
+    """The tensors of a legalized `graph`, with the layout of each. `chained`: locations of the tensors that are in the
+    chain memory (on-chip memory that keeps a layer's output for the next layer) instead of DRAM. `inside`: for each
+    tensor stored within another tensor, (name of the other tensor, byte offset).
+    """
+
+    graph: Graph
+    layouts: Mapping[str, Layout]
+    inside: Mapping[str, tuple[str, int]]
+    chained: Mapping[str, ChainBuffer] = field(default_factory=dict[str, ChainBuffer])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,22 +159,17 @@ class Image:
 
 def link(
     config: Config,
-    graph: Graph,
-    layouts: Mapping[str, Layout],
+    tensors: Tensors,
     layers: Sequence[LoweredLayer],
     *,
-    inside: Mapping[str, tuple[str, int]],
-    chained: Mapping[str, ChainBuffer] = NOTHING_CHAINED,
     data: bool = True,
     emission_cache: EmissionCache | None = None,
     image: Image | None = None,
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
-    `chained`: locations of the tensors that are in the chain memory (on-chip memory that keeps a layer's output for the
-    next layer) instead of DRAM. `inside`: for each tensor stored within another tensor, (name of the other tensor, byte
-    offset). `emission_cache`: cache of emitted instructions, read and extended. `image`: an empty image to which
-    segments are added (None: a new `Image`).
+    `tensors`: the tensors of the network. `emission_cache`: cache of emitted instructions, read and extended. `image`:
+    an empty image to which segments are added (None: a new `Image`).
     """
     image = image or Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
@@ -176,9 +182,9 @@ def link(
                     f"{layer.name}.{k}.{name}", constant, sizes[name]
                 )
     as_weights = any("W" in kernel.tensors for layer in layers for kernel in layer.kernels)
-    tensors = _place_tensors(config, graph, layouts, image, chained, inside, as_weights=as_weights)
-    emission = image.begin(config, (tensors.low, tensors.high))
-    ahead = pads_ahead(graph, layers, chained) if chained else [()] * len(layers)
+    placed, chained = _place_tensors(config, tensors, image, as_weights=as_weights), tensors.chained
+    emission = image.begin(config, (placed.low, placed.high))
+    ahead = pads_ahead(tensors.graph, layers, chained) if chained else [()] * len(layers)
     for group, layer in enumerate(layers):
         all_places: list[dict[str, Place]] = []
         for k, kernel in enumerate(layer.kernels):
@@ -187,7 +193,7 @@ def link(
             }
             for name, tensor in kernel.tensors.items():
                 places[name] = chained.get(tensor) or DramBuffer(
-                    tensors.addresses[tensor] + kernel.offsets.get(name, 0), True
+                    placed.addresses[tensor] + kernel.offsets.get(name, 0), True
                 )
             all_places.append(places)
         weights = [folded.get((group, k)) for k in range(len(layer.kernels))]
@@ -207,7 +213,7 @@ def link(
         groups=tuple(layer.name for layer in layers),
         group_of=_groups(emission),
     )
-    return Linked(program, tensors.addresses)
+    return Linked(program, placed.addresses)
 
 
 def _alike(
@@ -291,27 +297,19 @@ def _together(batches: Sequence[Batch]) -> Mapping[str, int | np.ndarray]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensors:
+class _Placed:
     addresses: Mapping[str, int]
     low: int
     high: int
 
 
-def _place_tensors(
-    config: Config,
-    graph: Graph,
-    layouts: Mapping[str, Layout],
-    image: Image,
-    chained: Mapping[str, ChainBuffer],
-    inside: Mapping[str, tuple[str, int]],
-    *,
-    as_weights: bool,
-) -> _Tensors:
+def _place_tensors(config: Config, tensors: Tensors, image: Image, *, as_weights: bool) -> _Placed:
     """Assigns DRAM addresses. Each input, output and constant of the graph gets its own segment; the tensors that are
     neither `inside` others nor `chained` (in the chain memory, on-chip memory between layers) share one planned arena.
 
     `as_weights`: some tensors are read as weight tiles, so that they begin at multiples of a tile's size.
     """
+    graph, inside, layouts = tensors.graph, tensors.inside, tensors.layouts
     sizes = {
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
     }
@@ -340,7 +338,7 @@ def _place_tensors(
     buffers = [
         PlannedBuffer(name=name, size=sizes[name], first=first, last=last)
         for name, (first, last) in lives.items()
-        if name not in addresses and name not in chained
+        if name not in addresses and name not in tensors.chained
     ]
     plan = plan_memory(buffers, alignment=image.alignment if as_weights else ALIGNMENT)
     arena = image.reserve("activations", "activation", plan.size)
@@ -351,4 +349,4 @@ def _place_tensors(
             offset += inside[at][1]
             at = inside[at][0]
         addresses[name] = addresses[at] + offset
-    return _Tensors(addresses, low, max(image.size, low))
+    return _Placed(addresses, low, max(image.size, low))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, cast, maximum, minimum
 from ...ir.stmt import Program
@@ -12,6 +12,9 @@ from ..blocks import Pads, Pair, Window, ceil_div
 from ..post import PoolOperator
 from ..scalars import divide
 from .sums import padded_input, program_of, stored, summed
+
+Storage = tuple[int, int, int, int]
+"""Shape [outer, height, width, lanes], where outer is images * blocks of channels."""
 
 
 def pool_window(
@@ -44,12 +47,19 @@ def pool_window(
     return Window(kernel=kernel, strides=strides, pads=(top, left, ends[0], ends[1]), dilations=dilations)
 
 
+class Combination(NamedTuple):
+    """How a pool combines the elements of a window: `op`, their sum or maximum, which has the type `dtype`. Positions
+    outside the pool's input count as `outside`.
+    """
+
+    op: PoolOperator
+    dtype: DType
+    outside: float
+
+
 def float_pool(
+    shape: Storage,
     *,
-    outer: int,
-    height: int,
-    width: int,
-    lanes: int,
     window: Window,
     kind: Literal["max", "average"],
     counted: Pads = (0, 0, 0, 0),
@@ -57,7 +67,7 @@ def float_pool(
     name: str = "pool",
 ) -> Program:
     """Y = the maximum or the average of each window, in float32. The maximum of a window that contains a NaN is NaN.
-    `dtype`: type of X, a float of 16 or 32 bits.
+    `shape`: that of X. `dtype`: type of X, a float of 16 or 32 bits.
 
     Parameters: X [outer, height, width, lanes]; Y [outer, OH, OW, lanes]. A tensor (N, C, H, W) has outer = N * C and
     lanes = 1; a tensor (N, H, W, C) has outer = N and lanes = C; tensors in the blocks of `blocked_convolution` have
@@ -72,7 +82,8 @@ def float_pool(
     pool.kh, pool.kw) computes `window`; loops n, y, x, j around the statement "post" store Y. Raises ValueError if the
     window does not fit.
     """
-    x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=dtype)
+    x_in = Buffer(name="X", shape=shape, dtype=dtype)
+    _, height, width, _ = shape
 
     def finish(total: Expr, y: Var, x: Var) -> Expr:
         if kind == "max":
@@ -82,29 +93,28 @@ def float_pool(
         columns = _inside(x, window, 1, -left, width + right)
         return divide(total, cast(rows * columns, DType.FLOAT32))
 
-    outside, op = (float("-inf"), "max") if kind == "max" else (0.0, "add")
     f32 = DType.FLOAT32
-    return pooled(name, x_in, window, op, f32, finish, outside=outside, y_type=f32)
+    combination = Combination("max", f32, float("-inf")) if kind == "max" else Combination("add", f32, 0.0)
+    return pooled(name, x_in, window, combination, finish, y_type=f32)
 
 
 def pooled(
     name: str,
     x_in: Buffer,
     window: Window,
-    op: PoolOperator,
-    dtype: DType,
+    combination: Combination,
     finish: Callable[[Expr, Var, Var], Expr],
     *,
-    outside: float,
     beside: Buffer | None = None,
     y_type: DType | None = None,
 ) -> Program:
-    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x). `op` chooses between sum and maximum,
-    which have the type `dtype`; Y has the type `y_type` (None: the type of X).
+    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x). `combination` chooses between sum and
+    maximum; Y has the type `y_type` (None: the type of X).
 
-    Parameter `x_in` is X [outer, height, width, lanes]; positions outside X count as `outside`. `beside`: a further
-    parameter of the program, which `finish` may read. Intermediates and loops are as in `float_pool`.
+    Parameter `x_in` is X [outer, height, width, lanes]. `beside`: a further parameter of the program, which `finish`
+    may read. Intermediates and loops are as in `float_pool`.
     """
+    op, dtype, outside = combination
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)
     y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=y_type or x_in.dtype)

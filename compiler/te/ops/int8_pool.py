@@ -7,11 +7,8 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ..blocks import Window
 from ..post import Post
-from .float_pool import pooled
+from .float_pool import Combination, Storage, pooled
 from .quantization import unsigned_activation
-
-Storage = tuple[int, int, int, int]
-"""Shape [outer, height, width, lanes], where outer is images * blocks of channels."""
 
 
 def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -> Program:
@@ -23,7 +20,7 @@ def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -
     window does not fit.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
-    return pooled(name, x_in, window, "max", DType.UINT8, lambda value, *_: value, outside=0)
+    return pooled(name, x_in, window, Combination("max", DType.UINT8, 0), lambda value, *_: value)
 
 
 def int8_average_pool(
@@ -42,4 +39,5 @@ def int8_average_pool(
         limits = [Const(v, DType.INT8) for v in (post.zero_point, post.low, post.high)]
         return unsigned_activation(Call("requantize", (total + bias, scales[y, x], *limits), DType.INT8))
 
-    return pooled(name, x_in, window, "add", DType.INT32, finish, outside=pad_value, beside=scales)
+    combination = Combination("add", DType.INT32, pad_value)
+    return pooled(name, x_in, window, combination, finish, beside=scales)

@@ -116,7 +116,7 @@ def build_with_litedram(
     root, version = verilator(user=USER)
     verilog = litedram_verilog(design)
     folder = resources.files("vdla.hw.harness.dram")
-    names = (source, "port.h", "commands.h", "litedram_device.h")
+    names = (source, "port.h", "library.h", "commands.h", "litedram_device.h")
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     flags = (*COMPILE, *flags, f"-DBUS_BYTES={design.controller.word_bytes}")
     digest = digest_of(verilog.read_text(encoding="utf-8"), *texts, version, *_VERILATE, *flags)

@@ -122,22 +122,10 @@ void *create() {
 }
 
 void destroy(void *memory) { idle.emplace_back(static_cast<Memory *>(memory)); }
-void reset(void *memory) { static_cast<Memory *>(memory)->reset(); }
-void step(void *memory, const DramInputs *in, DramOutputs *out) { static_cast<Memory *>(memory)->step(*in, *out); }
-
-// Copies `size` bytes, a multiple of the bus word, into memory from its first word on (`in` is 1), or out of it.
-void copy(void *memory, uint8_t *bytes, uint64_t size, int32_t in) {
-    for (uint64_t i = 0; i < size / BUS_BYTES; i++) {
-        uint8_t *there = static_cast<Memory *>(memory)->word(i);
-        std::memcpy(in ? there : bytes + i * BUS_BYTES, in ? bytes + i * BUS_BYTES : there, BUS_BYTES);
-    }
-}
-
-const DramCalls calls{create, destroy, reset, step, copy};
 
 }  // namespace
 
-extern "C" const DramCalls *dram_calls() { return &calls; }
+#include "library.h"
 
 extern "C" void dram_counts(void *memory, DramCounts *counts) {
     *counts = {static_cast<Memory *>(memory)->commands(), {-1, -1, -1, -1, -1, -1, -1, -1, -1}};

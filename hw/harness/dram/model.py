@@ -18,7 +18,9 @@ from ..build import COMPILE
 from ..toolchain import call, require
 from .design import CACHE, digest_of
 
-_HEADERS = ("blocks.h", "bridge.h", "commands.h", "part.h", "controller.h", "port.h", "model_device.h")
+_HEADERS = (
+    "blocks.h", "bridge.h", "commands.h", "part.h", "controller.h", "port.h", "library.h", "model_device.h",
+)  # fmt: skip
 
 
 def build_with_model(

@@ -13,8 +13,11 @@ from onnx import helper, numpy_helper
 
 import vdla
 from vdla.codesign import models
-from vdla.codesign.explore.advice import Advice, changed_machines
+from vdla.codesign.explore.advice import Advice, Trial, changed_machines, helpful
+from vdla.codesign.explore.networks import load_network
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
+from vdla.codesign.technology.components import shipped_components
+from vdla.verify.cosim.dram import with_dram
 
 SLOW_BUS = replace(vdla.config("tiny"), name="slow")
 
@@ -117,6 +120,60 @@ def test_changes_are_legal_and_differ() -> None:
     changed = [config for _, config in changed_machines(machine)]
     assert len(changed) > 5
     assert all(config != machine for config in changed)
+
+
+def pointwise() -> onnx.ModelProto:
+    """A quantized 1x1 convolution that moves more bytes than it multiplies: 8 channels of 32x32 positions."""
+    arrays = {
+        "s": np.float32(0.05),
+        "z": np.int8(0),
+        "w": np.random.default_rng(0).integers(-20, 20, (8, 8, 1, 1)).astype(np.int8),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["wd"]),
+        helper.make_node("Conv", ["xd", "wd"], ["c"], "conv"),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["cq"]),
+        helper.make_node("DequantizeLinear", ["cq", "s", "z"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, T.FLOAT, [1, 8, 32, 32]) for name in ("x", "y"))
+    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "pointwise", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+WIDE = replace(vdla.config("tiny"), name="wide", block_in=8, block_out=8)
+OVERLAPPED = {
+    "memory.data_channels shared -> separate": (WIDE, pointwise),
+    "memory.channels 1 -> 2": (
+        with_dram(vdla.config("tiny"), 100, part="MT41K256M8"),
+        lambda: models.build("mlp"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPED)
+def test_reads_and_writes_may_overlap_and_a_dram_may_have_more_channels(name: str) -> None:
+    machine, build = OVERLAPPED[name]
+    model, network = build(), load_network(build().SerializeToString())
+    trial = Trial(network=network, components=shipped_components())
+    changed = {text: config for text, config in changed_machines(machine) if "channels" in text}
+    assert set(changed) == {name}
+    (change,) = helpful(changed.items(), machine, trial)
+    cycles = [
+        vdla.simulate(vdla.compile(model, config=config)).cycles for config in (machine, change.machine)
+    ]
+    assert [change.cycles + change.saved_cycles, change.cycles] == cycles
+    areas = [trial.figures(config).square_millimetres for config in (machine, change.machine)]
+    assert change.added_area == areas[1] - areas[0]
+    # A second channel has circuits at its pins of its own; an AXI port has channels for both directions anyway.
+    assert (change.added_area > 0) == (machine.memory.kind == "dram")
+
+
+def test_separate_data_channels_are_not_proposed_twice() -> None:
+    separate = replace(WIDE, memory=replace(WIDE.memory, data_channels="separate"))
+    assert not [text for text, _ in changed_machines(separate) if "channels" in text]
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, advice: Advice, vdla: Callable[..., object]) -> None:

@@ -1,10 +1,19 @@
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from vdla.codesign.report.canvas import new_figure, plain_ticks, short
 from vdla.codesign.report.cycle_breakdown import LayerAccount, RunAccount, TotalAccount
-from vdla.codesign.report.plots import LARGEST_CAUSES, layers_png, number_ranges, roofline_png, stacked_causes
+from vdla.codesign.report.memory_roofs import memory_roofs
+from vdla.codesign.report.plots import (
+    LARGEST_CAUSES,
+    layers_png,
+    number_ranges,
+    roofline_figure,
+    roofline_png,
+    stacked_causes,
+)
 from vdla.codesign.report.table import layer_table, main_causes
 from vdla.isa.config import load_config
 
@@ -60,6 +69,21 @@ def test_many_layers_at_one_spot_are_still_drawn() -> None:
     run = account(MANY)
     assert roofline_png(run, load_config("vta")).startswith(b"\x89PNG")
     assert layers_png(run).startswith(b"\x89PNG")
+
+
+VTA = load_config("vta")
+
+
+@pytest.mark.parametrize(
+    "memory", [{}, {"data_channels": "separate"}, {"kind": "dram", "part": "MT41K256M8"}]
+)
+def test_the_roofline_plot_draws_each_slope_of_the_memory(memory: dict[str, str]) -> None:
+    config = replace(VTA, memory=replace(VTA.memory, **memory))
+    axes = roofline_figure(account(MANY), config).axes[0]
+    slopes = [line.get_ydata()[0] / line.get_xdata()[0] for line in axes.get_lines()]  # type: ignore[index]
+    roofs = memory_roofs(config)
+    assert slopes == pytest.approx([roof.bytes_per_cycle for roof in roofs])
+    assert {roof.words for roof in roofs} <= {text.get_text() for text in axes.texts}
 
 
 def test_network_without_multiplies_is_drawn() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from vdla.codesign import models
@@ -13,6 +14,7 @@ from vdla.codesign.explore.evaluate import figures_of_machine
 from vdla.codesign.explore.networks import load_network
 from vdla.codesign.explore.report.layers import figures_by_layer
 from vdla.codesign.explore.report.synthesized import beside_predicted
+from vdla.codesign.explore.schedules.apply import NO_SETTINGS, compile_with
 from vdla.codesign.explore.syntheses import Synthesis, measured_figures
 from vdla.codesign.technology.area import structure_of
 from vdla.codesign.technology.clock import predicted
@@ -28,9 +30,12 @@ from vdla.codesign.technology.dram import (
 )
 from vdla.codesign.technology.dram_currents import CURRENTS
 from vdla.codesign.technology.energy import energy_by_unit
+from vdla.codesign.technology.events import Events
 from vdla.codesign.technology.modelled_energy import rung
 from vdla.isa.config import Config, load_config
 from vdla.isa.dram_parts import PARTS
+from vdla.sim import simulate
+from vdla.sim.dram_log import word_runs
 from vdla.verify.cosim.dram import with_dram
 
 TINY = load_config("tiny")
@@ -96,6 +101,25 @@ def test_layers_share_the_energy_of_a_launch(components) -> None:
     assert all(events.dram is None for events in seen[len(layers) :])
 
 
+def test_row_activations_are_those_of_the_layers_own_cycles() -> None:
+    machine = with_dram(TINY, 100, part="MT41K256M8")
+    network = load_network(models.build("small_cnn").SerializeToString())
+    seen: list[Events] = []
+    layers = figures_by_layer(machine, network, lambda _, events: seen.append(events) or {})
+    program = compile_with(machine, network, NO_SETTINGS).program
+    runs = word_runs(machine, program.instructions, program.image)
+    whole = simulate(machine, program.instructions, program.image, data=False).dram
+    assert runs is not None and whole is not None
+    found = [events.dram.activates for events in seen if events.dram is not None]
+    expected = [
+        sum(int(n) for at, n in zip(runs.start, runs.opened, strict=True) if own.begin <= at < own.end)
+        for own in (layer.account for layer in layers)
+    ]
+    assert found == expected and abs(sum(found) - whole.opened) <= 1
+    moved = np.array([layer.account.dram_bytes for layer in layers])
+    assert found != [round(share) for share in whole.opened * moved / moved.sum()]
+
+
 def test_a_part_without_currents_has_no_energy_and_says_so() -> None:
     machine = machine_with("LPDDR5-8Gb", 100, 32)
     assert "without DRAM (no currents of LPDDR5-8Gb are published)" in rung(machine)
@@ -122,6 +146,7 @@ def test_shares_of_commands_add_up() -> None:
     for name in ("activates", "reads", "writes", "refreshes"):
         assert sum(getattr(part, name) for part in parts) == getattr(whole, name)
     assert dataclasses.replace(whole, reads=0, writes=0).share(0.5, 0.5, 0.5).activates == 0
+    assert whole.share(0.5, 0.5, 0.5, activates=7).activates == 7
 
 
 @pytest.mark.parametrize("components", [default_components(), shipped_components()], ids=["model", "table"])

@@ -109,8 +109,12 @@ def test_every_operator_computes_as_litert(name: str) -> None:
 
 
 MENDED = {
-    "CONV_2D int16 many scales": lambda: make.convolution("int16", ci=16, co=16, k=(1, 1), plane=(12, 12)),
-    "DEPTHWISE_CONV_2D int16 multiplier": lambda: make.convolution("int16", depthwise=2, stride=(2, 2)),
+    "CONV_2D int16 many scales": lambda: make.convolution(
+        "int16", plane=(12, 12), channels=make.Channels(ci=16, co=16), window=make.Window(k=(1, 1))
+    ),
+    "DEPTHWISE_CONV_2D int16 multiplier": lambda: make.convolution(
+        "int16", channels=make.Channels(depthwise=2), window=make.Window(stride=(2, 2))
+    ),
     "TRANSPOSE_CONV int16": lambda: make.transposed("int16"),
     "BATCH_MATMUL int16": lambda: make.multiplied("int16"),
     "BATCH_MATMUL int16 turned": lambda: make.multiplied("int16", right=True),
@@ -130,7 +134,8 @@ MENDED = {
         for form in ("int8", "int16", "float")
     },
     "MIRROR_PAD int8 symmetric planes": lambda: make.behind_planes(
-        make.convolution("int8", plane=(4, 5), co=6), "MIRROR_PAD", (1, 11, 12, 6), SYMMETRIC, "MirrorPad", Mode=1
+        make.convolution("int8", plane=(4, 5), channels=make.Channels(co=6)),
+        "MIRROR_PAD", (1, 11, 12, 6), SYMMETRIC, "MirrorPad", Mode=1
     ),
     "SOFTMAX int16 image": lambda: make.soft("int16", shape=(2, 4, 3, 9), scale=0.0003),
     "SOFTMAX int16 beta": lambda: make.soft("int16", shape=(64, 16), scale=0.00007, beta=0.5),

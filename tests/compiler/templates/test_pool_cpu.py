@@ -74,10 +74,7 @@ def test_pools(case, kind, ceil_mode, include, block, level):
     height, width = case["height"], case["width"]
     x = np.random.default_rng(0).integers(-64, 64, (1, 2 * block, height, width)).astype(np.float32)
     program = float_pool(
-        outer=2,
-        height=height,
-        width=width,
-        lanes=block,
+        (2, height, width, block),
         window=window,
         kind=kind,
         counted=case["pads"] if include else (0, 0, 0, 0),
@@ -107,7 +104,7 @@ def test_average_with_dilations_counts_what_is_inside():
         kernel=(3, 2), strides=(1, 1), pads=(1, 0, 2, 1), dilations=(2, 2), height=6, width=5
     )
     x = np.arange(30, dtype=np.float32).reshape(1, 6, 5, 1)
-    program = float_pool(outer=1, height=6, width=5, lanes=1, window=window, kind="average")
+    program = float_pool((1, 6, 5, 1), window=window, kind="average")
     padded = np.pad(x[0, :, :, 0], ((1, 2), (0, 1)), constant_values=np.nan)
     oh, ow = window.outputs(6, 5)
     expected = [[np.nanmean(padded[y : y + 5 : 2, c : c + 3 : 2]) for c in range(ow)] for y in range(oh)]
@@ -118,7 +115,7 @@ def test_not_a_number_wins():
     window = pool_window(kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), height=4, width=4)
     x = np.zeros((1, 4, 4, 1), np.float32)
     x[0, 1, 1], x[0, 3, 3], x[0, 2, 2] = np.nan, np.inf, -np.inf
-    program = float_pool(outer=1, height=4, width=4, lanes=1, window=window, kind="max")
+    program = float_pool((1, 4, 4, 1), window=window, kind="max")
     (result,) = run(program, {"X": x}, SCHEDULE, targets()[0])
     np.testing.assert_array_equal(result[0, :, :, 0], [[np.nan, 0], [0, np.inf]])
 
@@ -126,7 +123,7 @@ def test_not_a_number_wins():
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_large_windows_in_parallel(lanes):
     window = pool_window(kernel=(5, 7), strides=(1, 2), pads=(2, 3, 2, 3), height=30, width=41)
-    program = float_pool(outer=5, height=30, width=41, lanes=lanes, window=window, kind="average")
+    program = float_pool((5, 30, 41, lanes), window=window, kind="average")
     x = np.random.default_rng(1).integers(-64, 64, program.parameters[0].shape).astype(np.float32)
     with Pool(2) as pool:
         (result,) = run(program, {"X": x}, SCHEDULE, targets()[0], pool)

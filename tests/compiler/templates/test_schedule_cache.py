@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.vdla.link import link
+from vdla.compiler.codegen.vdla.link import Tensors, link
 from vdla.compiler.codegen.vdla.machine import kernel_fields
 from vdla.compiler.codegen.vdla.program_order import EmissionCache
 from vdla.compiler.graph.graph import Graph
@@ -110,10 +110,9 @@ def test_drafts_are_kept_as_long_as_there_is_room() -> None:
         lower_node(TINY, name, kernels[name], points[name], virtual_threads=2, schedule_cache=kept)
         for name in kernels
     ]
+    tensors = Tensors(graph=legalized.graph, layouts=legalized.layouts, inside=legalized.places)
     programs = [
-        link(
-            TINY, legalized.graph, legalized.layouts, layers, inside=legalized.places, emission_cache=given
-        ).program
+        link(TINY, tensors, layers, emission_cache=given).program
         for given in (None, drafts, drafts, kept.drafts, kept.drafts)
     ]
     assert 0 < drafts.rows <= 100 < kept.drafts.rows

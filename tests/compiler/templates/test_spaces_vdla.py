@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from vdla_settings import settings_of
 
-from vdla.compiler.codegen.vdla.link import link
+from vdla.compiler.codegen.vdla.link import Tensors, link
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.pipeline import compile_program
@@ -127,7 +127,8 @@ def compiled(
         values = choose(kernels[0].workload) if kernels[0].recorded else None
         points = choose_points(config, {node.name: kernels}, {node.name: values or {}}, 2)[node.name]
         layers.append(lower_node(config, node.name, kernels, points, virtual_threads=2, check=True))
-    linked = link(config, legalized.graph, legalized.layouts, layers, inside=legalized.places)
+    tensors = Tensors(graph=legalized.graph, layouts=legalized.layouts, inside=legalized.places)
+    linked = link(config, tensors, layers)
     return replace(result, program=linked.program, addresses=linked.addresses)
 
 

@@ -7,11 +7,13 @@ import pytest
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.program import bare_program
+from vdla.isa.timing import CHANNELS
 from vdla.sim import simulate
 from vdla.verify.cosim.campaign import Campaign
 from vdla.verify.cosim.cases import launch, plan
 from vdla.verify.cosim.compare import simulate_program
 from vdla.verify.cosim.coverage import ENOUGH, machine_bin, measure
+from vdla.verify.cosim.dram import with_dram
 from vdla.verify.cosim.machines import default_machines
 from vdla.verify.cosim.observe import Bin, alignment, observe
 
@@ -192,3 +194,20 @@ def test_loads_in_flight():
     limit = "a load waits for a place among those in flight"
     assert limit in named(bins(fill * 40), "instructions in flight")
     assert limit not in named(bins(fill * 20), "instructions in flight")
+
+
+def test_data_channels_count_with_and_without_a_load_beside_a_store() -> None:
+    apart = "LOAD.INP dram_base=100 y_size=1 x_size=1 x_stride=1\n"
+    beside = apart + "STORE.OUT dram_base=100 y_size=1 x_size=1 x_stride=1\n"
+    for channels in CHANNELS:
+        config = TINY.with_memory(dataclasses.replace(TINY.memory, data_channels=channels))
+        assert named(bins(apart, config), "data channels") == {channels}
+        both = {channels, f"{channels}, a load while a store runs"}
+        assert named(bins(beside, config), "data channels") == both
+    separate = TINY.with_memory(dataclasses.replace(TINY.memory, data_channels="separate"))
+    reasons = measure((separate,), Counter()).unreachable
+    assert reasons["data channels", "shared"] == "every fixed memory has separate data channels"
+    assert ("data channels", "separate") not in reasons
+    dram = with_dram(TINY, 100, part="MT41K256M8")
+    assert not named(bins(beside, dram), "data channels")
+    assert measure((dram,), Counter()).unreachable["data channels", "separate"] == "every machine has a DRAM"

@@ -57,6 +57,11 @@ def test_without_a_fault_nothing_differs():
     assert run_fault(None, programs=3).program is None
 
 
+def test_a_run_hangs_by_cpu_time():
+    found = run_fault(None, programs=3, cpu_seconds=1)
+    assert (found.program, found.difference) == (0, "hangs")
+
+
 def check_mutants(config: Config, count: int, chosen: int, least: int, programs: int) -> None:
     """Asserts that the unchanged netlist passes the first `programs` programs, and that at least `least` of `chosen`
     random mutants (of `count`) fail.

@@ -57,14 +57,17 @@ function draw_roofline(layers, machine) {
     return { name, k, x: layers.macs[k] / bytes, y: layers.macs[k] / layers.cycles[k] };
   }).filter((point) => point.x > 0 && point.y > 0 && Number.isFinite(point.x) && Number.isFinite(point.y));
   if (!points.length || !machine) return;
-  const ridge = machine.peak / machine.bus;
+  const steepest = machine.roofs[0].bytes, ridge = machine.peak / steepest;
   const x_ends = range([...points.map((point) => point.x), ridge / 4, ridge * 4], true);
   const x = scale(...x_ends, box.left, box.right, true);
-  const y = scale(...range([...points.map((point) => point.y), machine.peak * 1.3, machine.bus * x_ends[0]], true), box.bottom, box.top, true);
+  const y = scale(...range([...points.map((point) => point.y), machine.peak * 1.3, machine.roofs.at(-1).bytes * x_ends[0]], true), box.bottom, box.top, true);
   const picture = svg("svg", { width: box.width, height: box.height, role: "img", "aria-label": "Roofline of the layers" });
   picture.append(frame(box, x, y, "multiplies a DRAM byte", "multiplies a cycle"),
-    svg("path", { class: "roof", d: `M${x(x_ends[0])} ${y(machine.bus * x_ends[0])}L${x(ridge)} ${y(machine.peak)}H${box.right}` }),
-    svg("text", { x: box.right, y: y(machine.peak) - 7, "text-anchor": "end", text: `array: ${shown(machine.peak)} a cycle; bus: ${machine.bus} bytes a cycle` }));
+    svg("path", { class: "roof", d: `M${x(x_ends[0])} ${y(steepest * x_ends[0])}L${x(ridge)} ${y(machine.peak)}H${box.right}` }),
+    svg("text", { x: box.right, y: y(machine.peak) - 7, "text-anchor": "end", text: `array: ${shown(machine.peak)} a cycle; ${machine.roofs.map((roof) => roof.words).join("; ")}` }));
+  for (const { bytes } of machine.roofs.slice(1)) {
+    picture.append(svg("path", { class: "roof one-way", d: `M${x(x_ends[0])} ${y(bytes * x_ends[0])}L${x(machine.peak / bytes)} ${y(machine.peak)}` }));
+  }
   for (const point of points) {
     const dot = svg("circle", { class: "dot front", cx: x(point.x), cy: y(point.y), r: 5 });
     dot.addEventListener("pointermove", (event) => tip(event, point.name, [["operator", layers.op[point.k]], ["cycles", shown(layers.cycles[point.k])],

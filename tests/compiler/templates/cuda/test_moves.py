@@ -96,10 +96,7 @@ def test_moves_element_by_element(name) -> None:
 def test_pools(kind, sizes, kernel, strides, pads, knobs, data) -> None:
     outer, height, width = sizes
     program = float_pool(
-        outer=outer,
-        height=height,
-        width=width,
-        lanes=1,
+        (outer, height, width, 1),
         window=Window(kernel=kernel, strides=strides, pads=pads),
         kind=kind,
         counted=data.draw(st.sampled_from([(0, 0, 0, 0), pads])),

@@ -36,10 +36,7 @@ PROGRAMS = {
         pool,
         flattened(
             float_pool(
-                outer=2,
-                height=7,
-                width=9,
-                lanes=1,
+                (2, 7, 9, 1),
                 window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
                 kind="max",
             ),
