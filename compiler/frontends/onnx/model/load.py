@@ -113,10 +113,9 @@ def load_model(
             try:
                 checker.check_model(model)
             except checker.ValidationError:
-                from .tidied_graphs import sort_nodes
+                from .tidied_graphs import check_sorted
 
-                sort_nodes(model.graph)
-                checker.check_model(model)
+                check_sorted(model)
     except (checker.ValidationError, ValueError) as error:
         raise InvalidModelError(
             f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"

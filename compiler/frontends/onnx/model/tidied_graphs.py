@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
 import onnx
+from onnx import checker
 
 from ..attributes import nodes_of, subgraphs
 
@@ -40,6 +41,12 @@ def sort_nodes(graph: onnx.GraphProto) -> None:
         sorter.done(first)
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def check_sorted(model: onnx.ModelProto) -> None:
+    """Sorts the nodes of `model` by `sort_nodes`. Raises ValidationError if ONNX's checker still refuses the model."""
+    sort_nodes(model.graph)
+    checker.check_model(model)
 
 
 def name_outputs_once(graph: onnx.GraphProto) -> None:
