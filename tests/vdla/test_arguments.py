@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -114,6 +116,23 @@ def test_the_line_says_what_to_give(call, message):
     with pytest.raises(vdla.UserError) as caught:
         call()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [field.name for field in (*fields(vdla.Config), *fields(vdla.Memory))])
+@pytest.mark.parametrize("memory", [{}, {"kind": "dram", "part": "MT41K128M16", "bus_bytes": 16}])
+def test_a_field_of_any_kind(name: str, memory: dict[str, Any]) -> None:
+    machine = vdla.config("tiny", **memory)
+    for value in (*WRONG, 10**40, float("inf"), {1}, iter("ab"), ["post", ["x"]], np.zeros(())):
+        try:
+            hash(vdla.config(machine, **{name: value}))
+        except vdla.UserError as error:
+            assert str(error) and "\n" not in str(error)
+
+
+def test_fields_may_be_numpys_numbers_and_lists() -> None:
+    given = vdla.config("tiny", block_in=np.int64(8), read_latency=np.uint8(60), extensions=["post", "patch"])
+    assert given == vdla.config("tiny", block_in=8, read_latency=60, extensions=("post", "patch"))
+    assert hash(given) and given.digest == vdla.config(given, extensions=np.array(["post", "patch"])).digest
 
 
 def test_numbers_are_cast():
