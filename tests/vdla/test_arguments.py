@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import vdla
+from vdla.codesign import models
 from vdla.compiler.codegen.cpu.errors import LoweringError as CpuLoweringError
 from vdla.compiler.codegen.cuda.errors import LoweringError as CudaLoweringError
 from vdla.compiler.ir.array_values import EvaluateError
@@ -135,6 +136,17 @@ def test_fields_may_be_numpys_numbers_and_lists() -> None:
     given = vdla.config("tiny", block_in=np.int64(8), read_latency=np.uint8(60), extensions=["post", "patch"])
     assert given == vdla.config("tiny", block_in=8, read_latency=60, extensions=("post", "patch"))
     assert hash(given) and given.digest == vdla.config(given, extensions=np.array(["post", "patch"])).digest
+
+
+def test_samples_may_be_dicts_by_name() -> None:
+    """Samples as ONNX Runtime's quantizer takes them, from a list instead of a reader."""
+    model = models.build("mlp", "float")
+    (name,) = [info.name for info in model.graph.input]
+    samples = [models.sample_inputs("mlp", 1, seed) for seed in range(3)]
+    found = vdla.quantize(model, [{name: sample} for sample in samples])
+    assert found.content == vdla.quantize(model, {name: np.concatenate(samples)}).content
+    with pytest.raises(vdla.UserError, match="calibration: "):
+        vdla.quantize(model, [{"nothing": samples[0]}])
 
 
 def test_numbers_are_cast():
