@@ -28,6 +28,7 @@ from vdla.util.npz import NpzError, open_npz
 from vdla.util.user_files import read_whole
 
 from . import models
+from .statistic_roundings import leave_out_roundings
 from .verdict import Compared
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -309,13 +310,15 @@ def compare_layers(
     A comparison of the outputs alone would be too strict. In symmetric int8 models, ONNX Runtime computes each layer in
     float32, between a DequantizeLinear and a QuantizeLinear, so a result may differ in its last bit; over many layers
     these differences add up (docs/measures.md). The same happens with all models on processors whose integer kernels
-    saturate.
+    saturate. If a model rounds the statistics of a normalization's rows, which the accelerator does not, ONNX Runtime
+    computes the model without these roundings (`statistic_roundings`).
 
     `abilities`: the operators that the target supports; they decide how the model is divided into layers. Raises
     CheckError.
     """
     content = read_model(model).whole()
     graph = import_model(model, abilities=abilities)
+    leave_out_roundings(content, graph)
     produced = {name for node in content.graph.node for name in node.output}
     made = [name for name in graph.tensors if name in produced]
     known = {output.name for output in content.graph.output}

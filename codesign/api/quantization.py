@@ -124,7 +124,7 @@ def quantize(
 
     `calibration`: an npz file, arrays by input name whose first dimension is the number of samples, or a list with the
     arguments of each sample: a tensor or an array, or a tuple of them. PyTorch modules and JAX functions need such a
-    list, since their shapes follow from the arguments.
+    list, since their shapes follow from the arguments. A sample for an ONNX model may also be a dict by input name.
 
     Products with weights and their epilogues compute on integers. With `whole`, element-wise functions, softmax,
     normalizations and products of activations do so, too; they need extensions of the accelerator.
@@ -218,10 +218,17 @@ def _whole(made: Quantized, recipe: Recipe, samples: Sequence[Arrays]) -> Quanti
 
 def _samples(network: FloatModel, samples: Samples | Sequence[Any], name: str) -> list[Arrays]:
     if not isinstance(samples, str | Path | Mapping):
-        samples = stacked([info.name for info in network.inputs], samples, name)
+        names = [info.name for info in network.inputs]
+        samples = stacked(names, [_in_order(names, sample) for sample in samples], name)
     if isinstance(samples, Mapping):
         return list(split_samples(network, samples, name))
     return list(load_calibration(network, Path(samples)))
+
+
+def _in_order(names: Sequence[str], sample: Any) -> Any:
+    """The arguments of a `sample` in the order of the inputs' `names`, if the sample is a dict with these names."""
+    by_name = isinstance(sample, Mapping) and sample.keys() == set(names)
+    return tuple([sample[name] for name in names]) if by_name else sample
 
 
 def _where(samples: Samples | Sequence[Any], name: str) -> str:

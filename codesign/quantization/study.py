@@ -213,8 +213,9 @@ def search(
     """Evaluates sets of decisions until the search has made its number of evaluations (`budget`), or finds no new set.
 
     Records are written to `folder`, which is created if necessary; decisions with a record there are not evaluated
-    again, but count. `told` is called with the results after every evaluation. KeyboardInterrupt ends the search and
-    returns the results so far, marked `interrupted`. Raises UserError if the user has chosen that every layer is float.
+    again, but count. `told` is called with the results after every evaluation. A KeyboardInterrupt ends the search
+    and returns the results so far, marked `interrupted`; before the first result it is raised. Raises UserError if the
+    user has chosen that every layer is float.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:
@@ -263,6 +264,8 @@ def search(
                 if told is not None:
                     told(Found(study=study, members=tuple(members), evaluated=evaluated))
         except KeyboardInterrupt:
+            if not members:
+                raise
             interrupted = True
     return Found(study=study, members=tuple(members), evaluated=evaluated, interrupted=interrupted)
 

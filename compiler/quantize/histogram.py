@@ -18,6 +18,8 @@ from ..graph.int8_convolution import ActivationType
 from .scales import activation_quantization
 
 Method = Literal["minmax", "percentile", "mse"]
+LEAST_PERCENTILE = 50.0
+"""The least percentage of values that the method "percentile" leaves inside a range."""
 Range = tuple[float, float]
 
 BINS = 2048

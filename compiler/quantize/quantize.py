@@ -9,12 +9,14 @@ from pathlib import Path
 
 import onnx
 
+from vdla.util.errors import UserError
+
 from ..graph.int8_convolution import ActivationType, Quantization
 from .decisions import ACTIVATION_TYPES, Calibrated, check_products, fix, layers_of, uniform
 from .error import Error
 from .float_model import FloatModel, read_float_model
 from .fold import fold
-from .histogram import Method
+from .histogram import LEAST_PERCENTILE, Method
 from .observe import Arrays, Prepare, Run, calibrate, prepare_outputs
 from .plan import Plan, plan_quantization
 from .simulate import simulated
@@ -26,7 +28,8 @@ class Recipe:
     """Options of quantization. `activations`: their type; `method` and `percentile`: how calibration chooses ranges
     (`histogram`); `per_channel`: weights have one scale for each channel instead of one scale in all.
 
-    `whole`: quantize functions, softmax, normalizations and products of two activations too.
+    `whole`: quantize functions, softmax, normalizations and products of two activations too. Raises UserError for a
+    percentile that is not from `LEAST_PERCENTILE` to 100.
     """
 
     activations: ActivationType = "uint8"
@@ -34,6 +37,13 @@ class Recipe:
     percentile: float = 99.99
     per_channel: bool = True
     whole: bool = False
+
+    def __post_init__(self) -> None:
+        if not LEAST_PERCENTILE <= self.percentile <= 100:
+            raise UserError(
+                f"percentile={self.percentile:g} is not the percentage of values in a range; give a number from "
+                f"{LEAST_PERCENTILE:g} to 100"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,38 @@ def test_an_output_that_is_named_twice(target: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(outputs["z"], -np.maximum(x, 0))
 
 
+@pytest.mark.parametrize("opset", [9, 11, 17])
+def test_nodes_in_any_order(opset: int) -> None:
+    """A model may list nodes before the nodes whose results they read, as ONNX Runtime's quantizer does, also results
+    that only a subgraph reads. Softmax has another meaning in older opsets: these models are converted in the right
+    order.
+    """
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node(operator, ["b"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3, 4))],
+        )
+        for name, operator in (("then", "Neg"), ("else", "Abs"))
+    }
+    nodes = [
+        helper.make_node("If", ["choice"], ["c"], **branches),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("Softmax", ["c"], ["y"], axis=1),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3, 4)) for name in ("x", "y")]
+    choice = numpy_helper.from_array(np.array(True), "choice")
+    graph = helper.make_graph(nodes, "any_order", ends[:1], ends[1:], [choice])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=4)
+    model, x = proto.SerializeToString(), floats(2, 3, 4)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"x": x})
+    with vdla.compile(model, "llvm") as network:
+        assert relative(network.run({"x": x})["y"], np.asarray(expected)) < 1e-5
+
+
 def test_one_filter_at_one_position_reads_a_padded_image():
     """A convolution with one filter and one output position per image is right. Its vectors go along the batch and read
     a padded copy of the images. This copy cannot be packed, because it is not a parameter of the program.

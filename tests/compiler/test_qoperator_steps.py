@@ -97,9 +97,21 @@ def test_products_beside_floats(tmp_path: Path) -> None:
 
 
 def test_steps_are_what_onnxruntime_computes(tmp_path: Path) -> None:
-    for net in (gates(), gates(opset=13), fully_connected()):
+    for net, row in (
+        (gates(), False),
+        (gates(opset=13), False),
+        (fully_connected(), False),
+        (fully_connected(), True),
+    ):
         model = quantized(net, tmp_path)
         proto = onnx.load_from_string(model)
+        if row:
+            # QGemm's bias, with a scale for each of 7 channels, may also be a row.
+            biases = [
+                tensor for tensor in proto.graph.initializer if tensor.data_type == onnx.TensorProto.INT32
+            ]
+            assert [list(tensor.dims) for tensor in biases] == [[7]]
+            biases[0].dims[:] = [1, 7]
         assert write_steps("model", proto)
         assert not any(node.op_type.startswith("QLinear") for node in proto.graph.node)
         feeds = {"x": np.random.default_rng(2).standard_normal(net.input_shape, dtype=np.float32)}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from float_networks import relative
 from mixed_networks import unoptimized
@@ -250,6 +251,32 @@ def test_inputs_with_a_value_of_their_own_get_another_one() -> None:
         with vdla.compile(content, target="llvm", constants=constants, cache=False) as network:
             got = network.run(feeds)["y"]
         assert relative(got, np.einsum("nchw,oc->nohw", feeds["x"], expected[:, :, 0, 0])) <= 1e-5
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int32"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_a_resize_of_integers_drops_fractions_as_onnx_runtime_does(mode: str, kind: str) -> None:
+    """Interpolated integers are rounded towards zero. ONNX Runtime's quantizer resizes integers in QOperator form."""
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode=mode)
+    typed = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    graph = helper.make_graph(
+        [node],
+        "resize",
+        [helper.make_tensor_value_info("x", typed, (1, 2, 5, 7))],
+        [helper.make_tensor_value_info("y", typed, (1, 2, 10, 14))],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")],
+    )
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    limits = np.iinfo(kind)
+    x = (
+        np.random.default_rng(0)
+        .integers(max(limits.min, -999), min(limits.max, 999), (1, 2, 5, 7))
+        .astype(kind)
+    )
+    (expected,) = onnxruntime.InferenceSession(content.SerializeToString()).run(None, {"x": x})
+    for target in ("llvm", "vdla,llvm"):
+        with vdla.compile(content, target=target, cache=False) as network:
+            np.testing.assert_array_equal(network.run({"x": x})["y"], np.asarray(expected))
 
 
 def test_a_resize_that_keeps_the_ratio_rounds_ties_by_the_exact_ratio():

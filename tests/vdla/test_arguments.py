@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import vdla
+from vdla.codesign import models
 from vdla.compiler.codegen.cpu.errors import LoweringError as CpuLoweringError
 from vdla.compiler.codegen.cuda.errors import LoweringError as CudaLoweringError
 from vdla.compiler.ir.array_values import EvaluateError
@@ -99,6 +102,8 @@ def test_an_argument_of_any_kind(name, tmp_path, monkeypatch):
         (lambda: vdla.tune("x", records="r", strategy="best"), "give 'model', 'evolution',"),
         (lambda: vdla.explore({}, ["x", 3]), "networks[1] is 3"),
         (lambda: vdla.quantize("x", {}, activations="u9"), "activations is 'u9', of type str; give 'u8' or 's8'"),
+        (lambda: vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, percentile=0), "give a number from 50 to 100"),
+        (lambda: vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, percentile=float("nan")), "from 50 to 100"),
         (lambda: vdla.cast(A, "int32"), "give an expression (of a tensor A an element, as A[i, j])"),
         (lambda: vdla.compute("C", (6,), lambda i: A), "A is a whole tensor; use one of its elements"),
         (lambda: vdla.cast(float("nan"), "int32"), "nan cannot be represented as int32"),
@@ -114,6 +119,34 @@ def test_the_line_says_what_to_give(call, message):
     with pytest.raises(vdla.UserError) as caught:
         call()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [field.name for field in (*fields(vdla.Config), *fields(vdla.Memory))])
+@pytest.mark.parametrize("memory", [{}, {"kind": "dram", "part": "MT41K128M16", "bus_bytes": 16}])
+def test_a_field_of_any_kind(name: str, memory: dict[str, Any]) -> None:
+    machine = vdla.config("tiny", **memory)
+    for value in (*WRONG, 10**40, float("inf"), {1}, iter("ab"), ["post", ["x"]], np.zeros(())):
+        try:
+            hash(vdla.config(machine, **{name: value}))
+        except vdla.UserError as error:
+            assert str(error) and "\n" not in str(error)
+
+
+def test_fields_may_be_numpys_numbers_and_lists() -> None:
+    given = vdla.config("tiny", block_in=np.int64(8), read_latency=np.uint8(60), extensions=["post", "patch"])
+    assert given == vdla.config("tiny", block_in=8, read_latency=60, extensions=("post", "patch"))
+    assert hash(given) and given.digest == vdla.config(given, extensions=np.array(["post", "patch"])).digest
+
+
+def test_samples_may_be_dicts_by_name() -> None:
+    """Samples as ONNX Runtime's quantizer takes them, from a list instead of a reader."""
+    model = models.build("mlp", "float")
+    (name,) = [info.name for info in model.graph.input]
+    samples = [models.sample_inputs("mlp", 1, seed) for seed in range(3)]
+    found = vdla.quantize(model, [{name: sample} for sample in samples])
+    assert found.content == vdla.quantize(model, {name: np.concatenate(samples)}).content
+    with pytest.raises(vdla.UserError, match="calibration: "):
+        vdla.quantize(model, [{"nothing": samples[0]}])
 
 
 def test_numbers_are_cast():

@@ -142,8 +142,9 @@ class ImportContext(GraphContext):
             )
         if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
             raise AssertionError(f"{node.name} computes {value.natural}, but claims the shape {value.shape}")
-        if isinstance(value, Integer) and value.view is not None and value.tensor == name:
-            self.views[name] = value.view
+        match value:
+            case Integer(tensor=own, view=view) | Pending(name=own, view=view) if own == name:
+                self.views |= {} if view is None else {name: view}
         self.values[name] = value
 
     def present(self, node: OnnxNode, index: int) -> Value:

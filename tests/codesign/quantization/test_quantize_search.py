@@ -5,6 +5,7 @@ point of the Pareto front, refusals.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from onnx import helper
 
 import vdla as front_door
 from vdla.codesign.models import build, sample_inputs
+from vdla.codesign.quantization.evaluate import Evaluator
 from vdla.codesign.quantization.processor import CORTEX_A9, node_seconds, operations, parse_processor
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
@@ -174,6 +176,14 @@ def test_networks_without_layers_and_calibration_that_is_missing(vdla, folder: P
         given = ("--calibration", data, "-o", tmp_path / "out", "--budget", 3)
         result = vdla("quantize", model, *given)
         assert result.code == 2 and message in result.err and result.err.count("\n") == 1
+
+
+def test_an_interrupt_before_the_first_result_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the command said that no quantized network can be run."""
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *_: signal.raise_signal(signal.SIGINT))
+    samples = {"input": sample_inputs("mlp", 4)}
+    with pytest.raises(KeyboardInterrupt):
+        front_door.quantize(build("mlp", "float"), samples, budget=2, config="tiny")
 
 
 def test_a_stated_processor_counts_operations_and_bytes() -> None:

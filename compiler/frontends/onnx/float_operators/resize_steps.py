@@ -10,6 +10,7 @@ from math import floor, isclose
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 
 from ....te.ops.resize import positions
 from ..attributes import OnnxNode
@@ -32,7 +33,8 @@ def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a Resize must be replaced by the ONNX nodes of `resize_steps` (weighted sums along one axis after
     another), because there is no kernel template for it.
     """
-    shape = context.tensor(node, 0).shape
+    data = context.tensor(node, 0)
+    shape = data.shape
     mode, coordinates, _ = modes_of(context, node)
     resized = {axis.axis for axis in resized_axes(context, node, shape) if axis.changes}
     return (
@@ -41,6 +43,7 @@ def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
         or node.text("keep_aspect_ratio_policy", "stretch") != "stretch"
         or bool(node.integer("antialias", 0))
         or len(shape) not in (3, 4)
+        or data.dtype.is_integer
         or not resized.isdisjoint((0, 1))
     )
 
@@ -57,8 +60,8 @@ def resize_steps(s: FloatSteps) -> None:
             DISPUTED[coordinates, mode],
         )
     if mode != "nearest" and s.dtype(0).is_integer:
-        # ONNX does not specify the rounding of integers: `operand` fails for types other than float32.
-        s.context.operand(s.node, 0)
+        _resize_integers(s, mode)
+        return
     data, outside = s.input(0), []
     axes = resized_axes(s.context, s.node, s.shape(0))
     # ONNX Runtime copies a tensor whose sizes all stay and, with antialias, an axis whose size stays.
@@ -82,6 +85,19 @@ def resize_steps(s: FloatSteps) -> None:
         value = float(s.node.attributes.get("extrapolation_value", 0.0))
         data = s.add("Where", s.constant(mask, bool), s.like(value), data)
     s.done(data)
+
+
+def _resize_integers(s: FloatSteps, mode: str) -> None:
+    """Adds the ONNX nodes of a linear Resize of integers, which ONNX Runtime's quantizer writes in QOperator form.
+
+    ONNX does not specify the rounding of integers. As in ONNX Runtime, the interpolation is in float32, and fractions
+    are dropped. Other modes than linear, and antialias, are refused.
+    """
+    if mode != "linear" or s.node.integer("antialias", 0):
+        s.context.operand(s.node, 0)
+    real = s.add("Cast", s.input(0), to=TensorProto.FLOAT)
+    resized = s.add("Resize", real, *(s.input(index) for index in (1, 2, 3)), **s.attributes())
+    s.done(s.add("Cast", resized, to=helper.np_dtype_to_tensor_dtype(np.dtype(s.dtype(0).numpy))))
 
 
 def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float, float]]:

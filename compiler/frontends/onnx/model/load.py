@@ -96,7 +96,10 @@ def load_model(
         raise InvalidModelError(
             f"{label}: the model has no outputs, so there is nothing to compute; export the model with its outputs"
         )
-    _name_outputs_once(model)
+    if len({info.name for info in model.graph.output}) < len(model.graph.output):
+        from .tidied_graphs import name_outputs_once
+
+        name_outputs_once(model.graph)
     if rewrite is not None:
         rewrite(model)
     _check_names(label, model)
@@ -107,7 +110,12 @@ def load_model(
     _extract_weights(model, weights)
     try:
         with _stand_ins(model, weights):
-            checker.check_model(model)
+            try:
+                checker.check_model(model)
+            except checker.ValidationError:
+                from .tidied_graphs import check_sorted
+
+                check_sorted(model)
     except (checker.ValidationError, ValueError) as error:
         raise InvalidModelError(
             f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
@@ -147,15 +155,6 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
 
         write_ceilings(model, follow=follow)
     return follow
-
-
-def _name_outputs_once(model: onnx.ModelProto) -> None:
-    """Removes duplicates from the model's outputs: equal names are one tensor, and results are returned by name."""
-    outputs = {info.name: info for info in reversed(model.graph.output)}
-    if len(outputs) < len(model.graph.output):
-        unique = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
-        del model.graph.output[:]
-        model.graph.output.extend(unique)
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from ....graph.errors import ModelError
 from ..attributes import STANDARD, subgraphs
 from .model_rewrites import HIDDEN, SOFTMAX_HAS_ONE_AXIS, first_line, in_domains, needs_a_shape, set_domains
+from .tidied_graphs import sort_nodes
 
 RESIZE = 10
 """The opset that introduced Resize, in place of Upsample."""
@@ -30,6 +31,7 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
     try:
         if opset < 1:
             raise ValueError("ONNX has no such opset")
+        sort_nodes(model.graph)
         # The converter infers shapes even behind a node that `opset` does not allow, and may add nodes.
         needing = [place for place, node in enumerate(model.graph.node) if needs_a_shape(node)]
         with in_domains(model, dict.fromkeys(needing, HIDDEN)):

@@ -96,14 +96,15 @@ class _Steps(Nodes[StepsContext]):
 
     def bias(self, index: int, scales: tuple[str, str]) -> list[str]:
         """The operands that follow the weights: a list with the int32 bias (input `index`), or an empty list if the
-        bias is left out. The unit of the bias is the product of the two `scales`.
+        bias is left out. The unit of the bias is the product of the two `scales`. If a scale has an element for each
+        channel, channels are the last axis of the bias, which may be (channels,) or, in QGemm, (1, channels).
         """
         if not self.input(index):
             return []
         if self.context.integer_biases:
             return [self.input(index)]
         step = self.add("Mul", *scales)
-        return [self.add("DequantizeLinear", self.input(index), step, axis=0)]
+        return [self.add("DequantizeLinear", self.input(index), step, axis=-1)]
 
 
 WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
