@@ -8,40 +8,10 @@ from typing import Literal
 from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, cast, maximum, minimum
 from ...ir.stmt import Program
 from ...ir.types import DType
-from ..blocks import Pads, Pair, Window, ceil_div
+from ..blocks import Pads, Window
 from ..post import PoolOperator
 from ..scalars import divide
 from .sums import padded_input, program_of, stored, summed
-
-
-def pool_window(
-    *,
-    kernel: Pair,
-    strides: Pair,
-    pads: Pads,
-    dilations: Pair = (1, 1),
-    height: int,
-    width: int,
-    ceil_mode: bool = False,
-) -> Window:
-    """A pool's window; with ONNX's `ceil_mode` the bottom and right pads are enlarged, so that a last partial window is
-    included.
-
-    The last window starts inside the input or the pads before it, as in ONNX and PyTorch.
-    """
-    top, left, bottom, right = pads
-    if not ceil_mode:
-        return Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)
-    ends: list[int] = []
-    for size, before, after, k, s, d in zip(
-        (height, width), (top, left), (bottom, right), kernel, strides, dilations, strict=True
-    ):
-        span = (k - 1) * d + 1
-        count = ceil_div(size + before + after - span, s) + 1
-        if (count - 1) * s >= size + before:
-            count -= 1
-        ends.append(max(after, (count - 1) * s + span - size - before))
-    return Window(kernel=kernel, strides=strides, pads=(top, left, ends[0], ends[1]), dilations=dilations)
 
 
 def float_pool(

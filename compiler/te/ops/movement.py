@@ -71,11 +71,6 @@ def slice_runs(start: int, count: int, step: int) -> Runs:
     return (Run(count=count, first=start, step=step),)
 
 
-def tile_runs(size: int, repeats: int) -> Runs:
-    """The runs (evenly spaced elements, see `Run`) of an axis of `size`, repeated `repeats` times as a whole."""
-    return (Run(count=size, first=0),) * repeats
-
-
 def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
     """The runs of an axis of `size` with pads as in ONNX's Pad: negative pads remove elements before positive pads add
     elements.

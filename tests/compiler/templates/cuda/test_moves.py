@@ -22,7 +22,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.joined import joined_concat, joined_remap
-from vdla.compiler.te.ops.movement import pad_runs, remap, runs_of, slice_runs, tile_runs
+from vdla.compiler.te.ops.movement import pad_runs, remap, runs_of, slice_runs
 from vdla.compiler.te.scalars import argument, exp
 from vdla.compiler.templates.gpu import elementwise, movement, pool
 from vdla.compiler.templates.gpu.flat import flattened
@@ -156,7 +156,7 @@ def test_concatenations_of_few_tensors_are_one_kernel() -> None:
         (pad_runs(5, 1, 2), pad_runs(8, 3, 0)),
         (pad_runs(5, -1, 2), slice_runs(7, 4, -2)),
         (pad_runs(5, 1, 2, "reflect"), pad_runs(8, 2, 2, "edge")),
-        (tile_runs(5, 3), tile_runs(8, 2)),
+        (slice_runs(0, 5, 1) * 3, slice_runs(0, 8, 1) * 2),
         (runs_of([-1, 3, -1, 0, 0, 4]), slice_runs(0, 8, 1)),
     ],
 )
