@@ -147,12 +147,9 @@ def _pool(graph: Graph, node: Node, operator: MaxPool | AveragePool, _: int) -> 
     data = data_of(graph, node)
     height, width = data.shape[2:]
     program = float_pool(
-        outer=prod(data.storage) // (height * width * data.block),
-        height=height,
-        width=width,
-        lanes=data.block,
-        window=operator.window,
-        kind="max" if isinstance(operator, MaxPool) else "average",
+        (prod(data.storage) // (height * width * data.block), height, width, data.block),
+        operator.window,
+        "max" if isinstance(operator, MaxPool) else "average",
         dtype=graph.tensors[node.inputs[0]].dtype if node.data is None else DType.FLOAT32,
         counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
     )

@@ -91,12 +91,8 @@ def programs() -> dict[str, Program]:
             block_in=2,
             block_out=4,
         ),
-        "max-pool": float_pool(
-            outer=2, height=5, width=6, lanes=4, window=replace(SAME, strides=(2, 2)), kind="max"
-        ),
-        "average pool": float_pool(
-            outer=2, height=4, width=9, lanes=1, window=Window(kernel=(2, 2)), kind="average"
-        ),
+        "max-pool": float_pool((2, 5, 6, 4), replace(SAME, strides=(2, 2)), "max"),
+        "average pool": float_pool((2, 4, 9, 1), Window(kernel=(2, 2)), "average"),
         "sum": reduction((3, 4, 10), (1,), "sum"),
         "mean of rows": reduction((3, 19), (1,), "mean", width=4),
         "maximum of all": reduction((3, 4), (0, 1), "max"),

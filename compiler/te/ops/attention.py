@@ -27,7 +27,7 @@ _NOTHING = Const(0.0, F32)
 _ZERO = Const(0)
 
 
-def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str = "attention") -> Program:
+def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False) -> Program:
     """The program of attention on a GPU. Parameters: Q, K, V, the other operands A3, A4, ... of the scores, and Y, in
     the shapes that `sizes` describes.
 
@@ -38,7 +38,7 @@ def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str
     memory; "post", which stores the result. Stages "most" and "total" exist if several threads share a row; without
     `shuffles`, stages "most.give" and "total.give" come before them.
     """
-    return _Kernel(sizes, tile, shuffles).program(name)
+    return _Kernel(sizes, tile, shuffles).program()
 
 
 class _Kernel:
@@ -64,7 +64,7 @@ class _Kernel:
         self.sum = register("sum", *threads, lanes, tile.rows, self.vectors, tile.wide)
         self.blocks = Blocks(sizes, tile.block_rows, tile.step_keys)
 
-    def program(self, name: str) -> Program:
+    def program(self) -> Program:
         sizes, tile, shared, blocks = self.sizes, self.tile, self.shared, self.blocks
         step = Var("step")
         keys = step * tile.step_keys
@@ -82,7 +82,7 @@ class _Kernel:
         result = Result(blocks, tile, shared, self.greatest, self.total, self.sum)
         end = result.stages(self.joined("total", "add", self.total))
         whole = allocated(held, seq(query, self.start(), steps, end))
-        return Program(name=name, parameters=blocks.parameters, body=nest(blocks.grid, whole))
+        return Program(name="attention", parameters=blocks.parameters, body=nest(blocks.grid, whole))
 
     def copied(self, name: str, to: Buffer, of: Buffer, stored: Stored, first: Expr, columns: int) -> Stmt:
         """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, with zeros for rows and

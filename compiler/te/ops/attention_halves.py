@@ -27,7 +27,7 @@ F32 = DType.FLOAT32
 _NOTHING, _ZERO = Const(0.0, F32), Const(0)
 
 
-def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") -> Program:
+def attention_halves(sizes: Attention, tile: WarpTile) -> Program:
     """Attention of 16-bit matrices on a GPU. Parameters: Q, K, V, A3, A4, ... (operands of the scores) and Y, in the
     shapes and types of `sizes`, whose depth and columns are multiples of 16.
 
@@ -40,7 +40,7 @@ def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") 
     - "total" completes l; "give.bounds", "give" and "post" store the result (`attention_halves_result`).
     Matrices of a warp are the buffers "queries", "scores.k", "context.p" and "context.v" (factors), "score" and "sum".
     """
-    return _Kernel(sizes, tile).program(name)
+    return _Kernel(sizes, tile).program()
 
 
 class _Kernel:
@@ -72,7 +72,7 @@ class _Kernel:
     def register(name: str, *shape: int, dtype: DType = F32) -> Buffer:
         return Buffer(name=name, shape=shape, dtype=dtype, scope="register")
 
-    def program(self, name: str) -> Program:
+    def program(self) -> Program:
         sizes, blocks, step = self.sizes, self.blocks, Var("step")
         keys = step * self.tile.step_keys
         stages = seq(
@@ -90,7 +90,7 @@ class _Kernel:
         total = self.joined("total", "add", self.total)
         whole = seq(query, self.start(), steps, total, end)
         held = allocated((self.queries, self.greatest, self.total, self.sum), whole)
-        return Program(name=name, parameters=blocks.parameters, body=nest(blocks.grid, held))
+        return Program(name="attention", parameters=blocks.parameters, body=nest(blocks.grid, held))
 
     # Places
 

@@ -15,7 +15,7 @@ from .sums import Epilogue, program_of
 from .winograd import applied, transforms
 
 
-def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winograd_tiles") -> Program:
+def blocked_tiles(shape: Convolution, m: int, *, block: int) -> Program:
     """Transforms the input of a convolution by Winograd's method: B^T d B for each tile d of n x n inputs, n = m + 2.
 
     Parameters, both float32 and zero beyond the channels: X [batch, blocks of channels, height, width, block]; Y [n *
@@ -60,18 +60,11 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
         nest([(i, n), (t, wide), (lane, block)], across),
     ]
     around = [(image, shape.batch), (c, blocks), (y, high)]
-    return program_of(name, (x_in, y_out), (), nest(around, Alloc(buffer=half, body=seq(*body))))
+    return program_of("winograd_tiles", (x_in, y_out), (), nest(around, Alloc(buffer=half, body=seq(*body))))
 
 
 def blocked_outputs(
-    *,
-    batch: int,
-    filters: int,
-    outputs: Pair,
-    m: int,
-    block: int,
-    epilogue: Epilogue | None = None,
-    name: str = "winograd_outputs",
+    *, batch: int, filters: int, outputs: Pair, m: int, block: int, epilogue: Epilogue | None = None
 ) -> Program:
     """The outputs of a convolution from the products of its tiles: epilogue(A^T p A) for each tile's n x n products p.
 
@@ -115,7 +108,9 @@ def blocked_outputs(
         nest([*inside, (lane, block)], store),
     )
     around = [(image, batch), (f, blocks), (y, high), (t, wide)]
-    return program_of(name, (x_in, bias, operand, y_out), (), nest(around, allocated((half, result), body)))
+    return program_of(
+        "winograd_outputs", (x_in, bias, operand, y_out), (), nest(around, allocated((half, result), body))
+    )
 
 
 def _buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:

@@ -13,9 +13,7 @@ from .convolution import Convolution
 from .sums import Epilogue, program_of, stored, summed
 
 
-def direct_conv2d(
-    shape: Convolution, *, epilogue: Epilogue | None = None, name: str = "direct_conv2d"
-) -> Program:
+def direct_conv2d(shape: Convolution, *, epilogue: Epilogue | None = None) -> Program:
     """A direct convolution in float32, for one group: Y = epilogue(sum over the window and all channels of W * X),
     where X is 0 outside.
 
@@ -67,7 +65,7 @@ def direct_conv2d(
 
     outputs = {"n": batch, "f": filters, "y": oh, "x": ow}
     return program_of(
-        name,
+        "direct_conv2d",
         (x_in, weight, bias, operand, y_out),
         (a, b, total),
         Copy(name="a", destination=whole(a), source=whole(weight)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, cast, maximum, minimum
@@ -13,25 +14,35 @@ from ..post import PoolOperator
 from ..scalars import divide
 from .sums import padded_input, program_of, stored, summed
 
+Storage = tuple[int, int, int, int]
+"""Shape [outer, height, width, lanes] of a tensor whose windows a pool reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSums:
+    """The sum ("add") or maximum ("max") of a window's elements, in the type `dtype`. Elements outside of the input
+    count as `outside`.
+    """
+
+    op: PoolOperator
+    dtype: DType
+    outside: float
+
 
 def float_pool(
-    *,
-    outer: int,
-    height: int,
-    width: int,
-    lanes: int,
+    shape: Storage,
     window: Window,
     kind: Literal["max", "average"],
+    *,
     counted: Pads = (0, 0, 0, 0),
     dtype: DType = DType.FLOAT32,
-    name: str = "pool",
 ) -> Program:
     """Y = the maximum or the average of each window, in float32. The maximum of a window that contains a NaN is NaN.
     `dtype`: type of X, a float of 16 or 32 bits.
 
-    Parameters: X [outer, height, width, lanes]; Y [outer, OH, OW, lanes]. A tensor (N, C, H, W) has outer = N * C and
-    lanes = 1; a tensor (N, H, W, C) has outer = N and lanes = C; tensors in the blocks of `blocked_convolution` have
-    outer = batch * groups * CB and lanes = ci.
+    Parameters: X of `shape` [outer, height, width, lanes]; Y [outer, OH, OW, lanes]. A tensor (N, C, H, W) has outer =
+    N * C and lanes = 1; a tensor (N, H, W, C) has outer = N and lanes = C; tensors in the blocks of
+    `blocked_convolution` have outer = batch * groups * CB and lanes = ci.
 
     Positions outside X are ignored. A window entirely outside X (pads and dilations can cause one) has the maximum
     -inf. An average is divided by a number of window positions: those in X, and those in a border of `counted` (top,
@@ -42,48 +53,47 @@ def float_pool(
     pool.kh, pool.kw) computes `window`; loops n, y, x, j around the statement "post" store Y. Raises ValueError if the
     window does not fit.
     """
-    x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=dtype)
+    x_in = Buffer(name="X", shape=shape, dtype=dtype)
+    f32, (_, height, width, _) = DType.FLOAT32, shape
+    if kind == "max":
+        greatest = WindowSums(op="max", dtype=f32, outside=float("-inf"))
+        return pooled("pool", x_in, window, greatest, lambda value, *_: value, y_type=f32)
 
-    def finish(total: Expr, y: Var, x: Var) -> Expr:
-        if kind == "max":
-            return total
+    def average(total: Expr, y: Var, x: Var) -> Expr:
         top, left, bottom, right = counted
         rows = _inside(y, window, 0, -top, height + bottom)
         columns = _inside(x, window, 1, -left, width + right)
-        return divide(total, cast(rows * columns, DType.FLOAT32))
+        return divide(total, cast(rows * columns, f32))
 
-    outside, op = (float("-inf"), "max") if kind == "max" else (0.0, "add")
-    f32 = DType.FLOAT32
-    return pooled(name, x_in, window, op, f32, finish, outside=outside, y_type=f32)
+    total = WindowSums(op="add", dtype=f32, outside=0.0)
+    return pooled("pool", x_in, window, total, average, y_type=f32)
 
 
 def pooled(
     name: str,
     x_in: Buffer,
     window: Window,
-    op: PoolOperator,
-    dtype: DType,
+    sums: WindowSums,
     finish: Callable[[Expr, Var, Var], Expr],
     *,
-    outside: float,
     beside: Buffer | None = None,
     y_type: DType | None = None,
 ) -> Program:
-    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x). `op` chooses between sum and maximum,
-    which have the type `dtype`; Y has the type `y_type` (None: the type of X).
+    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x), with the `sums` of windows. Y has the
+    type `y_type` (None: the type of X).
 
-    Parameter `x_in` is X [outer, height, width, lanes]; positions outside X count as `outside`. `beside`: a further
-    parameter of the program, which `finish` may read. Intermediates and loops are as in `float_pool`.
+    Parameter `x_in` is X [outer, height, width, lanes]. `beside`: a further parameter of the program, which `finish`
+    may read. Intermediates and loops are as in `float_pool`.
     """
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)
     y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=y_type or x_in.dtype)
-    data, pad = padded_input(x_in, window, outside)
-    total = Buffer(name="window", shape=y_out.shape, dtype=dtype)
+    data, pad = padded_input(x_in, window, sums.outside)
+    total = Buffer(name="window", shape=y_out.shape, dtype=sums.dtype)
     (rows, columns), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
 
     def value(n: Var, y: Var, x: Var, j: Var, kh: Var, kw: Var) -> Expr:
-        return cast(data[n, y * sy + kh * dy, x * sx + kw * dx, j], dtype)
+        return cast(data[n, y * sy + kh * dy, x * sx + kw * dx, j], sums.dtype)
 
     outputs = {"n": outer, "y": oh, "x": ow, "j": lanes}
     return program_of(
@@ -91,7 +101,7 @@ def pooled(
         (x_in, beside, y_out),
         (data, total) if pad else (total,),
         *pad,
-        summed("pool", total, outputs, {"kh": rows, "kw": columns}, value, op=op),
+        summed("pool", total, outputs, {"kh": rows, "kw": columns}, value, op=sums.op),
         stored(y_out, outputs, lambda n, y, x, j: finish(total[n, y, x, j], y, x)),
     )
 

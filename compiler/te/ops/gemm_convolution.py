@@ -146,7 +146,6 @@ def gemm_convolution(
     block: int = 1,
     epilogue: Epilogue | None = None,
     dtype: DType = DType.FLOAT32,
-    name: str | None = None,
 ) -> Program:
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; outside X are zeros. `dtype`: the
     type of X and W, a float of 16 or 32 bits.
@@ -208,7 +207,7 @@ def gemm_convolution(
         )
         stages.append(product.stages(x_in, weights[-1], bias, operand, y_out, epilogue))
     parameters = parameters_of(x_in, *weights, bias, operand, y_out)
-    name = name or ("conv_transpose" if shape.transposed else "conv2d")
+    name = "conv_transpose" if shape.transposed else "conv2d"
     return Program(name=name, parameters=parameters, body=seq(*stages))
 
 

@@ -127,7 +127,6 @@ def tensor_product(
     *,
     output: DType | None = None,
     epilogue: Epilogue | None = None,
-    name: str = "tensor_gemm",
 ) -> Program:
     """A `product` for tensor cores. The copies of the factors keep the factors' layout. Products are exact, and the
     sums are float32 or int32.
@@ -151,7 +150,7 @@ def tensor_product(
             f"an output of {output} is not supported for factors of {dtype}, at least not with an epilogue"
         )
     types = Types(x=dtype, w=weight_dtype, total=total, y=output)
-    program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name=name)
+    program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name="tensor_gemm")
     return round_factors(program) if dtype is DType.FLOAT32 else program
 
 

@@ -108,9 +108,7 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
     return result
 
 
-def winograd_conv2d(
-    shape: Convolution, m: int, *, epilogue: Epilogue | None = None, name: str = "winograd"
-) -> Program:
+def winograd_conv2d(shape: Convolution, m: int, *, epilogue: Epilogue | None = None) -> Program:
     """Y = epilogue(convolution of X with 3 x 3 taps) in float32 by tiles of m x m outputs, which read n x n inputs.
 
     Parameters: X [batch, channels, height, width]; W [n * n, channels, filters] (`transformed_weights`); B [filters] if
@@ -213,7 +211,7 @@ def winograd_conv2d(
     )
     middle = product.stages(transformed, weight, None, None, products, Epilogue())
     return program_of(
-        name,
+        "winograd",
         (x_in, weight, bias, operand, y_out),
         (transformed, products),
         input_stage(),

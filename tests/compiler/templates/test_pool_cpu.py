@@ -81,12 +81,9 @@ def test_pools(case, kind, ceil_mode, include, block, level):
         window = replace(window, pads=ceiling_pads((height, width), extents, window.strides, window.pads))
     x = np.random.default_rng(0).integers(-64, 64, (1, 2 * block, height, width)).astype(np.float32)
     program = float_pool(
-        outer=2,
-        height=height,
-        width=width,
-        lanes=block,
-        window=window,
-        kind=kind,
+        (2, height, width, block),
+        window,
+        kind,
         counted=case["pads"] if include else (0, 0, 0, 0),
     )
     arrays = {"X": blocked(x, block)}
@@ -112,7 +109,7 @@ def test_pools(case, kind, ceil_mode, include, block, level):
 def test_average_with_dilations_counts_what_is_inside():
     window = Window(kernel=(3, 2), pads=(1, 0, 2, 1), dilations=(2, 2))
     x = np.arange(30, dtype=np.float32).reshape(1, 6, 5, 1)
-    program = float_pool(outer=1, height=6, width=5, lanes=1, window=window, kind="average")
+    program = float_pool((1, 6, 5, 1), window, "average")
     padded = np.pad(x[0, :, :, 0], ((1, 2), (0, 1)), constant_values=np.nan)
     oh, ow = window.outputs(6, 5)
     expected = [[np.nanmean(padded[y : y + 5 : 2, c : c + 3 : 2]) for c in range(ow)] for y in range(oh)]
@@ -123,7 +120,7 @@ def test_not_a_number_wins():
     window = Window(kernel=(2, 2), strides=(2, 2))
     x = np.zeros((1, 4, 4, 1), np.float32)
     x[0, 1, 1], x[0, 3, 3], x[0, 2, 2] = np.nan, np.inf, -np.inf
-    program = float_pool(outer=1, height=4, width=4, lanes=1, window=window, kind="max")
+    program = float_pool((1, 4, 4, 1), window, "max")
     (result,) = run(program, {"X": x}, SCHEDULE, targets()[0])
     np.testing.assert_array_equal(result[0, :, :, 0], [[np.nan, 0], [0, np.inf]])
 
@@ -131,7 +128,7 @@ def test_not_a_number_wins():
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_large_windows_in_parallel(lanes):
     window = Window(kernel=(5, 7), strides=(1, 2), pads=(2, 3, 2, 3))
-    program = float_pool(outer=5, height=30, width=41, lanes=lanes, window=window, kind="average")
+    program = float_pool((5, 30, 41, lanes), window, "average")
     x = np.random.default_rng(1).integers(-64, 64, program.parameters[0].shape).astype(np.float32)
     with Pool(2) as pool:
         (result,) = run(program, {"X": x}, SCHEDULE, targets()[0], pool)

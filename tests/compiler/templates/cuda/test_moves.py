@@ -96,12 +96,9 @@ def test_moves_element_by_element(name) -> None:
 def test_pools(kind, sizes, kernel, strides, pads, knobs, data) -> None:
     outer, height, width = sizes
     program = float_pool(
-        outer=outer,
-        height=height,
-        width=width,
-        lanes=1,
-        window=Window(kernel=kernel, strides=strides, pads=pads),
-        kind=kind,
+        (outer, height, width, 1),
+        Window(kernel=kernel, strides=strides, pads=pads),
+        kind,
         counted=data.draw(st.sampled_from([(0, 0, 0, 0), pads])),
     )
     arrays = every_operator.arrays_of(program)

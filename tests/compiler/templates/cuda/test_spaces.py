@@ -36,12 +36,9 @@ PROGRAMS = {
         pool,
         flattened(
             float_pool(
-                outer=2,
-                height=7,
-                width=9,
-                lanes=1,
-                window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
-                kind="max",
+                (2, 7, 9, 1),
+                Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+                "max",
             ),
             intermediates=False,
         ),
