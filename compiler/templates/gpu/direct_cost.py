@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cuda.architectures import BLOCK_LIMITS
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ..columns import ESTIMATE, Columns
@@ -19,20 +20,15 @@ from .direct_knobs import Knobs, Layer
 from .gemm_cost import (
     COPY_INSTRUCTIONS,
     GATHER_INSTRUCTIONS,
-    SCHEDULERS,
-    SHARED_BYTES_CYCLE,
     STALL_CYCLES,
     FetchedWork,
-    ceil_divided,
     cheapest,
     kernel_cycles,
     limits_of_blocks,
-    tile_account,
 )
+from .multiprocessor import BANKS, SCHEDULERS, SHARED_BYTES_CYCLE, ceil_divided, estimates
 from .tile import VECTOR
 
-BANKS = 32
-"""Banks of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 56
 """Registers of a thread besides sums and a tap's operands: addresses, and operands of further taps, which nvcc loads
 early. For 4 x 2 x 2 sums of a 7 x 7 window the total is then 80, as NVRTC 13.0 reports for sm_90; kernels of smaller
@@ -40,11 +36,6 @@ windows take fewer registers.
 """
 MOST_COPIES = 64
 """Largest number of copies into shared memory by a thread in one step; all are unrolled."""
-THREADS_ALONG_Z = 64
-"""Largest number of threads of a block along z (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability").
-"""
-
 THREADS_Z = (1, 2, 4, 8, 16)
 THREADS_Y = (1, 2, 4, 7, 8, 16)
 THREADS_X = (4, 5, 7, 8, 10, 14, 16, 28, 32)
@@ -94,7 +85,7 @@ def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
     vectors = _vector_of(filters)
     copies, vector_copies = ceil_divided(inputs, threads), ceil_divided(weights, threads * vectors)
     others = {
-        "threads along z": c["threads_z"] <= THREADS_ALONG_Z,
+        "threads along z": c["threads_z"] <= BLOCK_LIMITS["z"],
         "copies that are written out": copies + vector_copies <= MOST_COPIES,
     }
     limits, resident = limits_of_blocks(target, threads, registers, shared, others)
@@ -146,7 +137,7 @@ def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
         "bytes a product": 4 * (inputs + weights) / (depth * filters * rows * columns),
     }
     seconds = np.maximum(cycles / target.clock, memory)
-    return tile_account(c, limits, seconds, np.maximum(multiplied, memory), quantities)
+    return estimates(seconds, np.maximum(multiplied, memory), quantities, dict(c), limits)
 
 
 @lru_cache(maxsize=LAYERS)

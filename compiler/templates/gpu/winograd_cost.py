@@ -18,7 +18,8 @@ from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, tile_counts
 from ...te.ops.winograd import ALIGNED, OUTPUTS, transforms
 from ..columns import ESTIMATE
 from .conv2d import gathered_problem
-from .gemm_cost import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, choose_tile, estimate_cost
+from .gemm_cost import CACHE_BYTES_CYCLE, Problem, choose_tile, estimate_cost
+from .multiprocessor import DEPENDENT_ISSUE_CYCLES, SCHEDULERS
 from .tile import Tile
 from .traffic import BLOCK_CYCLES, moving_seconds
 
@@ -28,10 +29,6 @@ LOAD_INSTRUCTIONS = 5
 """Instructions for an element of the input: conditions, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 60
 """Instructions of a thread besides arithmetic and loads of the input: the number and address of its tile. An estimate.
-"""
-DEPENDENT_ISSUE_CYCLES = 3
-"""Least number of cycles between two successive instructions of one warp, because most instructions depend on the
-preceding one. An estimate.
 """
 UNHIDDEN = 2.4
 """Time of a transform, as a multiple of the time for its memory traffic or of the time to issue its instructions,
