@@ -34,7 +34,7 @@ from ..schedule import Schedule
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from .backend import CompileOptions
-from .kernels import KernelDevice, KernelNetwork, Peaks, Progress
+from .kernels import Compilation, KernelDevice, KernelNetwork, Peaks, compilation_of
 
 EMULATED = "emulated"
 """The device name for emulation on this processor. Results equal the GPU's; times say nothing about the GPU."""
@@ -94,35 +94,15 @@ class CudaCompiler:
 
         return knobs_from(records, GPU, self.target)
 
-    def code(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None,
-        dump_passes: Path | None,
-        told: Progress | None = None,
-    ) -> CudaNetworkCode:
+    def code(self, compilation: Compilation) -> CudaNetworkCode:
         """Compiles a model for the target, without loading the code on a device."""
         from ..gpu_stages import gpu_ahead
-        from ..pipeline import compile_kernels
 
-        return compile_kernels(
-            model, gpu_ahead(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
-        )
+        return compilation.compiled(gpu_ahead(self.target))
 
-    def save(
-        self,
-        path: Path,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> Saved:
+    def save(self, path: Path, compilation: Compilation) -> Saved:
         """Compiles a model into an archive of cubins."""
-        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
+        code = self.code(compilation)
         save_cuda_network(path, code, self.archive)
         return saved_code(code)
 
@@ -167,22 +147,9 @@ class CudaDevice(CudaCompiler):
             "card": {"name": card.name, "driver": card.driver},
         }
 
-    def compile(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None = None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> CudaNetwork:
-        """Compiles a model and copies the network to the device.
-
-        `batch` replaces a symbolic batch size. `knobs`: chosen knobs (None: defaults). `dump_passes`: folder for dumps.
-        `told` reports progress.
-        """
-        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
-        return CudaNetwork(code, self.gpu)
+    def compile(self, compilation: Compilation) -> CudaNetwork:
+        """Compiles a model and copies the network to the device."""
+        return CudaNetwork(self.code(compilation), self.gpu)
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
         """Loads the network of an archive on the device. Checksums of a `trusted` archive are not verified."""
@@ -244,42 +211,19 @@ class EmulatedCudaDevice(CudaCompiler):
         """The name of the device, with a card of None: there is no card."""
         return {"device": self.device, "emulated": True, "card": None}
 
-    def save(
-        self,
-        path: Path,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> Saved:
-        """Compiles the emulated kernels into an archive for this processor. `dump_passes` has no effect."""
+    def save(self, path: Path, compilation: Compilation) -> Saved:
+        """Compiles the emulated kernels into an archive for this processor."""
         from ..gpu_stages import gpu_emulated_ahead
-        from ..pipeline import compile_kernels
 
-        code = compile_kernels(
-            model, gpu_emulated_ahead(self.target, host_target()), batch=batch, knobs=knobs, told=told
-        )
+        code = compilation.compiled(gpu_emulated_ahead(self.target, host_target()))
         save_network(path, code)
         return saved_code(code)
 
-    def compile(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None = None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> CpuNetwork:
+    def compile(self, compilation: Compilation) -> CpuNetwork:
         """Compiles the emulated kernels in this process."""
         from ..gpu_stages import gpu_emulated
-        from ..pipeline import compile_kernels
 
-        return compile_kernels(
-            model, gpu_emulated(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
-        )
+        return compilation.compiled(gpu_emulated(self.target))
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """Loads an archive that `save` wrote into this user's cache (`trusted`). Raises UserError for all other
@@ -357,12 +301,11 @@ class CudaBackend:
         QuantizeLinear nodes.
         """
         device = self.open(options)
-        knobs = device.knobs(options.records)
+        compilation = compilation_of(device, model, options)
         if isinstance(device, EmulatedCudaDevice):
-            return device.compile(model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
+            return device.compile(compilation)
         with _owned(device):
-            code = device.code(model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
-            return OwningNetwork(code, device.gpu)
+            return OwningNetwork(device.code(compilation), device.gpu)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """Compiles a scheduled expression to kernels. In a program without a schedule, each independent iteration

@@ -19,7 +19,7 @@ from ..runtime.lengths import Rung
 from ..runtime.shared_arrays import SharedArrays
 from .backend import CompileOptions
 from .c_code import CODE, code_files
-from .kernels import KernelDevice, KernelNetwork, Progress
+from .kernels import Compilation, KernelDevice, KernelNetwork, compilation_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,35 +80,18 @@ class LlvmCompiler:
 
         return knobs_from(records, CPU, self.target)
 
-    def save(
-        self,
-        path: Path,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CpuWorkload] | None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> Saved:
+    def save(self, path: Path, compilation: Compilation) -> Saved:
         """Compiles a model and saves it. The suffix of `path` decides between an archive (whose kernels are also a
         static library for C programs) and code for C programs: an object or a shared library.
         """
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_stages import cpu_ahead
-        from ..pipeline import compile_kernels
         from ..runtime.archive import saved_code
         from ..runtime.network_archive import NAME, save_network
         from .c_code import write_code
 
         archive = path.suffix not in CODE
-        code = compile_kernels(
-            model,
-            cpu_ahead(self.target, library=NAME if archive else None),
-            batch=batch,
-            dump_passes=dump_passes,
-            knobs=knobs,
-            told=told,
-        )
+        code = compilation.compiled(cpu_ahead(self.target, library=NAME if archive else None))
         if archive:
             save_network(path, code)
         else:
@@ -147,22 +130,11 @@ class LlvmDevice(LlvmCompiler):
         """The name of the device."""
         return {"device": self.device}
 
-    def compile(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CpuWorkload] | None = None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> CpuNetwork:
+    def compile(self, compilation: Compilation) -> CpuNetwork:
         """Compiles a model in this process."""
         from ..cpu_stages import cpu_now
-        from ..pipeline import compile_kernels
 
-        return compile_kernels(
-            model, cpu_now(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
-        )
+        return compilation.compiled(cpu_now(self.target))
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """Loads the network of an archive. A `trusted` archive is loaded without checksum and trial run."""
@@ -217,9 +189,7 @@ class LlvmBackend:
     def compile(self, model: Source, options: CompileOptions) -> CpuNetwork:
         """Compiles a float32 or quantized model to kernels for this processor."""
         device = self.open(options)
-        return device.compile(
-            model, batch=options.batch, knobs=device.knobs(options.records), dump_passes=options.dump_passes
-        )
+        return device.compile(compilation_of(device, model, options))
 
     @property
     def exact(self) -> bool:
