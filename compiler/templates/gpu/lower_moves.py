@@ -25,25 +25,18 @@ ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
 TUNED_ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule, tuned="elementwise_cuda")
 
 
-def lower_permutation(
-    target: GpuTarget,
-    graph: Graph,
-    node: Node,
-    axes: Sequence[int],
-    knobs: movement.Knobs | None = None,
-) -> LoweredCudaNode:
-    """Lowers a permutation of axes (output axis d is input axis `axes`[d]) to a kernel; `knobs` None: default knobs.
-    Elements of types other than float32 are moved without tiles, whatever the knobs.
+def lower_permutation(target: GpuTarget, graph: Graph, node: Node, axes: Sequence[int]) -> LoweredCudaNode:
+    """Lowers a permutation of axes (output axis d is input axis `axes`[d]) to a kernel. Only float32 elements are moved
+    in tiles.
     """
     shape = graph.data_shape(node)
     dtype = moved_type(graph, node)
-    # Tiles have float32 elements only.
-    plain = movement.Knobs(rows=None) if dtype is not DType.FLOAT32 else None
-    knobs = plain or knobs or movement.choose_knobs(target, shape, axes)
+    floats = dtype is DType.FLOAT32
+    knobs = movement.choose_knobs(target, shape, axes) if floats else movement.Knobs(rows=None)
     expression = Expression(program=movement.permutation(shape, axes, knobs, dtype))
     if knobs.rows is None:
         return lower_expression(graph, node, expression, TUNED_ELEMENTS)
-    tiles = Kernel(name="tiles", schedule=lambda t, p, _: movement.schedule_tiles(t, p), flat=False)
+    tiles = Kernel(name="tiles", schedule=movement.schedule_tiles, flat=False)
     return lower_expression(graph, node, expression, tiles)
 
 

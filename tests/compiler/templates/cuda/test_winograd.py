@@ -29,7 +29,7 @@ from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
 from vdla.compiler.templates.gpu import conv2d, winograd, winograd_cost
-from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
+from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution, lower_winograd
 from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 
@@ -154,13 +154,17 @@ def test_what_follows_is_fused(m, monkeypatch) -> None:
         assert relative(found, expected[name]) < 1e-5
 
 
-def alone(window: dict, knobs: object = None, channels: int = 16, size: int = 14, target=TARGET):
+def alone(
+    window: dict, knobs: winograd.Knobs | None = None, channels: int = 16, size: int = 14, target=TARGET
+):
     net = FloatNetwork(1, channels, size, size)
     net.convolution(**window)
     graph = gpu_graph(net.model())
     (node,) = graph.nodes
     assert isinstance(node.operator, Convolution)
-    return lower_convolution(target, graph, node, node.operator, knobs)
+    if knobs is not None:
+        return lower_winograd(graph, node, node.operator, knobs)
+    return lower_convolution(target, graph, node, node.operator)
 
 
 @pytest.mark.parametrize(
