@@ -21,7 +21,6 @@ from ..expressions import Expression, convolution_of
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .tensor_float import for_target
-from .winograd_cost import exact_outputs
 from .workload import CudaTemplate
 
 
@@ -34,11 +33,9 @@ def lower_convolution(target: GpuTarget, graph: Graph, node: Node, operator: Con
     if graph.tensors[node.inputs[0]].dtype in HALVES:
         return lower_conv2d(target, graph, node, operator)
     direct = lower_direct_conv2d(graph, node, operator) if operator.groups == 1 else None
-    shape = convolution_of(graph, node, operator)
-    if suits_winograd(shape):
-        others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
-        if (chosen := winograd.wins(target, shape, others)) is not None:
-            return lower_winograd(graph, node, operator, chosen)
+    others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
+    if (chosen := winograd.choose(target, convolution_of(graph, node, operator), others)) is not None:
+        return lower_winograd(graph, node, operator, chosen)
     if direct is not None and conv2d_direct.is_faster(target, direct.program):
         return direct
     return lower_conv2d(target, graph, node, operator)
@@ -60,7 +57,7 @@ def lower_convolution_methods(
         if conv2d_direct.seconds_of(target, direct.program) < inf:
             others.append(direct)
     if suits_winograd(convolution_of(graph, node, operator)):
-        for m in exact_outputs(convolution_of(graph, node, operator)):
+        for m in winograd.exact_outputs(convolution_of(graph, node, operator)):
             others.append(lower_winograd(graph, node, operator, winograd.Knobs(m=m)))
     return (default, *[other for other in others if other.workload != default.workload])
 

@@ -31,7 +31,7 @@ from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import conv2d_direct
-from vdla.compiler.templates.gpu.direct_knobs import Knobs
+from vdla.compiler.templates.gpu.direct_cost import Knobs
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution, lower_direct_conv2d
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 from vdla.compiler.templates.gpu.workload import CudaWorkload
