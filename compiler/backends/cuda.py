@@ -24,8 +24,8 @@ from ..runtime.cpu_network import CpuNetwork
 from ..runtime.cuda_archive import CUBINS, check_cuda_network, load_cuda_network, save_cuda_network
 from ..runtime.cuda_code import CudaNetworkCode
 from ..runtime.cuda_device import Device
+from ..runtime.cuda_kind import device_target
 from ..runtime.cuda_network import CudaNetwork, check_device
-from ..runtime.device_target import device_target
 from ..runtime.executable import Arrays, Executable
 from ..runtime.network_archive import load_network, save_network
 from ..runtime.network_inputs import parameter_port

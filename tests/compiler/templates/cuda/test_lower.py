@@ -311,11 +311,9 @@ def test_rows_are_lowered_with_knobs() -> None:
     assert lowered is not None and "thread.x(4)" in format_node(lowered.schedule(TARGET).program)
 
 
-@pytest.mark.parametrize(
-    ("knobs", "shows"), [(movement.Knobs(rows=4), "thread.y(4)"), (movement.Knobs(rows=None), "block.x(8)")]
-)
-def test_permutations_take_knobs(monkeypatch, knobs, shows) -> None:
-    monkeypatch.setattr(movement, "choose_knobs", lambda *_: knobs)
+@pytest.mark.parametrize(("height", "shows"), [(4, "thread.y(4)"), (None, "block.x(8)")])
+def test_permutations_with_and_without_tiles(monkeypatch, height, shows) -> None:
+    monkeypatch.setattr(movement, "tile_rows", lambda *_: height)
     _, lowered = _last("Transpose")
     assert shows in format_node(lowered.schedule(TARGET).program)
 
