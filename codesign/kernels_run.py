@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.backends.kernels import Compilation, KernelCompiler, KernelDevice, KernelNetwork, Progress
+from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Progress
 from vdla.compiler.runtime.archive import Saved
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.util.files import copy_whole, open_file
@@ -67,10 +67,11 @@ def compile_on(
             return CompiledNetwork(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    compilation = _compilation(device, model, options, told)
-    network = device.compile(compilation)
-    seconds = time.perf_counter() - started
-    return CompiledNetwork(network=network, seconds=seconds, cached=False, knobs=compilation.knobs)
+    knobs = device.knobs(options.records)
+    network = device.compile(
+        model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes, told=told
+    )
+    return CompiledNetwork(network=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
 
 
 def write_network(
@@ -96,18 +97,11 @@ def write_network(
             return SavedNetwork(saved=saved, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    compilation = _compilation(compiler, model, options, told)
-    saved = compiler.save(output, compilation)
-    return SavedNetwork(saved=saved, cached=False, knobs=compilation.knobs)
-
-
-def _compilation(
-    compiler: KernelCompiler, model: Path, options: NetworkOptions, told: Progress | None
-) -> Compilation:
     knobs = compiler.knobs(options.records)
-    return Compilation(
-        model=model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes, told=told
+    saved = compiler.save(
+        output, model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes, told=told
     )
+    return SavedNetwork(saved=saved, cached=False, knobs=knobs)
 
 
 def _remark(compiler: KernelCompiler, model: Path, remark: Callable[[str], None]) -> None:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import vdla.compiler
 import vdla.isa
-from vdla.compiler.backends.kernels import Compilation, KernelCompiler, Progress
 from vdla.compiler.frontends.onnx.model.model_file import ModelFile
 from vdla.util.errors import UserError
 from vdla.util.user_cache import cached, discard_least_used
 from vdla.util.user_files import read_whole
 
 if TYPE_CHECKING:
+    from vdla.compiler.backends.kernels import KernelCompiler, Progress
     from vdla.compiler.records.book import RecordBook
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 
@@ -69,9 +69,7 @@ def cached_network(
     path, hit = cached_archive(
         model,
         lambda file: network_key(file, compiler, batch=batch, records=records),
-        lambda partial, file: compiler.save(
-            partial, Compilation(model=file, batch=batch, knobs=knobs, told=told)
-        ),
+        lambda partial, file: compiler.save(partial, file, batch=batch, knobs=knobs, told=told),
     )
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 

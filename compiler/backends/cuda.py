@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from vdla.util.errors import UserError
 
@@ -34,7 +34,7 @@ from ..schedule import Schedule
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from .backend import CompileOptions
-from .kernels import Compilation, KernelDevice, KernelNetwork, Peaks, compilation_of
+from .kernels import KernelDevice, KernelNetwork, Peaks, Settings
 
 EMULATED = "emulated"
 """The device name for emulation on this processor. Results equal the GPU's; times say nothing about the GPU."""
@@ -94,15 +94,16 @@ class CudaCompiler:
 
         return knobs_from(records, GPU, self.target)
 
-    def code(self, compilation: Compilation) -> CudaNetworkCode:
+    def code(self, model: Source, **settings: Unpack[Settings]) -> CudaNetworkCode:
         """Compiles a model for the target, without loading the code on a device."""
         from ..gpu_stages import gpu_ahead
+        from ..pipeline import compile_kernels
 
-        return compilation.compiled(gpu_ahead(self.target))
+        return compile_kernels(model, gpu_ahead(self.target), **settings)
 
-    def save(self, path: Path, compilation: Compilation) -> Saved:
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
         """Compiles a model into an archive of cubins."""
-        code = self.code(compilation)
+        code = self.code(model, **settings)
         save_cuda_network(path, code, self.archive)
         return saved_code(code)
 
@@ -147,9 +148,9 @@ class CudaDevice(CudaCompiler):
             "card": {"name": card.name, "driver": card.driver},
         }
 
-    def compile(self, compilation: Compilation) -> CudaNetwork:
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> CudaNetwork:
         """Compiles a model and copies the network to the device."""
-        return CudaNetwork(self.code(compilation), self.gpu)
+        return CudaNetwork(self.code(model, **settings), self.gpu)
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
         """Loads the network of an archive on the device. Checksums of a `trusted` archive are not verified."""
@@ -211,19 +212,21 @@ class EmulatedCudaDevice(CudaCompiler):
         """The name of the device, with a card of None: there is no card."""
         return {"device": self.device, "emulated": True, "card": None}
 
-    def save(self, path: Path, compilation: Compilation) -> Saved:
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
         """Compiles the emulated kernels into an archive for this processor."""
         from ..gpu_stages import gpu_emulated_ahead
+        from ..pipeline import compile_kernels
 
-        code = compilation.compiled(gpu_emulated_ahead(self.target, host_target()))
+        code = compile_kernels(model, gpu_emulated_ahead(self.target, host_target()), **settings)
         save_network(path, code)
         return saved_code(code)
 
-    def compile(self, compilation: Compilation) -> CpuNetwork:
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> CpuNetwork:
         """Compiles the emulated kernels in this process."""
         from ..gpu_stages import gpu_emulated
+        from ..pipeline import compile_kernels
 
-        return compilation.compiled(gpu_emulated(self.target))
+        return compile_kernels(model, gpu_emulated(self.target), **settings)
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """Loads an archive that `save` wrote into this user's cache (`trusted`). Raises UserError for all other
@@ -301,11 +304,12 @@ class CudaBackend:
         QuantizeLinear nodes.
         """
         device = self.open(options)
-        compilation = compilation_of(device, model, options)
+        knobs = device.knobs(options.records)
+        settings = Settings(batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
         if isinstance(device, EmulatedCudaDevice):
-            return device.compile(compilation)
+            return device.compile(model, **settings)
         with _owned(device):
-            return OwningNetwork(device.code(compilation), device.gpu)
+            return OwningNetwork(device.code(model, **settings), device.gpu)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """Compiles a scheduled expression to kernels. In a program without a schedule, each independent iteration

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict, Unpack
 
 import numpy as np
 
@@ -17,42 +17,26 @@ from ..runtime.executable import Arrays, Executable
 
 if TYPE_CHECKING:
     from ..frontends.onnx.model.read import Source
-    from ..kernel_forms import Form, Network
     from ..records.book import RecordBook
     from ..runtime.archive import Saved
     from ..templates.chosen_knobs import ChosenKnobs
-    from .backend import CompileOptions
 
 Progress = Callable[[int, int], object]
 """Callback on progress: gets the number of compiled kernels and the number of all kernels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
-    """A model to compile into a network of kernels.
+class Settings(TypedDict, total=False):
+    """Settings of the compilation of a model into a network of kernels: keyword arguments of
+    `pipeline.compile_kernels`.
 
     `batch`: size of a dynamic first dimension of the inputs. `knobs`: chosen knobs (None: defaults). `dump_passes`:
     folder that receives the program after each pass. `told` reports progress.
     """
 
-    model: Source
-    batch: int = 1
-    knobs: ChosenKnobs[Any] | None = None
-    dump_passes: Path | None = None
-    told: Progress | None = None
-
-    def compiled(self, form: Form[Any, Network]) -> Network:
-        """The network in one form of compilation: for a target, to run now or ahead of time. Raises UserError."""
-        from ..pipeline import compile_kernels
-
-        return compile_kernels(
-            self.model,
-            form,
-            batch=self.batch,
-            dump_passes=self.dump_passes,
-            knobs=self.knobs,
-            told=self.told,
-        )
+    batch: int
+    knobs: ChosenKnobs[Any] | None
+    dump_passes: Path | None
+    told: Progress | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +127,7 @@ class KernelCompiler(Protocol):
         """The knobs that the tuner's records choose, for one compilation; None without records."""
         ...
 
-    def save(self, path: Path, compilation: Compilation) -> Saved:
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
         """Compiles a model into the files of `files(path)`. Raises UserError."""
         ...
 
@@ -184,7 +168,7 @@ class KernelDevice(KernelCompiler, Protocol):
         """Peak rates of the device; None if they are not known."""
         ...
 
-    def compile(self, compilation: Compilation) -> KernelNetwork:
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> KernelNetwork:
         """Compiles a model and loads the network on the device. Raises UserError."""
         ...
 
@@ -203,9 +187,3 @@ class KernelDevice(KernelCompiler, Protocol):
     def close(self) -> None:
         """Closes the device."""
         ...
-
-
-def compilation_of(compiler: KernelCompiler, model: Source, options: CompileOptions) -> Compilation:
-    """The compilation of a model with `options`; the tuner's records in `options` choose the knobs."""
-    knobs = compiler.knobs(options.records)
-    return Compilation(model=model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)

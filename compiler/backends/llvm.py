@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from vdla.util.errors import UserError
 
@@ -19,7 +19,7 @@ from ..runtime.lengths import Rung
 from ..runtime.shared_arrays import SharedArrays
 from .backend import CompileOptions
 from .c_code import CODE, code_files
-from .kernels import Compilation, KernelDevice, KernelNetwork, compilation_of
+from .kernels import KernelDevice, KernelNetwork, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,18 +80,19 @@ class LlvmCompiler:
 
         return knobs_from(records, CPU, self.target)
 
-    def save(self, path: Path, compilation: Compilation) -> Saved:
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
         """Compiles a model and saves it. The suffix of `path` decides between an archive (whose kernels are also a
         static library for C programs) and code for C programs: an object or a shared library.
         """
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_stages import cpu_ahead
+        from ..pipeline import compile_kernels
         from ..runtime.archive import saved_code
         from ..runtime.network_archive import NAME, save_network
         from .c_code import write_code
 
         archive = path.suffix not in CODE
-        code = compilation.compiled(cpu_ahead(self.target, library=NAME if archive else None))
+        code = compile_kernels(model, cpu_ahead(self.target, library=NAME if archive else None), **settings)
         if archive:
             save_network(path, code)
         else:
@@ -130,11 +131,12 @@ class LlvmDevice(LlvmCompiler):
         """The name of the device."""
         return {"device": self.device}
 
-    def compile(self, compilation: Compilation) -> CpuNetwork:
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> CpuNetwork:
         """Compiles a model in this process."""
         from ..cpu_stages import cpu_now
+        from ..pipeline import compile_kernels
 
-        return compilation.compiled(cpu_now(self.target))
+        return compile_kernels(model, cpu_now(self.target), **settings)
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """Loads the network of an archive. A `trusted` archive is loaded without checksum and trial run."""
@@ -189,7 +191,9 @@ class LlvmBackend:
     def compile(self, model: Source, options: CompileOptions) -> CpuNetwork:
         """Compiles a float32 or quantized model to kernels for this processor."""
         device = self.open(options)
-        return device.compile(compilation_of(device, model, options))
+        return device.compile(
+            model, batch=options.batch, knobs=device.knobs(options.records), dump_passes=options.dump_passes
+        )
 
     @property
     def exact(self) -> bool:

@@ -12,7 +12,6 @@ from float_networks import FloatNetwork
 import vdla
 from vdla.benchmarks.harness.gpu_models import operator_cases
 from vdla.compiler.backends.backend import CompileOptions
-from vdla.compiler.backends.kernels import Compilation
 from vdla.compiler.backends.registry import kernel_backend
 from vdla.compiler.codegen.cuda.errors import LoweringError
 from vdla.compiler.runtime.cuda_device import DeviceError
@@ -110,5 +109,5 @@ def test_the_least_limits_are_enough(name: str, tmp_path: Path):
     target = "opencl -threads=256 -local-bytes=16384"
     compiler = kernel_backend(target).compiler(CompileOptions(target=target))
     model = case.make(False).SerializeToString()
-    saved = compiler.save(tmp_path / "net.tar", Compilation(model=model))
+    saved = compiler.save(tmp_path / "net.tar", model, batch=1, knobs=None)
     assert saved.kernels >= 1

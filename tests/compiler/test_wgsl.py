@@ -28,7 +28,6 @@ from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, operator_cases
 from vdla.codesign.models import FLOAT_NAMES, sample_inputs
 from vdla.compiler.backends.backend import CompileOptions
-from vdla.compiler.backends.kernels import Compilation
 from vdla.compiler.backends.registry import kernel_backend
 from vdla.compiler.codegen.cuda.errors import LoweringError
 from vdla.compiler.codegen.cuda.intrinsics import dot_s8
@@ -507,5 +506,5 @@ def test_the_least_limits_are_enough(name: str, tmp_path: Path):
     (case,) = (case for case in operator_cases() if case.name == name)
     compiler = kernel_backend("wgsl").compiler(CompileOptions(target="wgsl"))
     model = case.make(False).SerializeToString()
-    saved = compiler.save(tmp_path / "net.tar", Compilation(model=model))
+    saved = compiler.save(tmp_path / "net.tar", model, batch=1, knobs=None)
     assert saved.kernels >= 1

@@ -12,7 +12,6 @@ import pytest
 
 import vdla
 from vdla.codesign.models import build
-from vdla.compiler.backends.kernels import Compilation
 from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory
@@ -100,7 +99,7 @@ def test_sources_of_networks_that_were_kept_and_loaded(
     for _ in range(2):
         with vdla.compile(model, "llvm") as network:
             assert network.source("llvm").count(LLVM) >= 1 and ASM in network.source("asm")
-    LlvmCompiler("llvm").save(tmp_path / "m.tar", Compilation(model=model.SerializeToString()))
+    LlvmCompiler("llvm").save(tmp_path / "m.tar", model.SerializeToString(), batch=1, knobs=None)
     with vdla.load(tmp_path / "m.tar") as network, pytest.raises(vdla.UserError, match="machine code only"):
         network.source("asm")
 

@@ -10,7 +10,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import vdla
-from vdla.compiler.backends.kernels import Compilation
 from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError
 from vdla.util.errors import UserError
@@ -50,7 +49,7 @@ def test_ids_of_no_row_are_refused(dtype: type, reshaped: bool) -> None:
 
 
 def test_a_loaded_network_checks_ids_too(tmp_path: Path) -> None:
-    LlvmCompiler("llvm").save(tmp_path / "words.tar", Compilation(model=embedding(np.int64)))
+    LlvmCompiler("llvm").save(tmp_path / "words.tar", embedding(np.int64), batch=1, knobs=None)
     with (
         vdla.load(tmp_path / "words.tar") as network,
         pytest.raises(UserError, match="looks up a table of 10 rows"),
