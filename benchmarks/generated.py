@@ -318,7 +318,7 @@ def _cases() -> dict[str, Callable[[int], Program]]:
     for outer, size, lanes, kernel, stride, pad, kind in POOLS:
         name = f"{kind}-pool:{outer}x{size}x{size}x{lanes},{kernel},{stride},{pad}"
         window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
-        program = float_pool((outer, size, size, lanes), window=window, kind=kind)
+        program = float_pool((outer, size, size, lanes), window, kind)
         found[name] = partial(_unchanged, program)
     for rows, depth, columns in DENSE:
         epilogue = Epilogue(bias=True, activation="relu")

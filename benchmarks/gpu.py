@@ -48,7 +48,7 @@ from vdla.benchmarks.harness.results import provenance
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import DeviceProperties, parse_device
-from vdla.compiler.runtime.device_target import device_target
+from vdla.compiler.runtime.cuda_kind import device_target
 from vdla.util.errors import UserError
 from vdla.util.files import write_whole
 

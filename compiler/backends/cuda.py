@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from vdla.util.errors import UserError
 
@@ -24,8 +24,8 @@ from ..runtime.cpu_network import CpuNetwork
 from ..runtime.cuda_archive import CUBINS, check_cuda_network, load_cuda_network, save_cuda_network
 from ..runtime.cuda_code import CudaNetworkCode
 from ..runtime.cuda_device import Device
+from ..runtime.cuda_kind import device_target
 from ..runtime.cuda_network import CudaNetwork, check_device
-from ..runtime.device_target import device_target
 from ..runtime.executable import Arrays, Executable
 from ..runtime.network_archive import load_network, save_network
 from ..runtime.network_inputs import parameter_port
@@ -34,7 +34,7 @@ from ..schedule import Schedule
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from .backend import CompileOptions
-from .kernels import KernelDevice, KernelNetwork, Peaks, Progress
+from .kernels import KernelDevice, KernelNetwork, Peaks, Settings
 
 EMULATED = "emulated"
 """The device name for emulation on this processor. Results equal the GPU's; times say nothing about the GPU."""
@@ -94,35 +94,16 @@ class CudaCompiler:
 
         return knobs_from(records, GPU, self.target)
 
-    def code(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None,
-        dump_passes: Path | None,
-        told: Progress | None = None,
-    ) -> CudaNetworkCode:
+    def code(self, model: Source, **settings: Unpack[Settings]) -> CudaNetworkCode:
         """Compiles a model for the target, without loading the code on a device."""
         from ..gpu_stages import gpu_ahead
         from ..pipeline import compile_kernels
 
-        return compile_kernels(
-            model, gpu_ahead(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
-        )
+        return compile_kernels(model, gpu_ahead(self.target), **settings)
 
-    def save(
-        self,
-        path: Path,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> Saved:
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
         """Compiles a model into an archive of cubins."""
-        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
+        code = self.code(model, **settings)
         save_cuda_network(path, code, self.archive)
         return saved_code(code)
 
@@ -167,22 +148,9 @@ class CudaDevice(CudaCompiler):
             "card": {"name": card.name, "driver": card.driver},
         }
 
-    def compile(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None = None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> CudaNetwork:
-        """Compiles a model and copies the network to the device.
-
-        `batch` replaces a symbolic batch size. `knobs`: chosen knobs (None: defaults). `dump_passes`: folder for dumps.
-        `told` reports progress.
-        """
-        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
-        return CudaNetwork(code, self.gpu)
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> CudaNetwork:
+        """Compiles a model and copies the network to the device."""
+        return CudaNetwork(self.code(model, **settings), self.gpu)
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
         """Loads the network of an archive on the device. Checksums of a `trusted` archive are not verified."""
@@ -244,42 +212,21 @@ class EmulatedCudaDevice(CudaCompiler):
         """The name of the device, with a card of None: there is no card."""
         return {"device": self.device, "emulated": True, "card": None}
 
-    def save(
-        self,
-        path: Path,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> Saved:
-        """Compiles the emulated kernels into an archive for this processor. `dump_passes` has no effect."""
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
+        """Compiles the emulated kernels into an archive for this processor."""
         from ..gpu_stages import gpu_emulated_ahead
         from ..pipeline import compile_kernels
 
-        code = compile_kernels(
-            model, gpu_emulated_ahead(self.target, host_target()), batch=batch, knobs=knobs, told=told
-        )
+        code = compile_kernels(model, gpu_emulated_ahead(self.target, host_target()), **settings)
         save_network(path, code)
         return saved_code(code)
 
-    def compile(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CudaWorkload] | None = None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> CpuNetwork:
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> CpuNetwork:
         """Compiles the emulated kernels in this process."""
         from ..gpu_stages import gpu_emulated
         from ..pipeline import compile_kernels
 
-        return compile_kernels(
-            model, gpu_emulated(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
-        )
+        return compile_kernels(model, gpu_emulated(self.target), **settings)
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """Loads an archive that `save` wrote into this user's cache (`trusted`). Raises UserError for all other
@@ -358,11 +305,11 @@ class CudaBackend:
         """
         device = self.open(options)
         knobs = device.knobs(options.records)
+        settings = Settings(batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
         if isinstance(device, EmulatedCudaDevice):
-            return device.compile(model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
+            return device.compile(model, **settings)
         with _owned(device):
-            code = device.code(model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
-            return OwningNetwork(code, device.gpu)
+            return OwningNetwork(device.code(model, **settings), device.gpu)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """Compiles a scheduled expression to kernels. In a program without a schedule, each independent iteration

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict, Unpack
 
 import numpy as np
 
@@ -23,6 +23,20 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], object]
 """Callback on progress: gets the number of compiled kernels and the number of all kernels."""
+
+
+class Settings(TypedDict, total=False):
+    """Settings of the compilation of a model into a network of kernels: keyword arguments of
+    `pipeline.compile_kernels`.
+
+    `batch`: size of a dynamic first dimension of the inputs. `knobs`: chosen knobs (None: defaults). `dump_passes`:
+    folder that receives the program after each pass. `told` reports progress.
+    """
+
+    batch: int
+    knobs: ChosenKnobs[Any] | None
+    dump_passes: Path | None
+    told: Progress | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,21 +127,8 @@ class KernelCompiler(Protocol):
         """The knobs that the tuner's records choose, for one compilation; None without records."""
         ...
 
-    def save(
-        self,
-        path: Path,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[Any] | None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> Saved:
-        """Compiles a model into the files of `files(path)`.
-
-        `batch`: size of a dynamic first dimension of the inputs. `knobs`: chosen knobs (None: defaults). `dump_passes`:
-        folder that receives the program after each pass. `told` reports progress. Raises UserError.
-        """
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
+        """Compiles a model into the files of `files(path)`. Raises UserError."""
         ...
 
     def files(self, output: Path) -> tuple[Path, ...]:
@@ -167,16 +168,8 @@ class KernelDevice(KernelCompiler, Protocol):
         """Peak rates of the device; None if they are not known."""
         ...
 
-    def compile(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[Any] | None = None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> KernelNetwork:
-        """Compiles a model and loads the network on the device. The arguments are those of `save`. Raises UserError."""
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> KernelNetwork:
+        """Compiles a model and loads the network on the device. Raises UserError."""
         ...
 
     def load(self, path: Path, *, trusted: bool = False) -> KernelNetwork:

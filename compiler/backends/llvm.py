@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from vdla.util.errors import UserError
 
@@ -19,7 +19,7 @@ from ..runtime.lengths import Rung
 from ..runtime.shared_arrays import SharedArrays
 from .backend import CompileOptions
 from .c_code import CODE, code_files
-from .kernels import KernelDevice, KernelNetwork, Progress
+from .kernels import KernelDevice, KernelNetwork, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,16 +80,7 @@ class LlvmCompiler:
 
         return knobs_from(records, CPU, self.target)
 
-    def save(
-        self,
-        path: Path,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CpuWorkload] | None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> Saved:
+    def save(self, path: Path, model: Source, **settings: Unpack[Settings]) -> Saved:
         """Compiles a model and saves it. The suffix of `path` decides between an archive (whose kernels are also a
         static library for C programs) and code for C programs: an object or a shared library.
         """
@@ -101,14 +92,7 @@ class LlvmCompiler:
         from .c_code import write_code
 
         archive = path.suffix not in CODE
-        code = compile_kernels(
-            model,
-            cpu_ahead(self.target, library=NAME if archive else None),
-            batch=batch,
-            dump_passes=dump_passes,
-            knobs=knobs,
-            told=told,
-        )
+        code = compile_kernels(model, cpu_ahead(self.target, library=NAME if archive else None), **settings)
         if archive:
             save_network(path, code)
         else:
@@ -147,22 +131,12 @@ class LlvmDevice(LlvmCompiler):
         """The name of the device."""
         return {"device": self.device}
 
-    def compile(
-        self,
-        model: Source,
-        *,
-        batch: int,
-        knobs: ChosenKnobs[CpuWorkload] | None = None,
-        dump_passes: Path | None = None,
-        told: Progress | None = None,
-    ) -> CpuNetwork:
+    def compile(self, model: Source, **settings: Unpack[Settings]) -> CpuNetwork:
         """Compiles a model in this process."""
         from ..cpu_stages import cpu_now
         from ..pipeline import compile_kernels
 
-        return compile_kernels(
-            model, cpu_now(self.target), batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
-        )
+        return compile_kernels(model, cpu_now(self.target), **settings)
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """Loads the network of an archive. A `trusted` archive is loaded without checksum and trial run."""

@@ -32,11 +32,6 @@ def structural_hash(node: Node, *, alpha: bool = False) -> str:
     return blake2b(repr(_serialize(node, alpha)).encode(), digest_size=8).hexdigest()
 
 
-def structural_equal(a: Node, b: Node, *, alpha: bool = False) -> bool:
-    """Whether two trees are the same; with `alpha`, names may differ if they are renamed consistently."""
-    return _serialize(a, alpha) == _serialize(b, alpha)
-
-
 def _serialize(node: Node, alpha: bool) -> list[object]:
     """The tree in prefix order; a node begins with its kind and, for kinds with a varying number of children, that
     number.

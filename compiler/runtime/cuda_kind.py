@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from ..codegen.cuda.machine import GpuTarget
+from dataclasses import replace
+
+from ..codegen.cuda.machine import GpuTarget, architecture_for
 from ..codegen.cuda.nvrtc import compile_cubin, nvrtc_version
-from ..codegen.cuda.options import parse_target
+from ..codegen.cuda.options import ARCH, parse_target
 from . import cuda_core
 from .cuda_archive import CUBINS
-from .device_target import device_target
+from .cuda_device import DeviceProperties
 from .gpus import GpuKind
+
+
+def device_target(text: str, properties: DeviceProperties) -> GpuTarget:
+    """The target that `text` ("cuda ...") names, with a device's properties. Without -arch in `text`, the target has
+    the newest architecture whose code runs on the device.
+
+    Raises CudaTargetError for invalid text.
+    """
+    target = parse_target(text)
+    if not any(word.partition("=")[0] == ARCH for word in text.split()):
+        newest = architecture_for(properties.capability).name
+        target = parse_target(f"{text} {ARCH}={newest}")
+    return replace(
+        target,
+        card=properties.name,
+        multiprocessors=properties.multiprocessors,
+        shared_bytes_per_block=min(target.shared_bytes_per_block, properties.shared_bytes_per_block),
+        clock=float(properties.clock_hz),
+        memory_bandwidth=float(properties.memory_bandwidth or target.memory_bandwidth),
+        cache_bytes=properties.cache_bytes,
+    )
+
 
 KIND = GpuKind(
     target=GpuTarget,

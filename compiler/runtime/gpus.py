@@ -69,9 +69,9 @@ class GpuKind:
     parse: Callable[[str], GpuTarget]
     on_device: Callable[[str, DeviceProperties], GpuTarget]
     open: Callable[[int], Device]
-    compile: Callable[[str, GpuTarget], bytes] | None
-    check: Callable[[], object]
     archive: ArchiveKind
+    compile: Callable[[str, GpuTarget], bytes] | None = None
+    check: Callable[[], object] = lambda: None
 
 
 def gpu_kind(name: str) -> GpuKind:

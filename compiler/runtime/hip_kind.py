@@ -35,7 +35,5 @@ KIND = GpuKind(
     parse=parse_target,
     on_device=lambda text, _: parse_target(text),
     open=no_device,
-    compile=None,
-    check=lambda: None,
     archive=TEXTS,
 )

@@ -8,16 +8,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-
-from vdla.util.closing import Closing
-from vdla.util.errors import UserError
 
 from .cuda_device import (
     Argument,
@@ -30,6 +26,7 @@ from .cuda_device import (
     PinnedMemory,
     TensorAt,
 )
+from .queued_device import QueuedDevice, launches_of, numbered
 
 ORDINAL = "opencl:"
 """Prefix of a device's number in names of devices."""
@@ -70,20 +67,19 @@ def devices() -> list[Any]:
 
 def open_device(ordinal: int = 0) -> OpenClDevice:
     """Opens the device with this number, with a queue of its own. Raises DeviceError if it does not exist."""
-    found = devices()
-    if ordinal >= len(found):
-        known = ", ".join(f"{ORDINAL}{i} ({device.name})" for i, device in enumerate(found))
-        raise DeviceError(f"{ORDINAL}{ordinal}: there is no such device; this machine has {known}")
-    return OpenClDevice(pyopencl(), found[ordinal], f"{ORDINAL}{ordinal}")
+    device = numbered(devices(), ORDINAL, ordinal, lambda device: device.name)
+    return OpenClDevice(pyopencl(), device, f"{ORDINAL}{ordinal}")
 
 
-class OpenClDevice(Closing):
-    """An OpenCL device that is accessed through pyopencl; implements the protocol `cuda_device.Device`."""
+class OpenClDevice(QueuedDevice):
+    """An OpenCL device that is accessed through pyopencl; implements the protocol `cuda_device.Device`. In its
+    properties, "capability" is the version of OpenCL.
+    """
 
     def __init__(self, cl: ModuleType, device: Any, label: str) -> None:
-        self._cl, self._device, self._label = cl, device, label
+        self._cl, self._device = cl, device
         version = device.version.split()[1].split(".")
-        self._properties = DeviceProperties(
+        properties = DeviceProperties(
             name=device.name,
             capability=(int(version[0]), int(version[1])),
             driver=f"{device.platform.name} {device.driver_version}",
@@ -97,8 +93,9 @@ class OpenClDevice(Closing):
             cache_bytes=device.global_mem_cache_size,
             threads_per_block=device.max_work_group_size,
         )
+        super().__init__(label, properties, (cl.Error,), _line)
         with self._calling("opening it"):
-            shared = device.svm_capabilities if self._properties.capability >= (2, 0) else 0
+            shared = device.svm_capabilities if properties.capability >= (2, 0) else 0
             if not shared & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
                 raise DeviceError(
                     f"{label}: {device.name} lacks shared virtual memory (OpenCL 2.0), which vdla needs for its "
@@ -110,37 +107,14 @@ class OpenClDevice(Closing):
             )
         rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = [*OPTIONS, *([CORRECTLY_ROUNDED] if rounded else [])]
-        self._captured: list[_Call] | None = None
-        # Serializes launches (a kernel's arguments are set, then it is enqueued) and captures.
-        self._lock = threading.RLock()
-
-    @property
-    def label(self) -> str:
-        """The device's name in messages. `cuda_device.Device` describes this property and all methods below."""
-        return self._label
-
-    @property
-    def properties(self) -> DeviceProperties:
-        """The device's properties, as reported by the driver; "capability" is the version of OpenCL, and numbers that
-        OpenCL does not report are 0.
-        """
-        return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
         """Allocates `size` bytes of coarse-grained shared virtual memory."""
         cl = self._cl
-        if size > self._device.max_mem_alloc_size:
-            raise DeviceError(
-                f"{self._label}: out of device memory: {size:,} bytes are needed, but one allocation has at most "
-                f"{self._device.max_mem_alloc_size:,}; use a smaller batch"
-            )
+        self._check_size(size, self._device.max_mem_alloc_size)
         with self._calling(f"allocating {size:,} bytes"):
             allocation = cl.SVMAllocation(self._context, size, 0, cl.svm_mem_flags.READ_WRITE)
             return _Memory(allocation, self._queue)
-
-    def allocate_pinned(self, size: int) -> PinnedMemory:
-        """`size` bytes of ordinary host memory, not page-locked."""
-        return _Pinned(np.zeros(size, np.uint8))
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
         """Compiles the OpenCL C text in `cubin`. Raises DeviceError with the compiler's log."""
@@ -165,39 +139,10 @@ class OpenClDevice(Closing):
                 self._queue, destination.array[start : start + size], self._at(address, size)
             )
 
-    def launch(self, module: DeviceModule, call: DeviceCall) -> None:
-        """Adds a launch to the queue or, during a capture, to the graph; kernels declare their shared memory."""
-        assert isinstance(module, _Module)
-        (x, y, z), block = call.launch.grid, call.launch.block
-        encoded = _Call(
-            function=call.launch.function,
-            kernel=module.kernels[call.launch.function],
-            size=(x * block[0], y * block[1], z * block[2]),
-            group=block,
-            arguments=tuple([self._encoded(argument) for argument in call.arguments]),
-        )
-        if self._captured is not None:
-            self._captured.append(encoded)
-        else:
-            self._enqueue(encoded)
-
-    def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """The launches of `work`, recorded so that they can be repeated."""
-        with self._lock:
-            self._captured = []
-            try:
-                work()
-                return _Graph(tuple(self._captured))
-            finally:
-                self._captured = None
-
-    def run(self, graph: DeviceGraph) -> None:
-        """Enqueues the graph's launches one after the other."""
-        self._run(graph)
-
     def milliseconds(self, graph: DeviceGraph) -> float:
         """Time from the start of the first kernel to the end of the last, by the device's clock."""
-        events = self._run(graph)
+        with self._lock:
+            events = self._submit(launches_of(graph))
         with self._calling("timing kernels"):
             events[-1].wait()
             return (events[-1].profile.end - events[0].profile.start) / 1e6
@@ -212,34 +157,36 @@ class OpenClDevice(Closing):
         with contextlib.suppress(Exception):
             self._queue.finish()
 
-    def _run(self, graph: DeviceGraph) -> list[Any]:
-        assert isinstance(graph, _Graph)
-        with self._lock:
-            return [self._enqueue(call) for call in graph.calls]
+    def _encoded(self, module: DeviceModule, call: DeviceCall) -> _Call:
+        assert isinstance(module, _Module)
+        (x, y, z), block = call.launch.grid, call.launch.block
+        return _Call(
+            function=call.launch.function,
+            kernel=module.kernels[call.launch.function],
+            size=(x * block[0], y * block[1], z * block[2]),
+            group=block,
+            arguments=tuple([self._argument(argument) for argument in call.arguments]),
+        )
 
-    def _enqueue(self, call: _Call) -> Any:
-        with self._lock, self._calling(f"launching {call.function}"):
-            for index, argument in enumerate(call.arguments):
-                call.kernel.set_arg(index, argument)
-            return self._cl.enqueue_nd_range_kernel(self._queue, call.kernel, call.size, call.group)
+    def _submit(self, calls: Sequence[_Call]) -> list[Any]:
+        """Adds launches to the queue, and returns their events. Kernels declare their shared memory."""
+        events: list[Any] = []
+        for call in calls:
+            with self._calling(f"launching {call.function}"):
+                for index, argument in enumerate(call.arguments):
+                    call.kernel.set_arg(index, argument)
+                events.append(
+                    self._cl.enqueue_nd_range_kernel(self._queue, call.kernel, call.size, call.group)
+                )
+        return events
 
-    def _encoded(self, argument: Argument) -> Any:
+    def _argument(self, argument: Argument) -> Any:
         assert not isinstance(argument, TensorAt), "no target without bulk copies has tensor maps"
         # pyopencl takes addresses from arrays only; one byte suffices, kernels know their arrays' sizes.
         return argument if isinstance(argument, np.integer) else self._at(argument, 1)
 
     def _at(self, address: int, size: int) -> Any:
         return self._cl.SVM(np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)))
-
-    @contextlib.contextmanager
-    def _calling(self, doing: str) -> Iterator[None]:
-        """Turns errors of pyopencl into DeviceError; `doing` names the failed action in the message."""
-        try:
-            yield
-        except UserError:
-            raise
-        except (self._cl.Error, MemoryError) as error:
-            raise DeviceError(f"{self._label}: {doing} failed: {_line(error)}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,28 +221,12 @@ class _Memory:
             self.close()
 
 
-class _Pinned:
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-
-    def close(self) -> None:
-        self.array = np.zeros(0, np.uint8)
-
-
 class _Module:
     def __init__(self, kernels: dict[str, Any]) -> None:
         self.kernels = kernels
 
     def close(self) -> None:
         self.kernels = {}
-
-
-class _Graph:
-    def __init__(self, calls: tuple[_Call, ...]) -> None:
-        self.calls = calls
-
-    def close(self) -> None:
-        self.calls = ()
 
 
 def _line(error: BaseException) -> str:

@@ -4,7 +4,10 @@ compiles.
 
 from __future__ import annotations
 
-from ..codegen.opencl.machine import NAME, Limits, OpenClTarget, of_device, parse_target
+from dataclasses import replace
+
+from ..codegen.opencl.machine import NAME, OpenClTarget, opencl_target, parse_target
+from ..codegen.opencl.work_groups import device_limits, parse_limits
 from .cuda_archive import ArchiveKind, read_target
 from .cuda_device import DeviceProperties
 from .gpus import GpuKind
@@ -22,13 +25,10 @@ TEXTS = ArchiveKind(
 
 def device_target(text: str, properties: DeviceProperties) -> OpenClTarget:
     """The target that `text` ("opencl ...") names, with the device's limits where `text` sets none."""
-    return of_device(
-        text=text,
-        name=properties.name,
-        units=properties.multiprocessors,
-        own=Limits(threads=properties.threads_per_block, local_bytes=properties.shared_bytes_per_block),
-        clock=float(properties.clock_hz),
-    )
+    own = device_limits(properties.threads_per_block, properties.shared_bytes_per_block)
+    target = opencl_target(parse_limits(text, NAME, own))
+    clock, units = float(properties.clock_hz) or target.clock, properties.multiprocessors
+    return replace(target, card=properties.name, multiprocessors=units, clock=clock)
 
 
 KIND = GpuKind(
@@ -36,7 +36,5 @@ KIND = GpuKind(
     parse=parse_target,
     on_device=device_target,
     open=open_device,
-    compile=None,
-    check=lambda: None,
     archive=TEXTS,
 )

@@ -12,19 +12,16 @@ import contextlib
 import importlib
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from vdla.util.closing import Closing
-from vdla.util.errors import UserError
-
-from ..codegen.wgsl.machine import NAME, WgslTarget, of_device, parse_target
+from ..codegen.opencl.work_groups import device_limits, parse_limits
+from ..codegen.wgsl.machine import NAME, WgslTarget, parse_target, wgsl_target
 from .cuda_archive import ArchiveKind, read_target
 from .cuda_device import (
     Argument,
@@ -38,6 +35,7 @@ from .cuda_device import (
     TensorAt,
 )
 from .gpus import GpuKind
+from .queued_device import QueuedDevice, launches_of, numbered
 
 ORDINAL = "wgsl:"
 """Prefix of a device's number in names of devices."""
@@ -95,11 +93,8 @@ def adapters() -> list[Any]:
 
 def open_device(ordinal: int = 0) -> WgslDevice:
     """Opens the device with this number, with a queue of its own. Raises DeviceError if it does not exist."""
-    found = adapters()
-    if ordinal >= len(found):
-        known = ", ".join(f"{ORDINAL}{i} ({adapter.info['device']})" for i, adapter in enumerate(found))
-        raise DeviceError(f"{ORDINAL}{ordinal}: there is no such device; this machine has {known}")
-    return WgslDevice(wgpu(), found[ordinal], f"{ORDINAL}{ordinal}")
+    adapter = numbered(adapters(), ORDINAL, ordinal, lambda adapter: adapter.info["device"])
+    return WgslDevice(wgpu(), adapter, f"{ORDINAL}{ordinal}")
 
 
 def _use_backends() -> None:
@@ -112,13 +107,13 @@ def _use_backends() -> None:
         extras.set_instance_extras(backends=list(BACKENDS), flags=FLAGS)
 
 
-class WgslDevice(Closing):
+class WgslDevice(QueuedDevice):
     """A device that is accessed through wgpu; implements the protocol `cuda_device.Device`."""
 
     def __init__(self, module: ModuleType, adapter: Any, label: str) -> None:
-        self._wgpu, self._label = module, label
+        self._wgpu = module
         info, limits = adapter.info, adapter.limits
-        self._properties = DeviceProperties(
+        properties = DeviceProperties(
             name=info["device"],
             capability=(0, 0),
             driver=f"{info['backend_type']}, {info['description'] or info['vendor']}",
@@ -132,6 +127,7 @@ class WgslDevice(Closing):
             cache_bytes=0,
             threads_per_block=limits["max-compute-invocations-per-workgroup"],
         )
+        super().__init__(label, properties, (module.GPUError, RuntimeError), _line)
         self._has_clock = _CLOCK in adapter.features
         self._most = {name: limits[name] for name in _LIMITS}
         self._alignment = limits["min-storage-buffer-offset-alignment"]
@@ -144,26 +140,10 @@ class WgslDevice(Closing):
         self._starts: list[int] = []
         self._next = _ADDRESSES
         self._numbers: dict[int, Any] = {}
-        self._captured: list[_Call] | None = None
-        self._lock = threading.RLock()
-
-    @property
-    def label(self) -> str:
-        """The device's name in messages. `cuda_device.Device` describes this property and all methods below."""
-        return self._label
-
-    @property
-    def properties(self) -> DeviceProperties:
-        """The device's properties, as reported by the driver; rates and numbers that WebGPU does not report are 0."""
-        return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
         """Allocates a buffer of `size` bytes."""
-        if size > self._most["max-buffer-size"]:
-            raise DeviceError(
-                f"{self._label}: out of device memory: {size:,} bytes are needed, but one allocation has at most "
-                f"{self._most['max-buffer-size']:,}; use a smaller batch"
-            )
+        self._check_size(size, self._most["max-buffer-size"])
         usage = self._wgpu.BufferUsage
         with self._lock, self._calling(f"allocating {size:,} bytes"):
             buffer = self._device.create_buffer(
@@ -173,10 +153,6 @@ class WgslDevice(Closing):
             self._buffers[address] = buffer
             self._starts.append(address)
             return _Memory(self, address)
-
-    def allocate_pinned(self, size: int) -> PinnedMemory:
-        """`size` bytes of ordinary host memory, not page-locked."""
-        return _Pinned(size)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
         """Compiles the WGSL text in `cubin`. Raises DeviceError with the compiler's message."""
@@ -211,46 +187,20 @@ class WgslDevice(Closing):
             data = self._queue.read_buffer(buffer, offset, -(-size // 4) * 4)
             destination.array[start : start + size] = np.frombuffer(data, np.uint8)[:size]
 
-    def launch(self, module: DeviceModule, call: DeviceCall) -> None:
-        """Adds a launch to the queue or, during a capture, to the graph."""
-        assert isinstance(module, _Module)
-        with self._lock, self._calling(f"launching {call.launch.function}"):
-            encoded = self._encoded(module, call)
-            if self._captured is not None:
-                self._captured.append(encoded)
-            else:
-                self._submit((encoded,))
-
-    def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """The launches of `work`, recorded so that they can be repeated."""
-        with self._lock:
-            self._captured = []
-            try:
-                work()
-                return _Graph(tuple(self._captured))
-            finally:
-                self._captured = None
-
-    def run(self, graph: DeviceGraph) -> None:
-        """Adds the graph's launches to the queue, one after the other."""
-        assert isinstance(graph, _Graph)
-        with self._lock, self._calling("running"):
-            self._submit(graph.calls)
-
     def milliseconds(self, graph: DeviceGraph) -> float:
         """Time of the graph's kernels by the device's clock; by the host's clock if the device has none."""
-        assert isinstance(graph, _Graph)
+        calls = launches_of(graph)
         with self._lock, self._calling("timing kernels"):
             self.synchronize()
             if not self._has_clock:
                 started = time.perf_counter()
-                self._submit(graph.calls)
+                self._submit(calls)
                 self.synchronize()
                 return (time.perf_counter() - started) * 1e3
             usage = self._wgpu.BufferUsage
             stamps = self._device.create_query_set(type="timestamp", count=2)
             result = self._device.create_buffer(size=16, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
-            self._submit(graph.calls, stamps, result)
+            self._submit(calls, stamps, result)
             begin, end = np.frombuffer(self._queue.read_buffer(result, 0, 16), np.uint64).tolist()
             return (end - begin) / 1e6
 
@@ -279,7 +229,8 @@ class WgslDevice(Closing):
         start = self._starts[bisect.bisect_right(self._starts, address) - 1]
         return self._buffers[start], address - start
 
-    def _encoded(self, module: _Module, call: DeviceCall) -> _Call:
+    def _encoded(self, module: DeviceModule, call: DeviceCall) -> _Call:
+        assert isinstance(module, _Module)
         function = call.launch.function
         bindings = module.kernels[function]
         entries: list[dict[str, Any]] = []
@@ -344,7 +295,7 @@ class WgslDevice(Closing):
             module.pipelines[key] = pipeline, layout
         return module.pipelines[key]
 
-    def _submit(self, calls: tuple[_Call, ...], stamps: Any = None, result: Any = None) -> None:
+    def _submit(self, calls: Sequence[_Call], stamps: Any = None, result: Any = None) -> None:
         """Adds launches to the queue. `stamps`: a query set in which the device records the times before and after the
         launches; both times are then copied to the buffer `result` (None: no times are recorded).
         """
@@ -363,16 +314,6 @@ class WgslDevice(Closing):
         if stamps is not None:
             encoder.resolve_query_set(stamps, 0, 2, result, 0)
         self._queue.submit([encoder.finish()])
-
-    @contextlib.contextmanager
-    def _calling(self, doing: str) -> Iterator[None]:
-        """Turns errors of wgpu into DeviceError; `doing` names the failed action in the message."""
-        try:
-            yield
-        except UserError:
-            raise
-        except (self._wgpu.GPUError, RuntimeError, MemoryError) as error:
-            raise DeviceError(f"{self._label}: {doing} failed: {_line(error)}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,14 +340,6 @@ class _Memory:
             self.close()
 
 
-class _Pinned:
-    def __init__(self, size: int) -> None:
-        self.array = np.zeros(size, np.uint8)
-
-    def close(self) -> None:
-        self.array = np.zeros(0, np.uint8)
-
-
 class _Module:
     """A compiled WGSL text. `kernels`: for each kernel, the (kind of memory, name) of its bindings. `pipelines`: the
     pipelines that earlier launches have made.
@@ -418,14 +351,6 @@ class _Module:
 
     def close(self) -> None:
         self.shader, self.pipelines = None, {}
-
-
-class _Graph:
-    def __init__(self, calls: tuple[_Call, ...]) -> None:
-        self.calls = calls
-
-    def close(self) -> None:
-        self.calls = ()
 
 
 def _line(error: BaseException) -> str:
@@ -442,7 +367,8 @@ def _line(error: BaseException) -> str:
 
 def device_target(text: str, properties: DeviceProperties) -> WgslTarget:
     """The target that `text` ("wgsl ...") names, with the device's limits where `text` sets none."""
-    return of_device(text, properties.name, properties.threads_per_block, properties.shared_bytes_per_block)
+    own = device_limits(properties.threads_per_block, properties.shared_bytes_per_block)
+    return replace(wgsl_target(parse_limits(text, NAME, own)), card=properties.name)
 
 
 TEXTS = ArchiveKind(
@@ -458,7 +384,5 @@ KIND = GpuKind(
     parse=parse_target,
     on_device=device_target,
     open=open_device,
-    compile=None,
-    check=lambda: None,
     archive=TEXTS,
 )

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 from ..ir.bounds import Ranges, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var
-from ..ir.region_operations import union
-from ..ir.regions import expr_bounds, read_regions, write_regions
+from ..ir.regions import box_of, expr_bounds, hull, read_regions, region_of, write_regions
 from ..ir.stmt import Alloc, Assign, For, NamedStmt, Program, Reduce, Region, Seq, Stmt, seq
 from ..ir.visit import free_vars, map_expressions, substitute_expr
 from .compute_at import greatest_extent, intersect, lies_inside
@@ -264,12 +263,10 @@ def _localize(program: Program, name: str, before: For, own: set[str]) -> Progra
     if len(touches(alloc.body)[name]) > len(touches(at.body)[name]):
         return program
     ranges = loop_ranges(n for n in path if isinstance(n, For))
-    box = union(
-        _region(write_regions(at.body, {}, ranges), name),
-        _region(read_regions(at.body, {}, ranges), name),
-        ranges,
-    )
     old = alloc.buffer
+    written = box_of(_region(write_regions(at.body, {}, ranges), name))
+    read = box_of(_region(read_regions(at.body, {}, ranges), name))
+    box = region_of(old, hull(written, read, ranges), ranges)
     shape = tuple([greatest_extent(e, ranges, size) for e, size in zip(box.extents, old.shape, strict=True)])
     local = Buffer(name=name, shape=shape, dtype=old.dtype, scope=old.scope)
     body = Alloc(buffer=local, body=rebase(at.body, name, local, box.starts))

@@ -148,8 +148,8 @@ def _pool(graph: Graph, node: Node, operator: MaxPool | AveragePool, _: int) -> 
     height, width = data.shape[2:]
     program = float_pool(
         (prod(data.storage) // (height * width * data.block), height, width, data.block),
-        window=operator.window,
-        kind="max" if isinstance(operator, MaxPool) else "average",
+        operator.window,
+        "max" if isinstance(operator, MaxPool) else "average",
         dtype=graph.tensors[node.inputs[0]].dtype if node.data is None else DType.FLOAT32,
         counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
     )

@@ -23,7 +23,7 @@ from .launch_shape import AXES, Shape, shape_of
 from .machine import GpuTarget
 from .shared_memory import SharedPlan, plan_shared
 from .statements import THREAD, KernelEmitter
-from .storage import ALIGNMENT, buffer_bytes, in_device_memory
+from .storage import ALIGNMENT, buffer_bytes, in_memory
 from .text import Names, Source, wrapped
 
 
@@ -249,7 +249,7 @@ class _Outline:
         arrays: list[Parameter] = []
         storages = {}
         for buffer in buffers:
-            held = in_device_memory(buffer, names.make(buffer.name), changed=buffer.name in changed)
+            held = in_memory(buffer, names.make(buffer.name), "global", changed=buffer.name in changed)
             storages[buffer.name] = held
             if buffer.name not in by_address:
                 continue

@@ -47,7 +47,7 @@ from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
 from .overlap import overlapping_loops
 from .shared_memory import SharedPlan
-from .storage import Storage, in_registers, in_shared_memory
+from .storage import Storage, in_memory, in_registers
 from .text import EQUALITY, Names, Source, Text, conjunction
 from .vectorize import vectorized
 from .wgmma_emit import has_products, only_products, overlapped, products, wait_products
@@ -231,7 +231,7 @@ class KernelEmitter:
         shared-memory plan (`SharedPlan`) assigns to it.
         """
         name = self.shared.places[alloc.buffer.name].name
-        self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, name)
+        self.values.storages[alloc.buffer.name] = in_memory(alloc.buffer, name, "shared")
 
     def phase(self, loop: For) -> None:
         """Emits a phase (nest of loops that each thread runs by itself); its loops over threads become the threads of

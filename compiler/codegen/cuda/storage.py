@@ -67,28 +67,18 @@ def buffer_bytes(buffer: Buffer) -> int:
     return prod(buffer.shape) * buffer.dtype.bits // 8
 
 
-def in_device_memory(buffer: Buffer, name: str, *, changed: bool) -> Storage:
-    """The storage of a kernel parameter: an array in the device's memory."""
+def in_memory(buffer: Buffer, name: str, space: Space, *, changed: bool = True) -> Storage:
+    """The storage of a whole array: a parameter in the device's memory (`space` "global"), or a buffer that all threads
+    of a block share ("shared").
+    """
     return Storage(
         buffer=buffer,
         name=name,
         strides=row_major(buffer.shape),
         elements=prod(buffer.shape),
-        space="global",
-        alignment=ALIGNMENT,
+        space=space,
+        alignment=ALIGNMENT if space == "global" else SHARED_ALIGNMENT,
         changed=changed,
-    )
-
-
-def in_shared_memory(buffer: Buffer, name: str) -> Storage:
-    """The storage of a buffer that all threads of a block share."""
-    return Storage(
-        buffer=buffer,
-        name=name,
-        strides=row_major(buffer.shape),
-        elements=prod(buffer.shape),
-        space="shared",
-        alignment=SHARED_ALIGNMENT,
     )
 
 

@@ -5,7 +5,7 @@ A work-group is a block, a work-item a thread, local memory is shared memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ..cuda.architectures import KIB, Capability
@@ -58,19 +58,6 @@ def opencl_target(limits: Limits = LEAST) -> OpenClTarget:
     are used in estimates only.
     """
     return OpenClTarget(arch=NAME, work_items=limits.threads, **small_gpu(limits))
-
-
-def of_device(*, text: str, name: str, units: int, own: Limits, clock: float) -> OpenClTarget:
-    """The target for one device. `text` holds the target's options; a limit that `text` does not set is the device's
-    `own` limit, but 256 to 1,024 work-items in a group and at most 48 KiB of local memory.
-
-    `name`: the device's name. `units`: number of its compute units. `clock`: its clock rate in Hz, 0 if unknown.
-    """
-    most = Limits(
-        threads=max(LEAST.threads, min(own.threads, 1024)), local_bytes=min(own.local_bytes, 48 * KIB)
-    )
-    target = opencl_target(parse_limits(text, NAME, most))
-    return replace(target, card=name, multiprocessors=units, clock=clock or target.clock)
 
 
 def parse_target(text: str) -> OpenClTarget:

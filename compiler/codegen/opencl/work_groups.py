@@ -97,6 +97,13 @@ def small_gpu(limits: Limits) -> dict[str, Any]:
     }
 
 
+def device_limits(threads: int, local_bytes: int) -> Limits:
+    """The limits to generate code for on a device whose work-groups have at most `threads` threads and `local_bytes`
+    bytes of memory: the device's own limits, but at least 256 and at most 1,024 threads, and at most 48 KiB.
+    """
+    return Limits(threads=max(LEAST_THREADS, min(threads, 1024)), local_bytes=min(local_bytes, 48 * KIB))
+
+
 def parse_limits(text: str, kind: str, default: Limits) -> Limits:
     """The limits in `text`, which begins with `kind`; `default` where `text` gives none.
 

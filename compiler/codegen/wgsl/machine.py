@@ -5,7 +5,7 @@ A work-group is a block, an invocation a thread, work-group memory is shared mem
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -69,11 +69,3 @@ def parse_target(text: str) -> WgslTarget:
     Raises OpenClTargetError, which names the wrong part and the legal ones.
     """
     return wgsl_target(parse_limits(text, NAME, _LEAST))
-
-
-def of_device(text: str, name: str, threads: int, local_bytes: int) -> WgslTarget:
-    """The target for one device. `text` holds the target's options. A limit that `text` does not set is the device's
-    limit (`threads`, `local_bytes`), but at most 1,024 invocations in a group and 48 KiB. `name`: the device's name.
-    """
-    own = Limits(threads=min(threads, 1024), local_bytes=min(local_bytes, 48 * KIB))
-    return replace(wgsl_target(parse_limits(text, NAME, own)), card=name)

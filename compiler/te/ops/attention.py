@@ -1,33 +1,29 @@
 """Attention as one kernel of a GPU: softmax(scores(Q K^T)) V of float32 matrices, without the matrix of scores in
-memory.
-
-The softmax is computed online over blocks of keys (Milakov and Gimelshein, "Online normalizer calculation for softmax",
-2018; Dao et al., "FlashAttention", 2022): each row keeps its greatest score m so far, the sum l of exp(score - m), and
-the sum o of exp(score - m) times rows of V. When m grows, l and o are multiplied by exp(old m - new m). The result is
-o / l.
+memory. The softmax is computed over blocks of keys (`online_softmax`, which defines m, l and o).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.expr import Buffer, Const, Expr, Var, equal, maximum, minimum, select
+from ...ir.expr import Buffer, Const, Expr, Var, minimum
 from ...ir.stmt import Assign, Copy, Program, Reduce, Stmt, allocated, nest, region, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
 from ..scalars import exp
 from ..threads import all_lanes
-from .attention_blocks import LOWEST, Blocks
+from .attention_blocks import Blocks
 from .attention_result import Result
 from .attention_sizes import Attention, Stored
 from .attention_tile import VECTOR, Tile, shared_buffers, unrolled
+from .online_softmax import LOWEST, with_new_scores
 
 F32 = DType.FLOAT32
 _NOTHING = Const(0.0, F32)
 _ZERO = Const(0)
 
 
-def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str = "attention") -> Program:
+def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False) -> Program:
     """The program of attention on a GPU. Parameters: Q, K, V, the other operands A3, A4, ... of the scores, and Y, in
     the shapes that `sizes` describes.
 
@@ -38,7 +34,7 @@ def attention(sizes: Attention, tile: Tile, *, shuffles: bool = False, name: str
     memory; "post", which stores the result. Stages "most" and "total" exist if several threads share a row; without
     `shuffles`, stages "most.give" and "total.give" come before them.
     """
-    return _Kernel(sizes, tile, shuffles).program(name)
+    return _Kernel(sizes, tile, shuffles).program()
 
 
 class _Kernel:
@@ -64,7 +60,7 @@ class _Kernel:
         self.sum = register("sum", *threads, lanes, tile.rows, self.vectors, tile.wide)
         self.blocks = Blocks(sizes, tile.block_rows, tile.step_keys)
 
-    def program(self, name: str) -> Program:
+    def program(self) -> Program:
         sizes, tile, shared, blocks = self.sizes, self.tile, self.shared, self.blocks
         step = Var("step")
         keys = step * tile.step_keys
@@ -82,7 +78,7 @@ class _Kernel:
         result = Result(blocks, tile, shared, self.greatest, self.total, self.sum)
         end = result.stages(self.joined("total", "add", self.total))
         whole = allocated(held, seq(query, self.start(), steps, end))
-        return Program(name=name, parameters=blocks.parameters, body=nest(blocks.grid, whole))
+        return Program(name="attention", parameters=blocks.parameters, body=nest(blocks.grid, whole))
 
     def copied(self, name: str, to: Buffer, of: Buffer, stored: Stored, first: Expr, columns: int) -> Stmt:
         """Copies rows of a matrix in `of`, from row `first` on, to the shared buffer `to`, with zeros for rows and
@@ -225,38 +221,23 @@ class _Kernel:
         updates the thread's sums of weights and of weighted rows of V.
         """
         tile, r, n, c, u = self.tile, *(Var(f"weights.{v}") for v in "rncu")
-        new, base, factor = (
-            Buffer(name=f"weights.{n}", shape=(1,), dtype=F32, scope="register")
-            for n in ("new", "base", "factor")
-        )
-        zero = (_ZERO,)
-        greatest, total = self.greatest[z, y, r, x], self.total[z, y, r, x]
-        score, o = self.score[z, y, x, r, n], self.sum[z, y, x, r, c, u]
+        total, score, o = self.total[z, y, r, x], self.score[z, y, x, r, n], self.sum[z, y, x, r, c, u]
         kept = self.shared.weights[self.tile.of_split(z, y, r), n * tile.lanes + x]
-        # Rows all of whose scores are -inf so far: exp(-inf - 0) is 0, exp(-inf - -inf) would be NaN.
-        finite = select(equal(new[zero], LOWEST), _NOTHING, new[zero])
-        body = seq(
-            Assign.to("weights.new", new[zero], maximum(greatest, self.most[z, y, r, x])),
-            Assign.to("weights.base", base[zero], finite),
-            Assign.to("weights.factor", factor[zero], exp(greatest - base[zero])),
-            Assign.to("weights.greatest", greatest, new[zero]),
-            Assign.to("weights.total", total, total * factor[zero]),
-            nest(
-                [(n, tile.keys)],
-                seq(
-                    Assign.to("weights", score, exp(score - base[zero])),
-                    Assign.to("weights.kept", kept, score),
-                    Reduce.into("weights.sum", "add", total, score),
-                ),
-                kind="unroll",
-            ),
-            nest(
-                [(c, self.vectors), (u, tile.wide)],
-                Assign.to("weights.scaled", o, o * factor[zero]),
-                kind="unroll",
-            ),
-        )
-        return nest([(r, tile.rows)], allocated((new, base, factor), body), kind="unroll")
+
+        def weigh(greatest: Expr) -> Stmt:
+            weights = seq(
+                Assign.to("weights", score, exp(score - greatest)),
+                Assign.to("weights.kept", kept, score),
+                Reduce.into("weights.sum", "add", total, score),
+            )
+            return nest([(n, tile.keys)], weights, kind="unroll")
+
+        def scale(factor: Expr) -> Stmt:
+            scaled = Assign.to("weights.scaled", o, o * factor)
+            return nest([(c, self.vectors), (u, tile.wide)], scaled, kind="unroll")
+
+        row = with_new_scores(self.greatest[z, y, r, x], self.most[z, y, r, x], total, weigh, scale)
+        return nest([(r, tile.rows)], row, kind="unroll")
 
     def context(self, z: Expr, y: Expr, x: Expr) -> Stmt:
         """One step over a block of keys: adds products to the thread's accumulators o. Each product is a weight of the

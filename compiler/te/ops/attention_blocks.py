@@ -13,13 +13,12 @@ from ..blocks import ceil_div
 from ..fusion import operand_buffer
 from ..scalars import ELEMENT, argument
 from .attention_sizes import KEY, ROW, Attention
+from .online_softmax import LOWEST
 
 MOST_DIFFERENT = 128
 """Largest number of row blocks that may skip different numbers of steps, since the race check follows each of these
 blocks; with more row blocks, no block skips steps.
 """
-LOWEST = Const(float("-inf"), DType.FLOAT32)
-"""The score of a key that a row does not see."""
 _ZERO = Const(0)
 
 

@@ -2,15 +2,14 @@
 cores.
 
 The algorithm is FlashAttention-2 (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work
-Partitioning", 2023). Each warp computes rows of the result of its own. Over blocks of keys, each row keeps its greatest
-score m so far, the sum l of exp(score - m), and the sum o of exp(score - m) times rows of V; when m grows, l and o are
-multiplied by exp(old m - new m). Scores, m, l and o are float32 in registers; exp(score - m) is rounded to 16 bits for
-the product with V. The result is o / l.
+Partitioning", 2023). Each warp computes rows of the result of its own, over blocks of keys (`online_softmax`, which
+defines m, l and o). Scores, m, l and o are float32 in registers; exp(score - m) is rounded to 16 bits for the product
+with V.
 """
 
 from __future__ import annotations
 
-from ...ir.expr import Buffer, Const, Expr, Var, cast, equal, maximum, select
+from ...ir.expr import Buffer, Const, Expr, Var, cast
 from ...ir.kernels import WARP
 from ...ir.lane_elements import LANES_OF_ROW, OWN_COLUMNS, OWN_ROWS, own_column, own_row
 from ...ir.stmt import Assign, Copy, Program, Reduce, Stmt, allocated, nest, region, seq
@@ -18,29 +17,29 @@ from ...ir.types import DType
 from ..rows import Operator
 from ..scalars import exp
 from ..threads import neighbouring_lanes
-from .attention_blocks import LOWEST, Blocks
+from .attention_blocks import Blocks
 from .attention_halves_result import Splits
 from .attention_sizes import Attention, Stored
 from .attention_warps import COLUMNS, DEPTH, PAIR, ROWS, WarpTile
+from .online_softmax import LOWEST, with_new_scores
 
 F32 = DType.FLOAT32
 _NOTHING, _ZERO = Const(0.0, F32), Const(0)
 
 
-def attention_halves(sizes: Attention, tile: WarpTile, name: str = "attention") -> Program:
+def attention_halves(sizes: Attention, tile: WarpTile) -> Program:
     """Attention of 16-bit matrices on a GPU. Parameters: Q, K, V, A3, A4, ... (operands of the scores) and Y, in the
     shapes and types of `sizes`, whose depth and columns are multiples of 16.
 
     Grid axes: x blocks of rows, y heads, z the rest of the batch. Loops "STAGE.z" and "STAGE.y" are axes of warps,
-    "STAGE.x" the lanes of a warp. For each row, m is the greatest score so far, l the sum of exp(score - m), and o the
-    sum of exp(score - m) times rows of V. Stages:
+    "STAGE.x" the lanes of a warp. Stages:
     - "q" copies Q to shared memory, and "queries" loads each warp's rows of it; "start" and "start.sums" begin m, l, o.
     - In each step over the keys (loop "step"), "k" and "v" copy keys and values, "scores" multiplies, "masked" computes
       scores, "most" finds the greatest score of a row, "weights" the exponentials, and "context" multiplies again.
     - "total" completes l; "give.bounds", "give" and "post" store the result (`attention_halves_result`).
     Matrices of a warp are the buffers "queries", "scores.k", "context.p" and "context.v" (factors), "score" and "sum".
     """
-    return _Kernel(sizes, tile).program(name)
+    return _Kernel(sizes, tile).program()
 
 
 class _Kernel:
@@ -72,7 +71,7 @@ class _Kernel:
     def register(name: str, *shape: int, dtype: DType = F32) -> Buffer:
         return Buffer(name=name, shape=shape, dtype=dtype, scope="register")
 
-    def program(self, name: str) -> Program:
+    def program(self) -> Program:
         sizes, blocks, step = self.sizes, self.blocks, Var("step")
         keys = step * self.tile.step_keys
         stages = seq(
@@ -90,7 +89,7 @@ class _Kernel:
         total = self.joined("total", "add", self.total)
         whole = seq(query, self.start(), steps, total, end)
         held = allocated((self.queries, self.greatest, self.total, self.sum), whole)
-        return Program(name=name, parameters=blocks.parameters, body=nest(blocks.grid, held))
+        return Program(name="attention", parameters=blocks.parameters, body=nest(blocks.grid, held))
 
     # Places
 
@@ -198,28 +197,23 @@ class _Kernel:
         rescales the lane's sums of weights and of weighted rows of V, and adds the weights.
         """
         m, h, n, p, c, u = (Var(f"weights.{v}") for v in "mhnpcu")
-        new, base, factor = (self.register(f"weights.{v}", 1) for v in ("new", "base", "factor"))
-        greatest, total = self.greatest[z, y, m, h, x], self.total[z, y, m, h, x]
+        total = self.total[z, y, m, h, x]
         score = self.score[z, y, m, n, own_row(x, h), own_column(x, p)]
         o = self.sum[z, y, m, c, own_row(x, h), own_column(x, u)]
-        # Rows all of whose scores are -inf so far: exp(-inf - 0) is 0, exp(-inf - -inf) would be NaN.
-        finite = select(equal(new[0], LOWEST), _NOTHING, new[0])
-        weigh = seq(
-            Assign.to("weights", score, exp(score - base[0])),
-            Reduce.into("weights.sum", "add", total, score),
-        )
-        scale = Assign.to("weights.scaled", o, o * factor[0])
-        body = seq(
-            Assign.to("weights.new", new[0], maximum(greatest, self.most[z, y, m, h, x])),
-            Assign.to("weights.base", base[0], finite),
-            Assign.to("weights.factor", factor[0], exp(greatest - base[0])),
-            Assign.to("weights.greatest", greatest, new[0]),
-            Assign.to("weights.total", total, total * factor[0]),
-            nest([(n, self.tile.keys // COLUMNS), (p, OWN_COLUMNS)], weigh, kind="unroll"),
-            nest([(c, self.sizes.columns // COLUMNS), (u, OWN_COLUMNS)], scale, kind="unroll"),
-        )
-        rows = nest([(h, OWN_ROWS)], allocated((new, base, factor), body), kind="unroll")
-        return self.tiles(m, rows)
+
+        def weigh(greatest: Expr) -> Stmt:
+            weights = seq(
+                Assign.to("weights", score, exp(score - greatest)),
+                Reduce.into("weights.sum", "add", total, score),
+            )
+            return nest([(n, self.tile.keys // COLUMNS), (p, OWN_COLUMNS)], weights, kind="unroll")
+
+        def scale(factor: Expr) -> Stmt:
+            scaled = Assign.to("weights.scaled", o, o * factor)
+            return nest([(c, self.sizes.columns // COLUMNS), (u, OWN_COLUMNS)], scaled, kind="unroll")
+
+        row = with_new_scores(self.greatest[z, y, m, h, x], self.most[z, y, m, h, x], total, weigh, scale)
+        return self.tiles(m, nest([(h, OWN_ROWS)], row, kind="unroll"))
 
     def context(self, z: Expr, y: Expr, _: Expr) -> Stmt:
         """The statements that multiply a step's weights (rounded to 16 bits) by the step's rows of V, and add the

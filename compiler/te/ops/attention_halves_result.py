@@ -1,26 +1,22 @@
 """The end of an attention of 16-bit matrices: combines the partial results of all splits of the keys into each row's
-result.
-
-For a row, a split of the keys has three values: the greatest score m of its keys; the sum l of exp(score - m); and the
-sum o of exp(score - m) times the keys' rows of V. Let M be the greatest m of all splits. First l and o of each split
-are multiplied by exp(m - M); then the result is the sum of o over the splits, divided by the sum of l.
+result. `online_softmax` defines m, l and o of a split.
 """
 
 from __future__ import annotations
 
-from ...ir.expr import Buffer, Const, Expr, Var, cast, minimum
+from ...ir.expr import Buffer, Expr, Var, cast, minimum
 from ...ir.kernels import WARP
 from ...ir.lane_elements import LANES_OF_ROW, OWN_ROWS, own_row
 from ...ir.stmt import Assign, Reduce, Stmt, allocated, nest, seq
 from ...ir.types import DType
-from ..scalars import divide, exp
-from .attention_blocks import LOWEST, Blocks
+from ..scalars import divide
+from .attention_blocks import Blocks
 from .attention_warps import COLUMNS, ROWS, WarpTile
+from .online_softmax import NOTHING, Joined
 
 VECTORS = (4, 2, 1)
 """Possible numbers of neighbouring columns of the result that a thread computes and stores together."""
 F32 = DType.FLOAT32
-_NOTHING, _ZERO = Const(0.0, F32), Const(0)
 
 
 class Splits:
@@ -94,33 +90,20 @@ class Splits:
         if self.tile.splits == 1:
             quotient = divide(self.sums[0, row, column + e], self.bounds[1, 0, row, 0])
             return nest([(e, wide)], Assign.to("post.value", value[e], quotient), kind="unroll")
-        most, total = (
-            Buffer(name=f"post.{n}", shape=(1,), dtype=F32, scope="register") for n in ("most", "total")
-        )
-        factors = Buffer(name="post.factors", shape=(self.tile.splits,), dtype=F32, scope="register")
-        greatest, sums = self.bounds[0, s, row, 0], self.sums[r, row, column + v]
-        weigh = seq(
-            Assign.to("post.factor", factors[q], exp(self.bounds[0, q, row, 0] - most[0])),
-            Reduce.into("post.total", "add", total[0], self.bounds[1, q, row, 0] * factors[q]),
-        )
+        joined, sums = Joined(self.tile.splits), self.sums[r, row, column + v]
         return allocated(
-            (most, total, factors),
+            (joined.most, joined.total, joined.factors),
             seq(
-                Assign.to("post.most.init", most[0], LOWEST),
-                nest(
-                    [(s, self.tile.splits)], Reduce.into("post.most", "max", most[0], greatest), kind="unroll"
-                ),
-                Assign.to("post.total.init", total[0], _NOTHING),
-                nest([(q, self.tile.splits)], weigh, kind="unroll"),
-                nest([(e, wide)], Assign.to("post.value.init", value[e], _NOTHING), kind="unroll"),
+                joined.stages(lambda part, split: self.bounds[part, split, row, 0], s, q),
+                nest([(e, wide)], Assign.to("post.value.init", value[e], NOTHING), kind="unroll"),
                 nest(
                     [(r, self.tile.splits), (v, wide)],
-                    Reduce.into("post.value.sum", "add", value[v], sums * factors[r]),
+                    Reduce.into("post.value.sum", "add", value[v], sums * joined.factors[r]),
                     kind="unroll",
                 ),
                 nest(
                     [(w, wide)],
-                    Assign.to("post.value", value[w], divide(value[w], total[0])),
+                    Assign.to("post.value", value[w], divide(value[w], joined.total[0])),
                     kind="unroll",
                 ),
             ),

@@ -1,22 +1,18 @@
 """The end of an attention in float32: combines the partial results of all splits of the keys into each row's result.
-
-For a row, a split of the keys has three values: the greatest score m of its keys; the sum l of exp(score - m); and the
-sum o of exp(score - m) times the keys' rows of V. Let M be the greatest m of all splits. First l and o of each split
-are multiplied by exp(m - M); then the result is the sum of o over the splits, divided by the sum of l.
+`online_softmax` defines m, l and o of a split.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir.expr import Buffer, Const, Expr, Var, minimum
+from ...ir.expr import Buffer, Expr, Var, minimum
 from ...ir.stmt import Assign, Reduce, Stmt, allocated, nest, seq
 from ...ir.types import DType
-from ..scalars import divide, exp
-from .attention_blocks import LOWEST, Blocks
+from ..scalars import divide
+from .attention_blocks import Blocks
 from .attention_tile import Shared, Tile, unrolled
-
-_NOTHING, _ZERO = Const(0.0, DType.FLOAT32), Const(0)
+from .online_softmax import NOTHING, Joined
 
 
 class Result:
@@ -81,54 +77,33 @@ class Result:
         `sums`: for each split, o, the weighted sum of rows of V. `bounds`: bounds[0] holds the greatest score m of each
         split, and bounds[1] holds l, the sum of its weights. `y`, `x`: coordinates of the thread.
         """
-        tile = self.tile
-        factors = Buffer(name="post.factors", shape=(tile.splits,), dtype=DType.FLOAT32, scope="register")
-        most, total, value = (
-            Buffer(name=f"post.{n}", shape=(1,), dtype=DType.FLOAT32, scope="register")
-            for n in ("most", "total", "value")
-        )
-        zero, s0, s1, s2 = (_ZERO,), Var("post.s0"), Var("post.s1"), Var("post.s2")
+        tile, joined = self.tile, Joined(self.tile.splits)
+        s0, s1, s2 = (Var(f"post.{v}") for v in ("s0", "s1", "s2"))
+        value = Buffer(name="post.value", shape=(1,), dtype=DType.FLOAT32, scope="register")
 
         def begin(r: Expr) -> Stmt:
-            return seq(
-                Assign.to("post.most.init", most[zero], LOWEST),
-                unrolled(
-                    s0.name,
-                    tile.splits,
-                    lambda s: Reduce.into("post.most", "max", most[zero], bounds[0, tile.of_split(s, y, r)]),
-                ),
-                Assign.to("post.total.init", total[zero], _NOTHING),
-                unrolled(
-                    s1.name,
-                    tile.splits,
-                    lambda s: seq(
-                        Assign.to(
-                            "post.factor", factors[s], exp(bounds[0, tile.of_split(s, y, r)] - most[zero])
-                        ),
-                        Reduce.into(
-                            "post.total", "add", total[zero], bounds[1, tile.of_split(s, y, r)] * factors[s]
-                        ),
-                    ),
-                ),
-            )
+            return joined.stages(lambda part, s: bounds[part, tile.of_split(s, y, r)], s0, s1)
 
         def element(r: Expr, c: Expr, u: Expr) -> Stmt:
             column = (c * tile.lanes + x) * tile.wide + u
             return seq(
-                Assign.to("post.value.init", value[zero], _NOTHING),
+                Assign.to("post.value.init", value[0], NOTHING),
                 unrolled(
                     s2.name,
                     tile.splits,
                     lambda s: Reduce.into(
-                        "post.value", "add", value[zero], sums[tile.of_split(s, y, r), column] * factors[s]
+                        "post.value",
+                        "add",
+                        value[0],
+                        sums[tile.of_split(s, y, r), column] * joined.factors[s],
                     ),
                 ),
             )
 
         stored = self.stored(
-            y, x, lambda r, c, u: divide(value[zero], total[zero]), begin=begin, element=element
+            y, x, lambda r, c, u: divide(value[0], joined.total[0]), begin=begin, element=element
         )
-        return allocated((factors, most, total, value), stored)
+        return allocated((joined.factors, joined.most, joined.total, value), stored)
 
     def stored(
         self,

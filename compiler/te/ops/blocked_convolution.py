@@ -246,22 +246,18 @@ _Finished: TypeAlias = tuple[tuple[Buffer | None, ...], Callable[[Expr, tuple[Ex
 
 
 def _float_finish(sums: FloatSums, layout: Layout, out: Buffer) -> _Finished:
-    epilogue = sums.epilogue
-    bias = Buffer(name="B", shape=layout.bias, dtype=DType.FLOAT32) if epilogue.bias else None
-    operand = Buffer(name="R", shape=out.shape, dtype=DType.FLOAT32) if epilogue.operand else None
+    operands = sums.epilogue.buffers(layout.bias, out)
 
     def value(total: Expr, at: tuple[Expr, ...]) -> Expr:
         channel = layout.channel(*at)
-        result = epilogue.value(
-            total, None if bias is None else bias[channel], None if operand is None else operand[at]
-        )
+        result = operands.value(total, channel, at)
         if layout.filters % out.shape[-1]:
             # An output without a filter must be set to 0: its sum may be NaN (0 * infinity), and an epilogue may not
             # map 0 to 0.
             return select(channel[-1] < layout.filters, result, 0.0)
         return result
 
-    return (bias, operand), value
+    return (operands.bias, operands.operand), value
 
 
 def _quantized_finish(sums: QuantizedSums, layout: Layout, out: Buffer) -> _Finished:

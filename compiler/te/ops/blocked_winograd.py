@@ -15,7 +15,7 @@ from .sums import Epilogue, program_of
 from .winograd import applied, transforms
 
 
-def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winograd_tiles") -> Program:
+def blocked_tiles(shape: Convolution, m: int, *, block: int) -> Program:
     """Transforms the input of a convolution by Winograd's method: B^T d B for each tile d of n x n inputs, n = m + 2.
 
     Parameters, both float32 and zero beyond the channels: X [batch, blocks of channels, height, width, block]; Y [n *
@@ -60,18 +60,11 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
         nest([(i, n), (t, wide), (lane, block)], across),
     ]
     around = [(image, shape.batch), (c, blocks), (y, high)]
-    return program_of(name, (x_in, y_out), (), nest(around, Alloc(buffer=half, body=seq(*body))))
+    return program_of("winograd_tiles", (x_in, y_out), (), nest(around, Alloc(buffer=half, body=seq(*body))))
 
 
 def blocked_outputs(
-    *,
-    batch: int,
-    filters: int,
-    outputs: Pair,
-    m: int,
-    block: int,
-    epilogue: Epilogue | None = None,
-    name: str = "winograd_outputs",
+    *, batch: int, filters: int, outputs: Pair, m: int, block: int, epilogue: Epilogue | None = None
 ) -> Program:
     """The outputs of a convolution from the products of its tiles: epilogue(A^T p A) for each tile's n x n products p.
 
@@ -81,15 +74,13 @@ def blocked_outputs(
     statements "columns" (loops r, k) combinations of columns of `half` to `result` [m, m, block]; statement "store"
     (loops dy, dx, l) writes Y. Raises ValueError for m without matrices (`winograd.OUTPUTS`).
     """
-    epilogue = epilogue or Epilogue()
     n, matrix = m + WINOGRAD_TAPS - 1, transforms(m).outputs
     oh, ow = outputs
     high, wide = ceil_div(oh, m), ceil_div(ow, m)
     blocks = ceil_div(filters, block)
     x_in = _buffer("X", n * n, blocks, batch * high * wide, block)
     y_out = _buffer("Y", batch, blocks, oh, ow, block)
-    bias = _buffer("B", blocks * block) if epilogue.bias else None
-    operand = _buffer("R", *y_out.shape) if epilogue.operand else None
+    operands = (epilogue or Epilogue()).buffers((blocks * block,), y_out)
     half, result = (_buffer(v, m, size, block, scope="register") for v, size in (("half", n), ("result", m)))
     image, f, y, t = (Var(v) for v in ("n", "f", "y", "t"))
     q, j, r, k, dy, dx, lane = (Var(v) for v in ("q", "j", "r", "k", "dy", "dx", "l"))
@@ -97,11 +88,7 @@ def blocked_outputs(
     rows = applied("rows", matrix, half, lambda p: (p, q, j), lambda s: x_in[s * n + q, f, tile, j])
     columns = applied("columns", matrix, result, lambda p: (r, p, k), lambda s: half[r, s, k])
     at = (image, f, y * m + dy, t * m + dx, lane)
-    value = epilogue.value(
-        result[dy, dx, lane],
-        None if bias is None else bias[f * block + lane],
-        None if operand is None else Load(operand, at),
-    )
+    value = operands.value(result[dy, dx, lane], (f * block + lane,), at)
     if filters % block:
         value = select(f * block + lane < filters, value, Const(0.0, DType.FLOAT32))
     store = Assign.to("store", y_out[at], value)
@@ -115,7 +102,12 @@ def blocked_outputs(
         nest([*inside, (lane, block)], store),
     )
     around = [(image, batch), (f, blocks), (y, high), (t, wide)]
-    return program_of(name, (x_in, bias, operand, y_out), (), nest(around, allocated((half, result), body)))
+    return program_of(
+        "winograd_outputs",
+        (x_in, operands.bias, operands.operand, y_out),
+        (),
+        nest(around, allocated((half, result), body)),
+    )
 
 
 def _buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:

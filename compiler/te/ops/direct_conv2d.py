@@ -13,9 +13,7 @@ from .convolution import Convolution
 from .sums import Epilogue, program_of, stored, summed
 
 
-def direct_conv2d(
-    shape: Convolution, *, epilogue: Epilogue | None = None, name: str = "direct_conv2d"
-) -> Program:
+def direct_conv2d(shape: Convolution, *, epilogue: Epilogue | None = None) -> Program:
     """A direct convolution in float32, for one group: Y = epilogue(sum over the window and all channels of W * X),
     where X is 0 outside.
 
@@ -35,7 +33,6 @@ def direct_conv2d(
         raise ValueError(f"a direct convolution must have one group, not {shape.groups}")
     if shape.transposed:
         raise ValueError("a direct convolution cannot be transposed")
-    epilogue = epilogue or Epilogue()
     window, batch, channels, filters = shape.window, shape.batch, shape.channels, shape.filters
     (taps_y, taps_x), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
     (top, left, _, _), (oh, ow) = window.pads, shape.outputs
@@ -48,8 +45,7 @@ def direct_conv2d(
     weight, a = (buffer(name, channels, taps_y * taps_x, filters) for name in ("W", "a"))
     b = buffer("b", batch, channels, rows, columns)
     y_out, total = (buffer(name, batch, filters, oh, ow) for name in ("Y", "sum"))
-    bias = buffer("B", filters) if epilogue.bias else None
-    operand = buffer("R", *y_out.shape) if epilogue.operand else None
+    operands = (epilogue or Epilogue()).buffers((filters,), y_out)
     padded = Copy(
         name="b",
         destination=whole(b),
@@ -61,14 +57,12 @@ def direct_conv2d(
         return a[c, kh * taps_x + kw, f] * b[n, c, y * sy + kh * dy, x * sx + kw * dx]
 
     def finish(*at: Var) -> Expr:
-        return epilogue.value(
-            total[at], None if bias is None else bias[at[1]], None if operand is None else operand[at]
-        )
+        return operands.value(total[at], (at[1],), at)
 
     outputs = {"n": batch, "f": filters, "y": oh, "x": ow}
     return program_of(
-        name,
-        (x_in, weight, bias, operand, y_out),
+        "direct_conv2d",
+        (x_in, weight, operands.bias, operands.operand, y_out),
         (a, b, total),
         Copy(name="a", destination=whole(a), source=whole(weight)),
         padded,

@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, cast, maximum, minimum
 from ...ir.stmt import Program
 from ...ir.types import DType
-from ..blocks import Pads, Pair, Window, ceil_div
+from ..blocks import Pads, Window
 from ..post import PoolOperator
 from ..scalars import divide
 from .sums import padded_input, program_of, stored, summed
 
 Storage = tuple[int, int, int, int]
-"""Shape [outer, height, width, lanes], where outer is images * blocks of channels."""
+"""Shape [outer, height, width, lanes] of a tensor whose windows a pool reads."""
 
 
-def pool_window(
-    *,
-    kernel: Pair,
-    strides: Pair,
-    pads: Pads,
-    dilations: Pair = (1, 1),
-    height: int,
-    width: int,
-    ceil_mode: bool = False,
-) -> Window:
-    """A pool's window; with ONNX's `ceil_mode` the bottom and right pads are enlarged, so that a last partial window is
-    included.
-
-    The last window starts inside the input or the pads before it, as in ONNX and PyTorch.
-    """
-    top, left, bottom, right = pads
-    if not ceil_mode:
-        return Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)
-    ends: list[int] = []
-    for size, before, after, k, s, d in zip(
-        (height, width), (top, left), (bottom, right), kernel, strides, dilations, strict=True
-    ):
-        span = (k - 1) * d + 1
-        count = ceil_div(size + before + after - span, s) + 1
-        if (count - 1) * s >= size + before:
-            count -= 1
-        ends.append(max(after, (count - 1) * s + span - size - before))
-    return Window(kernel=kernel, strides=strides, pads=(top, left, ends[0], ends[1]), dilations=dilations)
-
-
-class Combination(NamedTuple):
-    """How a pool combines the elements of a window: `op`, their sum or maximum, which has the type `dtype`. Positions
-    outside the pool's input count as `outside`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSums:
+    """The sum ("add") or maximum ("max") of a window's elements, in the type `dtype`. Elements outside of the input
+    count as `outside`.
     """
 
     op: PoolOperator
@@ -59,19 +31,18 @@ class Combination(NamedTuple):
 
 def float_pool(
     shape: Storage,
-    *,
     window: Window,
     kind: Literal["max", "average"],
+    *,
     counted: Pads = (0, 0, 0, 0),
     dtype: DType = DType.FLOAT32,
-    name: str = "pool",
 ) -> Program:
     """Y = the maximum or the average of each window, in float32. The maximum of a window that contains a NaN is NaN.
-    `shape`: that of X. `dtype`: type of X, a float of 16 or 32 bits.
+    `dtype`: type of X, a float of 16 or 32 bits.
 
-    Parameters: X [outer, height, width, lanes]; Y [outer, OH, OW, lanes]. A tensor (N, C, H, W) has outer = N * C and
-    lanes = 1; a tensor (N, H, W, C) has outer = N and lanes = C; tensors in the blocks of `blocked_convolution` have
-    outer = batch * groups * CB and lanes = ci.
+    Parameters: X of `shape` [outer, height, width, lanes]; Y [outer, OH, OW, lanes]. A tensor (N, C, H, W) has outer =
+    N * C and lanes = 1; a tensor (N, H, W, C) has outer = N and lanes = C; tensors in the blocks of
+    `blocked_convolution` have outer = batch * groups * CB and lanes = ci.
 
     Positions outside X are ignored. A window entirely outside X (pads and dilations can cause one) has the maximum
     -inf. An average is divided by a number of window positions: those in X, and those in a border of `counted` (top,
@@ -83,47 +54,46 @@ def float_pool(
     window does not fit.
     """
     x_in = Buffer(name="X", shape=shape, dtype=dtype)
-    _, height, width, _ = shape
+    f32, (_, height, width, _) = DType.FLOAT32, shape
+    if kind == "max":
+        greatest = WindowSums(op="max", dtype=f32, outside=float("-inf"))
+        return pooled("pool", x_in, window, greatest, lambda value, *_: value, y_type=f32)
 
-    def finish(total: Expr, y: Var, x: Var) -> Expr:
-        if kind == "max":
-            return total
+    def average(total: Expr, y: Var, x: Var) -> Expr:
         top, left, bottom, right = counted
         rows = _inside(y, window, 0, -top, height + bottom)
         columns = _inside(x, window, 1, -left, width + right)
-        return divide(total, cast(rows * columns, DType.FLOAT32))
+        return divide(total, cast(rows * columns, f32))
 
-    f32 = DType.FLOAT32
-    combination = Combination("max", f32, float("-inf")) if kind == "max" else Combination("add", f32, 0.0)
-    return pooled(name, x_in, window, combination, finish, y_type=f32)
+    total = WindowSums(op="add", dtype=f32, outside=0.0)
+    return pooled("pool", x_in, window, total, average, y_type=f32)
 
 
 def pooled(
     name: str,
     x_in: Buffer,
     window: Window,
-    combination: Combination,
+    sums: WindowSums,
     finish: Callable[[Expr, Var, Var], Expr],
     *,
     beside: Buffer | None = None,
     y_type: DType | None = None,
 ) -> Program:
-    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x). `combination` chooses between sum and
-    maximum; Y has the type `y_type` (None: the type of X).
+    """A pool: Y[n, y, x, j] = finish(sum or maximum over the window of X, y, x), with the `sums` of windows. Y has the
+    type `y_type` (None: the type of X).
 
     Parameter `x_in` is X [outer, height, width, lanes]. `beside`: a further parameter of the program, which `finish`
     may read. Intermediates and loops are as in `float_pool`.
     """
-    op, dtype, outside = combination
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)
     y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=y_type or x_in.dtype)
-    data, pad = padded_input(x_in, window, outside)
-    total = Buffer(name="window", shape=y_out.shape, dtype=dtype)
+    data, pad = padded_input(x_in, window, sums.outside)
+    total = Buffer(name="window", shape=y_out.shape, dtype=sums.dtype)
     (rows, columns), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
 
     def value(n: Var, y: Var, x: Var, j: Var, kh: Var, kw: Var) -> Expr:
-        return cast(data[n, y * sy + kh * dy, x * sx + kw * dx, j], dtype)
+        return cast(data[n, y * sy + kh * dy, x * sx + kw * dx, j], sums.dtype)
 
     outputs = {"n": outer, "y": oh, "x": ow, "j": lanes}
     return program_of(
@@ -131,7 +101,7 @@ def pooled(
         (x_in, beside, y_out),
         (data, total) if pad else (total,),
         *pad,
-        summed("pool", total, outputs, {"kh": rows, "kw": columns}, value, op=op),
+        summed("pool", total, outputs, {"kh": rows, "kw": columns}, value, op=sums.op),
         stored(y_out, outputs, lambda n, y, x, j: finish(total[n, y, x, j], y, x)),
     )
 

@@ -15,9 +15,7 @@ from ..merge import Shape, around_axis, merge_axes
 FoldKind = Literal["sum", "product", "max", "min"]
 
 
-def fold(
-    shape: Shape, axes: Sequence[int], kind: FoldKind, *, dtype: DType = DType.FLOAT32, name: str = "fold"
-) -> Program:
+def fold(shape: Shape, axes: Sequence[int], kind: FoldKind, *, dtype: DType = DType.FLOAT32) -> Program:
     """Y = the sum, product, maximum or minimum of X over `axes`; integers wrap, and any NaN makes the result NaN.
 
     Parameters X and Y of `dtype`: X has the shape of `te.merge.merge_axes(shape, axes)`, Y the axes that are not
@@ -41,7 +39,7 @@ def fold(
     names = {var.name.rpartition(".")[2][1:]: var for var, _ in [*loops, *inner]}
     element = x[tuple([names[str(d)] for d in range(len(sizes))])]
     more = Assign.to("fold", y[at], _folded(kind, y[at], element))
-    return Program(name=name, parameters=(x, y), body=seq(begin, nest([*loops, *inner], more)))
+    return Program(name="fold", parameters=(x, y), body=seq(begin, nest([*loops, *inner], more)))
 
 
 def running_product(
@@ -81,13 +79,7 @@ def running_product(
 
 
 def extreme_index(
-    shape: Shape,
-    axis: int,
-    *,
-    least: bool = False,
-    last: bool = False,
-    dtype: DType = DType.FLOAT32,
-    name: str = "extreme_index",
+    shape: Shape, axis: int, *, least: bool = False, last: bool = False, dtype: DType = DType.FLOAT32
 ) -> Program:
     """Y = the index of the greatest element along `axis` (with `least` of the smallest). Of several equal elements the
     first one counts or, with `last`, the last one.
@@ -113,17 +105,11 @@ def extreme_index(
             Assign.to("best", best[n, i], select(better, element, held)),
         )
         stages.append(nest([(n, outer), (k, size - 1), (i, inner)], update))
-    return Program(name=name, parameters=(x, y), body=Alloc(buffer=best, body=seq(*stages)))
+    return Program(name="extreme_index", parameters=(x, y), body=Alloc(buffer=best, body=seq(*stages)))
 
 
 def top_k(
-    shape: Shape,
-    axis: int,
-    count: int,
-    *,
-    least: bool = False,
-    dtype: DType = DType.FLOAT32,
-    name: str = "top_k",
+    shape: Shape, axis: int, count: int, *, least: bool = False, dtype: DType = DType.FLOAT32
 ) -> Program:
     """The `count` greatest elements along `axis` (with `least` the smallest), sorted, and their indices. Of equal
     elements the one with the smaller index comes first.
@@ -158,7 +144,7 @@ def top_k(
     )
     chosen = nest([(p, count), (k, size), (i, inner)], seq(place, value))
     body = nest([(n, outer)], Alloc(buffer=rank, body=seq(begin, ranks, chosen)))
-    return Program(name=name, parameters=(x, y, index), body=body)
+    return Program(name="top_k", parameters=(x, y, index), body=body)
 
 
 def _neutral(kind: FoldKind, dtype: DType) -> Expr:

@@ -10,11 +10,11 @@ from math import prod
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Load, Var, cast
+from ...ir.expr import Buffer, Const, Expr, Var, cast
 from ...ir.stmt import Assign, Copy, Stmt, allocated, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
-from .sums import Epilogue, summed
+from .sums import Operands, summed
 
 Indices = tuple[Expr, ...]
 """Indices of an element of a buffer."""
@@ -77,15 +77,7 @@ class GatheredProduct:
     plain: bool = False
     tag: str = ""
 
-    def stages(
-        self,
-        x_in: Buffer,
-        weight: Buffer,
-        bias: Buffer | None,
-        operand: Buffer | None,
-        y_out: Buffer,
-        epilogue: Epilogue,
-    ) -> Stmt:
+    def stages(self, x_in: Buffer, weight: Buffer, y_out: Buffer, operands: Operands) -> Stmt:
         """The statements of the product: copies of W to `a` and of X to `b`, the sum "gemm", and the epilogue "post".
 
         Factors have the type of X and W (a float of 16 or 32 bits), sums are float32. Statement "gemm" computes the
@@ -148,11 +140,7 @@ class GatheredProduct:
 
         own, matrix, i, j, _ = loops("")
         at = self.target(matrix, i, j)
-        value = epilogue.value(
-            total[*own, i, j],
-            None if bias is None else Load(bias, self.bias(matrix, i)),
-            None if operand is None else Load(operand, at),
-        )
+        value = operands.value(total[*own, i, j], self.bias(matrix, i), at)
         post = Assign.to(f"post{self.tag}", y_out[at], value)
         finish = nest([*zip(own, batch, strict=True), (i, self.rows), (j, self.columns)], post)
         return allocated((a, b, total), seq(left, right, product, finish))

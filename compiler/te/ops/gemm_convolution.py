@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Load, Var
+from ...ir.expr import Buffer, Const, Expr, Var
 from ...ir.stmt import Assign, Program, Stmt, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Pair, Window
@@ -146,7 +146,6 @@ def gemm_convolution(
     block: int = 1,
     epilogue: Epilogue | None = None,
     dtype: DType = DType.FLOAT32,
-    name: str | None = None,
 ) -> Program:
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; outside X are zeros. `dtype`: the
     type of X and W, a float of 16 or 32 bits.
@@ -162,7 +161,6 @@ def gemm_convolution(
     b2{tag}, i{tag}, j{tag} around the statement "post{tag}". Raises ValueError if the window does not fit, or if the
     pads of a transposed convolution leave no outputs.
     """
-    epilogue = epilogue or Epilogue()
     batch, groups, channels, filters = shape.batch, shape.groups, shape.group_channels, shape.group_filters
     pointwise = not shape.transposed and is_pointwise(shape.window)
     oh, ow = shape.outputs
@@ -173,8 +171,7 @@ def gemm_convolution(
     plane = (shape.height * shape.width,) if pointwise else (shape.height, shape.width)
     x_in = buffer("X", batch, groups, channels, *plane, dtype=dtype)
     y_out = buffer("Y", batch, groups, filters, *((oh, ow) if shape.transposed else (oh * ow,)))
-    bias = buffer("B", groups, filters) if epilogue.bias else None
-    operand = buffer("R", *y_out.shape) if epilogue.operand else None
+    operands = (epilogue or Epilogue()).buffers((groups, filters), y_out)
     weights: list[Buffer] = []
     stages: list[Stmt] = []
     for part in phase_products(shape, block):
@@ -184,11 +181,7 @@ def gemm_convolution(
         if part.depth is None:
             g, p, q, i, j = (Var(f"{name}{part.tag}") for name in ("b0", "b1", "b2", "i", "j"))
             at = target((g, p, q), i, j)
-            value = epilogue.value(
-                Const(0.0, DType.FLOAT32),
-                None if bias is None else bias[g, i],
-                None if operand is None else Load(operand, at),
-            )
+            value = operands.value(Const(0.0, DType.FLOAT32), (g, i), at)
             post = Assign.to(f"post{part.tag}", y_out[at], value)
             stages.append(nest([*zip((g, p, q), matrices, strict=True), (i, filters), (j, columns)], post))
             continue
@@ -206,9 +199,9 @@ def gemm_convolution(
             plain=pointwise and batch == 1 and channels > 1 and oh * ow > 1,
             tag=part.tag,
         )
-        stages.append(product.stages(x_in, weights[-1], bias, operand, y_out, epilogue))
-    parameters = parameters_of(x_in, *weights, bias, operand, y_out)
-    name = name or ("conv_transpose" if shape.transposed else "conv2d")
+        stages.append(product.stages(x_in, weights[-1], y_out, operands))
+    parameters = parameters_of(x_in, *weights, operands.bias, operands.operand, y_out)
+    name = "conv_transpose" if shape.transposed else "conv2d"
     return Program(name=name, parameters=parameters, body=seq(*stages))
 
 

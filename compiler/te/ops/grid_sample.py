@@ -20,13 +20,7 @@ FLOAT = DType.FLOAT32
 
 
 def grid_sample(
-    shape: Shape,
-    outputs: Shape,
-    mode: Sampling,
-    outside: Outside,
-    *,
-    align_corners: bool,
-    name: str = "grid_sample",
+    shape: Shape, outputs: Shape, mode: Sampling, outside: Outside, *, align_corners: bool
 ) -> Program:
     """Y[n, c, p] = X[n, c] interpolated at the coordinates G[n, p], each from -1 to 1. The first coordinate is along
     X's last dimension, the last along its first spatial dimension.
@@ -61,7 +55,7 @@ def grid_sample(
     assert total is not None
     sample = Assign.to("sample", y[n, c, p], total)
     body = nest([(n, batch), (c, channels), (p, count)], sample)
-    return Program(name=name, parameters=(x, grid, y), body=body)
+    return Program(name="grid_sample", parameters=(x, grid, y), body=body)
 
 
 def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool) -> Expr:

@@ -15,13 +15,15 @@ from ..merge import Shape
 from .movement import clamped
 
 
-def int8_table(*, size: int, name: str = "int8_table") -> Program:
+def int8_table(*, size: int) -> Program:
     """Y[i] = T[X[i]]: parameters uint8 X [size], T [256], Y [size]; loop i around the statement "map"."""
     x, t, y = (
         Buffer(name=n, shape=(s,), dtype=DType.UINT8) for n, s in (("X", size), ("T", 256), ("Y", size))
     )
     i = Var("i")
-    return Program(name=name, parameters=(x, t, y), body=each("map", y[i], t[cast(x[i], DType.INT64)]))
+    return Program(
+        name="int8_table", parameters=(x, t, y), body=each("map", y[i], t[cast(x[i], DType.INT64)])
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +71,7 @@ def whole_runs(
     return tuple(runs)
 
 
-def int8_blocks(
-    *,
-    batch: int,
-    plane: int,
-    parts: Sequence[Part],
-    runs: Sequence[Run],
-    name: str = "int8_blocks",
-) -> Program:
+def int8_blocks(*, batch: int, plane: int, parts: Sequence[Part], runs: Sequence[Run]) -> Program:
     """Y = the blocks of the inputs `parts` that `runs` select, for images of `plane` positions.
 
     Parameters: uint8 X0, X1, …, one for each part, [batch, blocks of the part, plane * block]; uint8 Y [batch, blocks
@@ -94,18 +89,11 @@ def int8_blocks(
         n, o, d = (Var(f"{v}.{i}") for v in ("n", "o", "d"))
         move = Assign.to(f"move.{i}", y[n, o + run.first, d], inputs[run.part][n, o + run.source, d])
         moves.append(nest([(n, batch), (o, run.blocks), (d, width)], move))
-    return Program(name=name, parameters=(*inputs, y), body=seq(*moves))
+    return Program(name="int8_blocks", parameters=(*inputs, y), body=seq(*moves))
 
 
 def int8_channels(
-    *,
-    batch: int,
-    plane: int,
-    parts: Sequence[Part],
-    counts: Sequence[int],
-    channels: int,
-    block: int,
-    name: str = "int8_channels",
+    *, batch: int, plane: int, parts: Sequence[Part], counts: Sequence[int], channels: int, block: int
 ) -> Program:
     """Joins channels of several inputs: Y[n, Ii[0, c], p] = Xi[n, Ii[1, c], p] for image n, position p, each input Xi,
     and all c < `counts`[i]. `parts`: the layout of each input. `plane`: number of positions of an image. Y has
@@ -133,7 +121,7 @@ def int8_channels(
         at = (n, Const(blocks - 1), p, j + channels % block)
         fill = Assign.to("fill", y[at], Const(0, DType.UINT8))
         moves.append(nest([(n, batch), (p, plane), (j, -channels % block)], fill))
-    return Program(name=name, parameters=(*parameters, y), body=seq(*moves))
+    return Program(name="int8_channels", parameters=(*parameters, y), body=seq(*moves))
 
 
 def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
@@ -142,9 +130,7 @@ def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
     return inside // block, inside % block
 
 
-def int8_interleave(
-    data: Shape, result: Shape, *, factors: Pair, before: Pair, stride: int, name: str = "int8_interleave"
-) -> Program:
+def int8_interleave(data: Shape, result: Shape, *, factors: Pair, before: Pair, stride: int) -> Program:
     """Puts the outputs of a transposed convolution's phases side by side. Let ry = (y + top) % sy and rx = (x + left) %
     sx. Outputs with equal ry and rx are a phase, whose number is k = ry * sx + rx; X holds the channels of phase k from
     channel k * stride on: Y[n, c, y, x] = X[n, k * stride + c, (y + top) // sy, (x + left) // sx].
@@ -173,7 +159,7 @@ def int8_interleave(
         move = Assign.to(f"move.{phase}", y_out[n, o, y * sy + y0, x * sx + x0, j], value)
         loops = [(n, batch), (o, blocks), (y, rows), (x, columns), (j, block)]
         moves.append(nest(loops, move))
-    return Program(name=name, parameters=(x_in, y_out), body=seq(*moves))
+    return Program(name="int8_interleave", parameters=(x_in, y_out), body=seq(*moves))
 
 
 def channel_places(sources: Sequence[Pair], parts: int) -> list[np.ndarray]:

@@ -7,11 +7,11 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ..blocks import Window
 from ..post import Post
-from .float_pool import Combination, Storage, pooled
+from .float_pool import Storage, WindowSums, pooled
 from .quantization import unsigned_activation
 
 
-def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -> Program:
+def int8_max_pool(shape: Storage, window: Window) -> Program:
     """Y = the greatest value of each window of X; positions outside X are ignored.
 
     Parameters: X uint8 [outer, height, width, lanes] and Y uint8 [outer, OH, OW, lanes], both int8 values plus 128. If
@@ -20,12 +20,11 @@ def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -
     window does not fit.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
-    return pooled(name, x_in, window, Combination("max", DType.UINT8, 0), lambda value, *_: value)
+    greatest = WindowSums(op="max", dtype=DType.UINT8, outside=0)
+    return pooled("int8_max_pool", x_in, window, greatest, lambda value, *_: value)
 
 
-def int8_average_pool(
-    shape: Storage, window: Window, *, pad_value: int, bias: int, post: Post, name: str = "int8_average_pool"
-) -> Program:
+def int8_average_pool(shape: Storage, window: Window, *, pad_value: int, bias: int, post: Post) -> Program:
     """An average pool: Y[y, x] = requantize(bias + sum of X over the window, scale S[y, x]).
 
     Parameters: X uint8 of `shape`; S float32 [OH, OW], a scale for each output position; Y. Shapes of X and Y, and the
@@ -39,5 +38,5 @@ def int8_average_pool(
         limits = [Const(v, DType.INT8) for v in (post.zero_point, post.low, post.high)]
         return unsigned_activation(Call("requantize", (total + bias, scales[y, x], *limits), DType.INT8))
 
-    combination = Combination("add", DType.INT32, pad_value)
-    return pooled(name, x_in, window, combination, finish, beside=scales)
+    total = WindowSums(op="add", dtype=DType.INT32, outside=pad_value)
+    return pooled("int8_average_pool", x_in, window, total, finish, beside=scales)

@@ -16,9 +16,7 @@ from .quantization import unsigned_activation
 Shape = tuple[int, ...]
 
 
-def int8_positions(
-    parts: Sequence[Shape], result: Shape, *, fill: int, name: str = "int8_positions"
-) -> Program:
+def int8_positions(parts: Sequence[Shape], result: Shape, *, fill: int) -> Program:
     """Moves whole vectors of channels: Y[n, o, p] is block o of the channels at the input position with number I[n * P
     + p], or `fill` where the number is -1.
 
@@ -43,10 +41,12 @@ def int8_positions(
         value = select(place < start, value, x_in[inside // plane, o, inside % plane, j])
         start += images * plane
         inputs.append(x_in)
-    return Program(name=name, parameters=(*inputs, index, y_out), body=each("move", y_out[n, o, p, j], value))
+    return Program(
+        name="int8_positions", parameters=(*inputs, index, y_out), body=each("move", y_out[n, o, p, j], value)
+    )
 
 
-def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
+def int8_swap(data: Shape, result: Shape) -> Program:
     """Y[n, p, c] = X[n, c, p]: exchanges channels and positions.
 
     `data` and `result` are the shapes [batch, blocks, height, width, block] of X and Y. The parameters, uint8 X and Y,
@@ -60,17 +60,11 @@ def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
     n, o, c, j = (Var(v) for v in ("n", "o", "c", "j"))
     # Lanes of Y beyond X's positions hold copies of the last position, which no kernel reads.
     value = x_in[n, c // block, minimum(o * lanes + j, plane - 1), c % block]
-    return Program(name=name, parameters=(x_in, y_out), body=each("move", y_out[n, o, c, j], value))
+    return Program(name="int8_swap", parameters=(x_in, y_out), body=each("move", y_out[n, o, c, j], value))
 
 
 def int8_resample(
-    shape: tuple[int, int, int],
-    weights: tuple[int, int],
-    *,
-    bias: int,
-    scale: float,
-    post: Post,
-    name: str = "int8_resample",
+    shape: tuple[int, int, int], weights: tuple[int, int], *, bias: int, scale: float, post: Post
 ) -> Program:
     """Y[i, p, j] = requantize(bias + sum over taps t of W[p, t] * X[i, F[p] + t, j], scale), with the zero point and
     limits of `post`.
@@ -92,5 +86,7 @@ def int8_resample(
     limits = [Const(value, DType.INT8) for value in (post.zero_point, post.low, post.high)]
     value = unsigned_activation(Call("requantize", (total, Const(scale, DType.FLOAT32), *limits), DType.INT8))
     return Program(
-        name=name, parameters=(x_in, first, weight, y_out), body=each("resample", y_out[n, p, j], value)
+        name="int8_resample",
+        parameters=(x_in, first, weight, y_out),
+        body=each("resample", y_out[n, p, j], value),
     )

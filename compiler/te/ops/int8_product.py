@@ -22,9 +22,7 @@ from .quantization import stored_value, unsigned_activation
 from .sums import program_of, summed
 
 
-def int8_product(
-    shape: Convolution, *, lanes: tuple[int, int], pad_value: int, post: Post, name: str = "int8_conv2d"
-) -> Program:
+def int8_product(shape: Convolution, *, lanes: tuple[int, int], pad_value: int, post: Post) -> Program:
     """Y = `post` of the sums over the window and the group's channels of W * X; X reads `pad_value` outside.
 
     `lanes`: number of stored channels at a position of X and of Y. C and F are the channels and filters of a group, or
@@ -77,7 +75,7 @@ def int8_product(
     result = post_value(total[tuple(at)] + parameters[0, channel], parameters[1, channel], second, post)
     stage = Assign.to("post", y[place], unsigned_activation(result))
     return program_of(
-        name,
+        "int8_conv2d",
         (x, w, parameters, operand, y),
         [a, b, total],
         left,
@@ -123,9 +121,7 @@ def _gathered(shape: Convolution, channels: int, pad_value: int, x: Buffer, a: B
     return nest([*zip(own, batch, strict=True), (i, positions), (k, depth)], copy)
 
 
-def channels_last_convolution(
-    shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums, name: str = "int8_grouped"
-) -> Program:
+def channels_last_convolution(shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums) -> Program:
     """`blocked_convolution` of quantized tensors with groups, where one block holds all channels, another all filters.
 
     `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes]; int8 W [lanes
@@ -155,4 +151,4 @@ def channels_last_convolution(
         bias=(made,),
         filters=shape.filters,
     )
-    return convolution_program(name, shape, layout, sums)
+    return convolution_program("int8_grouped", shape, layout, sums)

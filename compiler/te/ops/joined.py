@@ -15,13 +15,11 @@ from ..merge import Shape
 from .movement import Runs, clamped, concat, merge_runs
 
 
-def joined_concat(
-    shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
-) -> Program:
+def joined_concat(shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32) -> Program:
     """The concatenation of `te.ops.movement.concat`, with the same parameters, but as one loop nest: loops o and d
     contain the only statement, "move".
     """
-    *inputs, y = concat(shapes, axis, dtype=dtype, name=name).parameters
+    *inputs, y = concat(shapes, axis, dtype=dtype).parameters
     o, d = Var("o"), Var("d")
     value: Expr = wrap(0, dtype)
     start = y.shape[1]
@@ -29,16 +27,11 @@ def joined_concat(
         end, start = start, start - x.shape[1]
         inside = [Const(start) <= d] * (start > 0) + [d < end] * (end < y.shape[1])
         value = select(all_of(*inside), x[o, d - start], value)
-    return Program(name=name, parameters=(*inputs, y), body=each("move", y[o, d], value))
+    return Program(name="concat", parameters=(*inputs, y), body=each("move", y[o, d], value))
 
 
 def joined_remap(
-    shape: Shape,
-    runs: Sequence[Runs],
-    *,
-    fill: float = 0.0,
-    dtype: DType = DType.FLOAT32,
-    name: str = "remap",
+    shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, dtype: DType = DType.FLOAT32
 ) -> tuple[Program, dict[str, np.ndarray]]:
     """Computes `te.ops.movement.remap` in one loop nest: loops d0, d1, … over the output around the statement "move".
     Returns (the program; the arrays of its index tables, by parameter).
@@ -79,4 +72,4 @@ def joined_remap(
         places.append(clamped(table[loop], sizes[d]))
     value = select(all_of(*inside), x[tuple(places)], fill) if inside else x[tuple(places)]
     move = each("move", y[tuple(loops)], value)
-    return Program(name=name, parameters=(x, *buffers, y), body=move), tables
+    return Program(name="remap", parameters=(x, *buffers, y), body=move), tables

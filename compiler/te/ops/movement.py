@@ -21,9 +21,7 @@ PAD_MODES: Mapping[str, PadMode] = MappingProxyType({mode: mode for mode in get_
 """Modes of pads by ONNX's names, which are numpy's."""
 
 
-def permute(
-    shape: Shape, axes: Sequence[int], *, dtype: DType = DType.FLOAT32, name: str = "permute"
-) -> Program:
+def permute(shape: Shape, axes: Sequence[int], *, dtype: DType = DType.FLOAT32) -> Program:
     """Y = X with axis d of Y being axis `axes`[d] of X.
 
     The shapes of the parameters X and Y lack dimensions of size 1, and axes that are neighbours in X and in Y are
@@ -48,7 +46,7 @@ def permute(
     x = Buffer(name="X", shape=tuple([sizes[d] for d in of_x]), dtype=dtype)
     y = Buffer(name="Y", shape=tuple(sizes), dtype=dtype)
     move = each("move", y[tuple(loops)], x[tuple([loops[d] for d in of_x])])
-    return Program(name=name, parameters=(x, y), body=move)
+    return Program(name="permute", parameters=(x, y), body=move)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +67,6 @@ Runs = tuple[Run, ...]
 def slice_runs(start: int, count: int, step: int) -> Runs:
     """The runs (evenly spaced elements, see `Run`) of a slice of `count` elements; a negative step goes backwards."""
     return (Run(count=count, first=start, step=step),)
-
-
-def tile_runs(size: int, repeats: int) -> Runs:
-    """The runs (evenly spaced elements, see `Run`) of an axis of `size`, repeated `repeats` times as a whole."""
-    return (Run(count=size, first=0),) * repeats
 
 
 def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
@@ -139,14 +132,7 @@ def runs_of(positions: Sequence[int]) -> Runs:
     return tuple(runs)
 
 
-def remap(
-    shape: Shape,
-    runs: Sequence[Runs],
-    *,
-    fill: float = 0.0,
-    dtype: DType = DType.FLOAT32,
-    name: str = "remap",
-) -> Program:
+def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, dtype: DType = DType.FLOAT32) -> Program:
     """Slices, pads and tiles a tensor: along each axis d, Y consists of the elements of X that `runs`[d] lists, in
     order. A run is a number of evenly spaced elements, or of elements `fill`.
 
@@ -190,7 +176,7 @@ def remap(
             start += run.count
         return seq(*parts)
 
-    return Program(name=name, parameters=(x, y), body=visit(0, "", (), ()))
+    return Program(name="remap", parameters=(x, y), body=visit(0, "", (), ()))
 
 
 def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
@@ -216,9 +202,7 @@ def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, .
     return tuple(sizes) or (1,), tuple(merged) or ((Run(count=1, first=0),),)
 
 
-def concat(
-    shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
-) -> Program:
+def concat(shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32) -> Program:
     """Y = the concatenation of the inputs along `axis`.
 
     Parameters of type `dtype`: the inputs X0, X1, … and Y, each [outer, size of the axis * inner]. For input i, loops
@@ -245,12 +229,10 @@ def concat(
         parts.append(nest([(o, outer), (d, size)], move))
         inputs.append(x)
         start += size
-    return Program(name=name, parameters=(*inputs, y), body=seq(*parts))
+    return Program(name="concat", parameters=(*inputs, y), body=seq(*parts))
 
 
-def gather(
-    shape: Shape, axis: int, count: int, *, dtype: DType = DType.FLOAT32, name: str = "gather"
-) -> Program:
+def gather(shape: Shape, axis: int, count: int, *, dtype: DType = DType.FLOAT32) -> Program:
     """Y = the elements of X at the indices I along `axis`; negative indices count from the end.
 
     Parameters: X [outer, size, inner] of `dtype`; I int64 [count]; Y [outer, count, inner] of `dtype`. X and Y lack the
@@ -267,7 +249,7 @@ def gather(
     o, i, d = Var("o"), Var("i"), Var("d")
     rest = () if single else (d,)
     move = each("move", y[o, i, *rest], x[(o, inside(indices[i], size), *rest)])
-    return Program(name=name, parameters=(x, indices, y), body=move)
+    return Program(name="gather", parameters=(x, indices, y), body=move)
 
 
 def clamped(index: Expr, size: int) -> Expr:

@@ -39,7 +39,7 @@ class Normalized:
         return x, scale, shift if self.bias else None, y
 
 
-def normalize(sizes: Normalized, *, width: int = 1, name: str = "normalize") -> Program:
+def normalize(sizes: Normalized, *, width: int = 1) -> Program:
     """Y = (X - m) / sqrt(v + sizes.epsilon) * S + B, with the mean m and the variance v of each row.
 
     Parameters: the buffers `sizes.buffers`. The variance is computed as the mean of (X - m)^2, which avoids
@@ -64,7 +64,7 @@ def normalize(sizes: Normalized, *, width: int = 1, name: str = "normalize") -> 
     finish = Assign.to("scale", y[image, row, position], value)
     body = total.around(squares.around(nest(loops, finish)))
     return Program(
-        name=name,
+        name="normalize",
         parameters=parameters_of(x, scale, shift, y),
         body=nest([(image, sizes.outer), (row, sizes.channels)], body),
     )

@@ -35,15 +35,7 @@ class Spacing:
         ]
 
 
-def plain_convolution(
-    batch: int,
-    groups: int,
-    weight: Shape,
-    sizes: Shape,
-    spacing: Spacing,
-    *,
-    name: str = "plain_convolution",
-) -> Program:
+def plain_convolution(batch: int, groups: int, weight: Shape, sizes: Shape, spacing: Spacing) -> Program:
     """Y[n, g, o, p…] = sum over c, k… of X[n, g, c, p * stride + k * dilation…] * W[g, o, c, k…] in float32.
 
     Parameters, all float32: X [batch, groups, channels of a group, *sizes], where `sizes` includes pads; W [groups,
@@ -67,7 +59,7 @@ def plain_convolution(
         all_of(equal(c, 0), *[equal(k, 0) for k in offsets]),
     )
     loops = [(n, batch), (g, groups), (o, filters), *at, (c, channels), *taps]
-    return Program(name=name, parameters=(x, w, y), body=nest(loops, total))
+    return Program(name="plain_convolution", parameters=(x, w, y), body=nest(loops, total))
 
 
 def plain_transposed(
@@ -78,8 +70,6 @@ def plain_transposed(
     spacing: Spacing,
     before: Sequence[int],
     outputs: Shape,
-    *,
-    name: str = "plain_transposed",
 ) -> Program:
     """Y[n, g, o, p…] = sum of X[n, g, c, i…] * W[g, c, o, k…] over c, i, k with p = i * stride + k * dilation - before.
 
@@ -117,17 +107,13 @@ def plain_transposed(
     outer, positions = [var for var, _ in head], [var for var, _ in at]
     value = whole[(*outer, *[p + b for p, b in zip(positions, before, strict=True)])]
     cut = nest([*head, *at], Assign.to("cut", y[*outer, *positions], value))
-    return Program(name=name, parameters=(x, w, y), body=Alloc(buffer=whole, body=seq(begin, summed, cut)))
+    return Program(
+        name="plain_transposed", parameters=(x, w, y), body=Alloc(buffer=whole, body=seq(begin, summed, cut))
+    )
 
 
 def plain_pool(
-    outer: int,
-    sizes: Shape,
-    kernel: Shape,
-    spacing: Spacing,
-    op: Literal["add", "max"],
-    *,
-    name: str = "plain_pool",
+    outer: int, sizes: Shape, kernel: Shape, spacing: Spacing, op: Literal["add", "max"]
 ) -> Program:
     """A pool over any number of dimensions, in float32: Y[n, p…] = the sum or maximum (`op`) of X[n, p * stride + k *
     dilation…] over all positions k… of the window. The caller has added the pads to X.
@@ -143,18 +129,11 @@ def plain_pool(
     pooled = Reduce.into(
         "pool", op, y[n, *[p for p, _ in at]], x[(n, *place)], all_of(*[equal(k, 0) for k, _ in taps])
     )
-    return Program(name=name, parameters=(x, y), body=nest([(n, outer), *at, *taps], pooled))
+    return Program(name="plain_pool", parameters=(x, y), body=nest([(n, outer), *at, *taps], pooled))
 
 
 def plain_product(
-    batch_x: Shape,
-    batch_w: Shape,
-    rows: int,
-    depth: int,
-    columns: int,
-    dtype: DType,
-    *,
-    name: str = "plain_product",
+    batch_x: Shape, batch_w: Shape, rows: int, depth: int, columns: int, dtype: DType
 ) -> Program:
     """Y = X @ W in any type, with batch dimensions that broadcast; integers wrap.
 
@@ -173,7 +152,9 @@ def plain_product(
     )
     total = Reduce.into("sum", "add", y[*at, i, j], x[(*x_at, i, k)] * w[(*w_at, k, j)], equal(k, 0))
     return Program(
-        name=name, parameters=(x, w, y), body=nest([*b, (i, rows), (k, depth), (j, columns)], total)
+        name="plain_product",
+        parameters=(x, w, y),
+        body=nest([*b, (i, rows), (k, depth), (j, columns)], total),
     )
 
 

@@ -72,7 +72,6 @@ def product(
     also if W is transposed (the copy then has loops b.b0, …, b.j, b.k). Sizes are not rounded up: `schedule.pad` makes
     them multiples of tiles. Raises ValueError if the batches do not broadcast.
     """
-    epilogue = epilogue or Epilogue()
     batch, of_x, of_w = (), (), ()
     if sizes.batch_x or sizes.batch_w or any(beside):
         batch, (of_x, of_w, *_) = merge_broadcast([sizes.batch_x, sizes.batch_w, *beside])
@@ -82,8 +81,7 @@ def product(
     w = Buffer(name="W", shape=(*of_w, *right), dtype=types.w)
     y = Buffer(name="Y", shape=(*batch, sizes.rows, sizes.columns), dtype=types.y)
     total = Buffer(name="sum", shape=y.shape, dtype=types.total)
-    bias = Buffer(name="B", shape=(sizes.columns,), dtype=DType.FLOAT32) if epilogue.bias else None
-    operand = Buffer(name="R", shape=y.shape, dtype=DType.FLOAT32) if epilogue.operand else None
+    operands = (epilogue or Epilogue()).buffers((sizes.columns,), y)
 
     a, b, transposed, copies = x, w, sizes.transposed_w, list[Stmt]()
     if staged is not None:
@@ -105,14 +103,13 @@ def product(
 
     def finish(*at: Var) -> Expr:
         result = cast(total[at], DType.FLOAT32) if types.y.is_float else total[at]
-        added = None if bias is None else bias[at[-1]]
-        return cast(epilogue.value(result, added, None if operand is None else operand[at]), types.y)
+        return cast(operands.value(result, (at[-1],), at), types.y)
 
     outputs = {f"b{d}": size for d, size in enumerate(batch)} | {"i": sizes.rows, "j": sizes.columns}
     statement = "dense" if staged is None else "gemm"
     return program_of(
         name,
-        (x, w, bias, operand, y),
+        (x, w, operands.bias, operands.operand, y),
         [total] if staged is None else [a, b, total],
         *copies,
         summed(statement, total, outputs, {"k": sizes.depth}, value),
@@ -127,7 +124,6 @@ def tensor_product(
     *,
     output: DType | None = None,
     epilogue: Epilogue | None = None,
-    name: str = "tensor_gemm",
 ) -> Program:
     """A `product` for tensor cores. The copies of the factors keep the factors' layout. Products are exact, and the
     sums are float32 or int32.
@@ -151,7 +147,7 @@ def tensor_product(
             f"an output of {output} is not supported for factors of {dtype}, at least not with an epilogue"
         )
     types = Types(x=dtype, w=weight_dtype, total=total, y=output)
-    program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name=name)
+    program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name="tensor_gemm")
     return round_factors(program) if dtype is DType.FLOAT32 else program
 
 

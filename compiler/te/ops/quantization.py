@@ -32,15 +32,7 @@ def biases_of_unsigned(bias: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def store_activation(
-    *,
-    batch: int,
-    channels: int,
-    plane: int,
-    block: int,
-    dtype: DType,
-    scale: float,
-    zero_point: int,
-    name: str = "store_activation",
+    *, batch: int, channels: int, plane: int, block: int, dtype: DType, scale: float, zero_point: int
 ) -> Program:
     """Y = X as a uint8 activation: float32 is quantized (`vdla.isa.scales.quantize`), int8 gets 128 added, uint8 stays.
 
@@ -61,19 +53,11 @@ def store_activation(
             value = unsigned_activation(value)
     if channels % block:
         value = select(channel < channels, value, 0)
-    return Program(name=name, parameters=(x, y), body=each("map", y[n, o, p, j], value))
+    return Program(name="store_activation", parameters=(x, y), body=each("map", y[n, o, p, j], value))
 
 
 def load_activation(
-    *,
-    batch: int,
-    channels: int,
-    plane: int,
-    block: int,
-    dtype: DType,
-    scale: float,
-    zero_point: int,
-    name: str = "load_activation",
+    *, batch: int, channels: int, plane: int, block: int, dtype: DType, scale: float, zero_point: int
 ) -> Program:
     """Y = the activations X in the type that the model declares: float32 dequantized, uint8 unchanged, int8 minus 128.
 
@@ -90,4 +74,4 @@ def load_activation(
             value = cast(difference, DType.FLOAT32) * Const(float(scale), DType.FLOAT32)
         case DType.INT8:
             value = stored_value(value)
-    return Program(name=name, parameters=(x, y), body=each("map", y[n, o, p], value))
+    return Program(name="load_activation", parameters=(x, y), body=each("map", y[n, o, p], value))

@@ -17,13 +17,7 @@ Kind = Literal["sum", "mean", "max", "min", "sum_square", "l1", "l2"]
 
 
 def reduction(
-    shape: Shape,
-    axes: Sequence[int],
-    kind: Kind,
-    *,
-    width: int = 1,
-    beside: Sequence[Shape] = (),
-    name: str = "reduction",
+    shape: Shape, axes: Sequence[int], kind: Kind, *, width: int = 1, beside: Sequence[Shape] = ()
 ) -> Program:
     """Y = the reduction of X over `axes`; `kind` names the reduction (sum, mean, …). A NaN makes a maximum or minimum
     NaN.
@@ -60,7 +54,7 @@ def reduction(
             own,
         )
         post = Assign.to("post", y[at], reduction_result(kind, folded.result, count))
-        return Program(name=name, parameters=(x, y), body=nest(outer, folded.around(post)))
+        return Program(name="reduction", parameters=(x, y), body=nest(outer, folded.around(post)))
     total = Buffer(name="sum", shape=y.shape, dtype=DType.FLOAT32)
     loops = [Var(f"reduce.d{d}") for d in range(len(sizes))]
     reduce = Reduce.into(
@@ -74,7 +68,7 @@ def reduction(
     summed = nest([(loops[d], sizes[d]) for d in order], reduce)
     post = Assign.to("post", y[at], reduction_result(kind, total[at], count))
     body = Alloc(buffer=total, body=seq(summed, nest(outer, post)))
-    return Program(name=name, parameters=(x, y), body=body)
+    return Program(name="reduction", parameters=(x, y), body=body)
 
 
 def reduced_value(kind: Kind, element: Expr) -> Expr:

@@ -9,14 +9,7 @@ from ..blocks import ceil_div
 
 
 def relayout(
-    *,
-    batch: int,
-    channels: int,
-    plane: int,
-    block_in: int,
-    block_out: int,
-    dtype: DType = DType.FLOAT32,
-    name: str = "relayout",
+    *, batch: int, channels: int, plane: int, block_in: int, block_out: int, dtype: DType = DType.FLOAT32
 ) -> Program:
     """Y = X with channels in blocks of another size; Y is zero beyond the channels.
 
@@ -36,7 +29,7 @@ def relayout(
     if channels % block_out:
         value = select(channel < channels, value, wrap(0, dtype))
     indices = (n, o, p, j) if block_out > 1 else (n, o, p)
-    return Program(name=name, parameters=(x, y), body=each("map", y[indices], value))
+    return Program(name="relayout", parameters=(x, y), body=each("map", y[indices], value))
 
 
 def _shape(batch: int, channels: int, plane: int, block: int) -> tuple[int, ...]:

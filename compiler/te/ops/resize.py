@@ -98,7 +98,6 @@ def resize(
     lanes: int,
     outputs: Pair,
     mode: Literal["nearest", "linear"] = "nearest",
-    name: str = "resize",
 ) -> Program:
     """Y = X resized: each output is the nearest element, or the mean of four elements weighted by distance ("linear").
 
@@ -132,4 +131,4 @@ def resize(
 
         value = across(row) * (1.0 - of_row[y]) + across(below) * of_row[y]
     move = each("resize", y_out[n, y, x, j], value)
-    return Program(name=name, parameters=(x_in, rows, columns, *weights, y_out), body=move)
+    return Program(name="resize", parameters=(x_in, rows, columns, *weights, y_out), body=move)

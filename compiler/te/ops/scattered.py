@@ -14,9 +14,7 @@ from .movement import inside
 Combination = Literal["none", "add", "mul", "max", "min"]
 
 
-def gather_elements(
-    shape: Shape, indices: Shape, axis: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_elements"
-) -> Program:
+def gather_elements(shape: Shape, indices: Shape, axis: int, *, dtype: DType = DType.FLOAT32) -> Program:
     """Y[..., k, ...] = X[..., I[..., k, ...], ...], where the index replaces position k of `axis`.
 
     Parameters: X of `dtype` and `shape`; I int64 of the shape `indices`; Y of `dtype` and the shape `indices`, which
@@ -29,7 +27,7 @@ def gather_elements(
     chosen = Buffer(name="I", shape=indices, dtype=DType.INT64)
     y = Buffer(name="Y", shape=indices, dtype=dtype)
     loops, places = _indexed_element("", chosen, shape, axis)
-    return Program(name=name, parameters=(x, chosen, y), body=each("move", y[loops], x[places]))
+    return Program(name="gather_elements", parameters=(x, chosen, y), body=each("move", y[loops], x[places]))
 
 
 def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
@@ -59,9 +57,7 @@ def _indexed_element(
     return loops, tuple(places)
 
 
-def gather_nd(
-    shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_nd"
-) -> Program:
+def gather_nd(shape: Shape, indices: Shape, batch: int, *, dtype: DType = DType.FLOAT32) -> Program:
     """ONNX's GatherND: Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …]. The first `batch` dimensions of X and I are
     batch dimensions b; I's last dimension lists indices of the next axes of X; Y has all remaining axes of X.
 
@@ -82,17 +78,11 @@ def gather_nd(
     y = Buffer(name="Y", shape=(outer, rows, rest), dtype=dtype)
     b, j, r = Var("b"), Var("j"), Var("r")
     at = [inside(chosen[b, j, d], size) for d, size in enumerate(named)]
-    return Program(name=name, parameters=(x, chosen, y), body=each("move", y[b, j, r], x[(b, *at, r)]))
+    return Program(name="gather_nd", parameters=(x, chosen, y), body=each("move", y[b, j, r], x[(b, *at, r)]))
 
 
 def scatter_elements(
-    shape: Shape,
-    indices: Shape,
-    axis: int,
-    combine: Combination = "none",
-    *,
-    dtype: DType = DType.FLOAT32,
-    name: str = "scatter_elements",
+    shape: Shape, indices: Shape, axis: int, combine: Combination = "none", *, dtype: DType = DType.FLOAT32
 ) -> Program:
     """ONNX's ScatterElements: copies X to Y, then writes each element of U to the place in Y that the same element of I
     gives: Y[..., I[..., k, ...], ...] = U[..., k, ...], where the index from I replaces the index along `axis`. With
@@ -109,16 +99,11 @@ def scatter_elements(
     loops, places = _indexed_element("write.", chosen, shape, axis)
     value = _combined(combine, y[places], updates[loops])
     write = nest(list(zip(loops, indices, strict=True)), Assign.to("write", y[places], value))
-    return Program(name=name, parameters=(x, chosen, updates, y), body=seq(_copy(y, x), write))
+    return Program(name="scatter_elements", parameters=(x, chosen, updates, y), body=seq(_copy(y, x), write))
 
 
 def scatter_nd(
-    shape: Shape,
-    indices: Shape,
-    combine: Combination = "none",
-    *,
-    dtype: DType = DType.FLOAT32,
-    name: str = "scatter_nd",
+    shape: Shape, indices: Shape, combine: Combination = "none", *, dtype: DType = DType.FLOAT32
 ) -> Program:
     """ONNX's ScatterND: Y = X, then for each j in order, element Y[I[j, 0], I[j, 1], …, …] becomes U[j, …] or, with
     `combine`, the combination of its old value and U[j, …].
@@ -141,12 +126,10 @@ def scatter_nd(
     places = (*[inside(chosen[j, d], size) for d, size in enumerate(named)], r)
     write = Assign.to("write", y[places], _combined(combine, y[places], updates[j, r]))
     body = seq(_copy(y, x), nest([(j, rows), (r, rest)], write))
-    return Program(name=name, parameters=(x, chosen, updates, y), body=body)
+    return Program(name="scatter_nd", parameters=(x, chosen, updates, y), body=body)
 
 
-def one_hot(
-    indices: Shape, axis: int, depth: int, *, dtype: DType = DType.FLOAT32, name: str = "one_hot"
-) -> Program:
+def one_hot(indices: Shape, axis: int, depth: int, *, dtype: DType = DType.FLOAT32) -> Program:
     """ONNX's OneHot: along a new `axis` of `depth` elements, Y = V[1] at the index and V[0] elsewhere.
 
     Parameters: I int64 [outer, inner], the indices; V [2] of `dtype`; Y [outer, depth, inner] of `dtype`. Negative
@@ -161,7 +144,7 @@ def one_hot(
     at = select(index < 0, index + depth, index)
     here = select(at <= k, k <= at, Const(False, DType.BOOL))
     hot = each("hot", y[n, k, i], select(here, values[1], values[0]))
-    return Program(name=name, parameters=(chosen, values, y), body=hot)
+    return Program(name="one_hot", parameters=(chosen, values, y), body=hot)
 
 
 def _copy(y: Buffer, x: Buffer) -> Stmt:

@@ -21,9 +21,7 @@ the greatest result.
 """
 
 
-def softmax(
-    shape: Shape, axis: int, *, width: int = 1, logarithm: bool = False, name: str = "softmax"
-) -> Program:
+def softmax(shape: Shape, axis: int, *, width: int = 1, logarithm: bool = False) -> Program:
     """Y = exp(X - m) / sum of exp(X - m) along `axis`, with the axis's maximum m; with `logarithm`, the logarithm of
     this quotient.
 
@@ -43,7 +41,7 @@ def softmax(
     else:
         x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=DType.FLOAT32) for n in "XY")
         body = _columns(x, y, row_width(inner, width), logarithm)
-    return Program(name=name, parameters=(x, y), body=body)
+    return Program(name="softmax", parameters=(x, y), body=body)
 
 
 def _rows(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal, maximum, minimum
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, all_of, equal, maximum, minimum
 from ...ir.stmt import Assign, Copy, Program, Reduce, Stmt, allocated, nest, parameters_of, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Window
@@ -39,19 +39,34 @@ class Epilogue:
         """Whether the epilogue leaves the sum unchanged."""
         return not self.bias and not self.operand and self.activation == "none"
 
-    def value(self, total: Expr, bias: Expr | None, operand: Expr | None) -> Expr:
-        """The epilogue's result for a float32 sum, its bias and its operand (None if there is none)."""
-        for term in (bias, operand):
-            if term is not None:
-                total = total + term
-        match self.activation:
+    def buffers(self, bias: tuple[int, ...], y_out: Buffer) -> Operands:
+        """The parameters that the epilogue of `y_out` reads, in float32: B of the shape `bias`, and R of Y's shape."""
+        return Operands(
+            epilogue=self,
+            bias=Buffer(name="B", shape=bias, dtype=DType.FLOAT32) if self.bias else None,
+            operand=Buffer(name="R", shape=y_out.shape, dtype=DType.FLOAT32) if self.operand else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operands:
+    """The parameters `bias` (B) and `operand` (R) that an epilogue reads; each is None if the epilogue lacks it."""
+
+    epilogue: Epilogue
+    bias: Buffer | None = None
+    operand: Buffer | None = None
+
+    def value(self, total: Expr, channel: tuple[ExprLike, ...], at: tuple[ExprLike, ...]) -> Expr:
+        """The epilogue's result for a float32 sum. `channel`: indices of its bias in B; `at`: indices of the result."""
+        for buffer, index in ((self.bias, channel), (self.operand, at)):
+            if buffer is not None:
+                total = total + buffer[index]
+        match self.epilogue.activation:
             case "relu":
                 total = maximum(total, Const(0.0, DType.FLOAT32))
             case "clip":
-                total = minimum(
-                    maximum(total, Const(float(self.low), DType.FLOAT32)),
-                    Const(float(self.high), DType.FLOAT32),
-                )
+                low, high = (Const(float(v), DType.FLOAT32) for v in (self.epilogue.low, self.epilogue.high))
+                total = minimum(maximum(total, low), high)
         return total
 
 

@@ -26,7 +26,6 @@ def thread_lstm_steps(
     rows: int,
     cells: int,
     slices: int,
-    name: str = "lstm",
 ) -> Program:
     """The program that computes the states of an LSTM layer on a GPU; its parameters are those of `te.ops.recurrent`.
 
@@ -62,7 +61,7 @@ def thread_lstm_steps(
     if steps % 2:
         body.append(step("last", Const(steps - 1), first, second))
     body.append(_moved("end", (yh, second if steps % 2 else first), (yc, cell)))
-    return Program(name=name, parameters=parameters, body=allocated(states, seq(*body)))
+    return Program(name="lstm", parameters=parameters, body=allocated(states, seq(*body)))
 
 
 def _step(

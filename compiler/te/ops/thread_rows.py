@@ -106,13 +106,7 @@ class _Rows:
 
 
 def thread_softmax(
-    shape: Shape,
-    axis: int,
-    sharing: Sharing,
-    *,
-    logarithm: bool = False,
-    shuffles: bool = False,
-    name: str = "softmax",
+    shape: Shape, axis: int, sharing: Sharing, *, logarithm: bool = False, shuffles: bool = False
 ) -> Program:
     """Softmax on a GPU, with the parameters of `te.ops.softmax`: X and Y [outer, size of the axis, inner], or [outer,
     size] if inner is 1.
@@ -150,12 +144,10 @@ def thread_softmax(
             return (rows.value(e) if rows.kept else distance(e)) - log(total.result(e.place))
         return divide(rows.value(e) if rows.kept else exp(distance(e)), total.result(e.place))
 
-    return rows.program(name, (x, y), (greatest, total), result)
+    return rows.program("softmax", (x, y), (greatest, total), result)
 
 
-def thread_normalize(
-    sizes: Normalized, sharing: Sharing, *, shuffles: bool = False, name: str = "normalize"
-) -> Program:
+def thread_normalize(sizes: Normalized, sharing: Sharing, *, shuffles: bool = False) -> Program:
     """LayerNormalization or InstanceNormalization on a GPU, with the parameters of `te.ops.normalization.normalize`.
     `sharing` distributes rows over threads. With `shuffles`, threads of a warp combine their results in registers.
 
@@ -183,7 +175,7 @@ def thread_normalize(
         value = divide(distance(e), deviation) * scale[place]
         return value if shift is None else value + shift[place]
 
-    return rows.program(name, parameters_of(x, scale, shift, y), (total, squares), result)
+    return rows.program("normalize", parameters_of(x, scale, shift, y), (total, squares), result)
 
 
 def thread_reduction(
@@ -194,7 +186,6 @@ def thread_reduction(
     *,
     beside: Sequence[Shape] = (),
     shuffles: bool = False,
-    name: str = "reduction",
 ) -> Program:
     """A reduction on a GPU, with the parameters of `te.ops.reduction`. A row is the elements of X that are reduced to
     one element of the output Y; `sharing` and `shuffles` say how threads share rows and combine their results.
@@ -257,7 +248,9 @@ def thread_reduction(
 
     rest = nest([(block, threads.blocks)], total.around(threads.stage("post", block, post, 1)))
     body = seq(*first, rest)
-    return Program(name=name, parameters=(x, y), body=body if sums is None else Alloc(buffer=sums, body=body))
+    return Program(
+        name="reduction", parameters=(x, y), body=body if sums is None else Alloc(buffer=sums, body=body)
+    )
 
 
 def _digits(number: Expr, sizes: Sequence[int]) -> list[Expr]:

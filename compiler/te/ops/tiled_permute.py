@@ -25,7 +25,7 @@ def moves_last(program: Program) -> int | None:
     return None if axis == len(loops) - 1 else axis
 
 
-def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
+def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int) -> Program:
     """The program of `te.ops.movement.permute`, in tiles for a GPU, if the permutation changes the last axis
     (`moves_last`).
 
@@ -35,7 +35,7 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     "Shared Memory"). A block has `SIDE` x `rows` threads. Loops "across" and "along" over tiles, and loops d0, d1, …
     over other axes, contain the stages. Raises ValueError if the last axis stays the last.
     """
-    plain = permute(tuple(shape), axes, name=name)
+    plain = permute(tuple(shape), axes)
     chain, move = _parts(plain)
     axis = moves_last(plain)
     if axis is None:
@@ -89,7 +89,7 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     around = [(loop.var, loop.extent) for d, loop in enumerate(chain) if d not in (axis, len(chain) - 1)]
     tiles = [(across, Const(ceil_div(height, SIDE))), (along, Const(ceil_div(width, SIDE)))]
     body = nest([*around, *tiles], Alloc(buffer=tile, body=body))
-    return Program(name=name, parameters=(x, y), body=body)
+    return Program(name="permute", parameters=(x, y), body=body)
 
 
 def _parts(program: Program) -> tuple[list[For], Assign]:

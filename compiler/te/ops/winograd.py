@@ -14,13 +14,13 @@ from functools import cache
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
+from ...ir.expr import Buffer, Const, Expr, Var, minimum
 from ...ir.stmt import Assign, Copy, Program, Stmt, allocated, nest, region, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
 from .convolution import WINOGRAD_TAPS, Convolution, suits_winograd, tile_counts
 from .gathered_product import GatheredProduct
-from .sums import Epilogue, program_of
+from .sums import Epilogue, Operands, program_of
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 """A matrix of exact numbers, row by row."""
@@ -108,9 +108,7 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
     return result
 
 
-def winograd_conv2d(
-    shape: Convolution, m: int, *, epilogue: Epilogue | None = None, name: str = "winograd"
-) -> Program:
+def winograd_conv2d(shape: Convolution, m: int, *, epilogue: Epilogue | None = None) -> Program:
     """Y = epilogue(convolution of X with 3 x 3 taps) in float32 by tiles of m x m outputs, which read n x n inputs.
 
     Parameters: X [batch, channels, height, width]; W [n * n, channels, filters] (`transformed_weights`); B [filters] if
@@ -124,7 +122,6 @@ def winograd_conv2d(
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
-    epilogue = epilogue or Epilogue()
     batch, channels, filters = shape.batch, shape.channels, shape.filters
     n = m + WINOGRAD_TAPS - 1
     matrices = transforms(m)
@@ -139,8 +136,7 @@ def winograd_conv2d(
 
     x_in, y_out = buffer("X", batch, channels, shape.height, shape.width), buffer("Y", batch, filters, oh, ow)
     weight = buffer("W", n * n, channels, filters)
-    bias = buffer("B", filters) if epilogue.bias else None
-    operand = buffer("R", *y_out.shape) if epilogue.operand else None
+    operands = (epilogue or Epilogue()).buffers((filters,), y_out)
     transformed, products = (
         buffer("transformed", n * n, channels, columns),
         buffer("products", n * n, filters, columns),
@@ -188,12 +184,7 @@ def winograd_conv2d(
         second = applied("output.columns", matrices.outputs, result, lambda j: (i, j), lambda k: half[i, k])
         dy, dx = Var("y"), Var("x")
         at = (image, f, y + dy, x + dx)
-        value = epilogue.value(
-            result[dy, dx],
-            None if bias is None else bias[f],
-            None if operand is None else Load(operand, at),
-        )
-        store = Assign.to("store", y_out[at], value)
+        store = Assign.to("store", y_out[at], operands.value(result[dy, dx], (f,), at))
         inside = [
             (v, Const(m) if size % m == 0 else minimum(m, size - start))
             for v, size, start in ((dy, oh, y), (dx, ow, x))
@@ -211,10 +202,10 @@ def winograd_conv2d(
         bias=lambda matrix, i: (i,),
         plain=channels > 1,
     )
-    middle = product.stages(transformed, weight, None, None, products, Epilogue())
+    middle = product.stages(transformed, weight, products, Operands(epilogue=Epilogue()))
     return program_of(
-        name,
-        (x_in, weight, bias, operand, y_out),
+        "winograd",
+        (x_in, weight, operands.bias, operands.operand, y_out),
         (transformed, products),
         input_stage(),
         middle,

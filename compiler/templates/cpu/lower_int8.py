@@ -36,11 +36,8 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
 
 def int8_expression(graph: Graph, node: Node, operator: Int8Operator) -> Expression:
     """The tensor expression of an integer node other than a convolution, for processors and GPUs."""
-    match operator:
-        case Quantize():
-            return _quantize(graph, node, operator)
-        case Dequantize():
-            return _dequantize(graph, node, operator)
+    if isinstance(operator, Quantize | Dequantize):
+        return _converted(graph, node, operator)
     from ..int8_expressions import EXPRESSIONS
 
     if (expression := EXPRESSIONS.get(type(operator))) is None:
@@ -141,32 +138,20 @@ def biases_and_scales(operator: Int8Convolution) -> np.ndarray:
     return np.stack([biases_of_unsigned(operator.bias, operator.weight), scale.view(np.int32)])
 
 
-def _quantize(graph: Graph, node: Node, operator: Quantize) -> Expression:
-    """The expression that converts a float tensor in the host's layout to a uint8 activation in blocks of channels."""
-    out = graph.tensors[node.output]
-    batch, channels, height, width = out.shape
-    program = store_activation(
+def _converted(graph: Graph, node: Node, operator: Quantize | Dequantize) -> Expression:
+    """The expression that converts between a float tensor in the host's layout and a quantized activation in blocks of
+    channels.
+    """
+    real, quantized, convert = node.output, node.inputs[0], load_activation
+    if isinstance(operator, Quantize):
+        real, quantized, convert = quantized, real, store_activation
+    batch, channels, height, width = graph.tensors[quantized].shape
+    program = convert(
         batch=batch,
         channels=channels,
         plane=height * width,
-        block=out.block,
-        dtype=graph.tensors[node.inputs[0]].dtype,
-        scale=float(operator.quantization.scale),
-        zero_point=operator.quantization.stored_zero_point,
-    )
-    return Expression(program=program)
-
-
-def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> Expression:
-    """The expression that converts a quantized activation to a float tensor in the host's layout."""
-    data = graph.tensors[node.inputs[0]]
-    batch, channels, height, width = data.shape
-    program = load_activation(
-        batch=batch,
-        channels=channels,
-        plane=height * width,
-        block=data.block,
-        dtype=graph.tensors[node.output].dtype,
+        block=graph.tensors[quantized].block,
+        dtype=graph.tensors[real].dtype,
         scale=float(operator.quantization.scale),
         zero_point=operator.quantization.stored_zero_point,
     )

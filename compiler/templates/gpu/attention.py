@@ -18,6 +18,7 @@ from ...te.ops.attention import attention
 from ...te.ops.attention_sizes import Attention
 from ...te.ops.attention_tile import VECTOR, Tile, shared_buffers
 from . import bind_by_name
+from .multiprocessor import power_of_two
 from .tile import aligned
 
 MOST_ROWS = 64
@@ -101,7 +102,7 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:
     lanes = WARP if sizes.rows == 1 else WARP // 2
     while lanes > WARP // 4 and sizes.keys <= lanes // 2:
         lanes //= 2
-    rows = min(MOST_ROWS, _power_of_two(sizes.rows))
+    rows = min(MOST_ROWS, power_of_two(sizes.rows))
     matrices = prod(sizes.batch)
     while rows > 16 and matrices * ceil_div(sizes.rows, rows) < target.multiprocessors:
         rows //= 2
@@ -144,10 +145,6 @@ def _wide(sizes: Attention, lanes: int) -> int:
     while wide > 1 and lanes * wide >= 2 * sizes.columns:
         wide //= 2
     return wide
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size - 1).bit_length()
 
 
 def schedule(target: GpuTarget, program: Program, tile: Tile) -> Schedule:

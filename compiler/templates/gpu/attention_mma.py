@@ -28,6 +28,7 @@ from . import bind_by_name
 from .attention import first_fitting
 from .gemm_mma import widen_rows
 from .gemm_mma_knobs import room
+from .multiprocessor import RESERVED_SHARED_BYTES, power_of_two
 from .tile import aligned
 
 MOST_COLUMNS = 128
@@ -38,10 +39,6 @@ WARPS = 4
 """Number of warps of a block with default knobs."""
 KEYS = 64
 """Largest number of keys of a split in one step with default knobs. Their scores take 32 registers of a thread."""
-RESERVED = 1024
-"""Bytes of shared memory that CUDA reserves in each block, in addition to the memory that the kernel asks for (CUDA C++
-Programming Guide, "Shared Memory", 8.x on).
-"""
 F32 = DType.FLOAT32
 
 
@@ -62,7 +59,7 @@ def fits(target: GpuTarget, sizes: Attention) -> bool:
 def choose_tile(target: GpuTarget, sizes: Attention) -> WarpTile | None:
     """The default tile; None if no tile fits the shared memory of a block."""
     tiles = _tiles(target, sizes)
-    return first_fitting(target, sizes, tiles, lambda tile: shared_bytes(sizes, tile), RESERVED)
+    return first_fitting(target, sizes, tiles, lambda tile: shared_bytes(sizes, tile), RESERVED_SHARED_BYTES)
 
 
 def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[WarpTile]:
@@ -71,7 +68,7 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[WarpTile]:
     A block has `WARPS` warps. If there would be fewer blocks than multiprocessors, blocks have fewer rows. Warps
     without rows of their own share the keys of other warps (splits), if there are enough keys.
     """
-    warps = min(WARPS, 1 << (ceil_div(sizes.rows, ROWS) - 1).bit_length())
+    warps = min(WARPS, power_of_two(ceil_div(sizes.rows, ROWS)))
     while warps > 1 and prod(sizes.batch) * ceil_div(sizes.rows, warps * ROWS) < target.multiprocessors:
         warps //= 2
     splits = WARPS // warps

@@ -20,8 +20,6 @@ from .workload import CudaTemplate
 MOST_BLOCK = 32
 """Largest number of channels in a block of the summation order: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
 
-Knobs = Tile
-
 
 def channel_block(channels: int) -> int:
     """Number of consecutive channels that are summed for one tap before the next tap (`te.ops.gathered_product.Depth`),

@@ -20,8 +20,7 @@ from ...te.blocks import Pair
 from ..columns import Columns, Values, one_point
 from ..space import Axis, CostEstimates
 from .conv2d import gathered_problem
-from .direct_cost import best_knobs, estimate_cost
-from .direct_knobs import Knobs, Layer, layer_of
+from .direct_cost import Knobs, Layer, best_knobs, estimate_cost, layer_of
 from .gemm_cost import MOST_UNROLLED, best_tile
 from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 from .tile import VECTOR, bind_blocks, fetch

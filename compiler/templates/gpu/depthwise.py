@@ -22,7 +22,7 @@ from ..columns import Columns
 from ..space import Axis, CostEstimates
 from . import generic
 from .flat import bind_nest
-from .gemm_cost import SCHEDULERS
+from .multiprocessor import DEPENDENT_ISSUE_CYCLES, SCHEDULERS
 from .traffic import moved_bytes, moving_account
 from .tuned import Tuned, by_name, fields_of
 from .workload import CudaWorkload
@@ -40,10 +40,6 @@ LOAD_INSTRUCTIONS = 3
 OTHER_INSTRUCTIONS = 40
 """Instructions of a thread besides multiply-adds and loads of the input: addresses of its outputs, loads of taps,
 stores. An estimate.
-"""
-DEPENDENT_ISSUE_CYCLES = 3
-"""Least number of cycles between two successive instructions of one warp, because most instructions depend on the
-preceding one. An estimate.
 """
 RAGGED = 1.5
 """Slowdown if the rows or columns of some threads may be outside the output. An estimate."""

@@ -1,38 +1,39 @@
-"""The cost model of direct convolutions on a GPU, with the formulas of `gemm_cost`, and the choice of knobs by this
-model.
+"""The knobs of direct convolutions on a GPU, the sizes of a layer, and the cost model that chooses the knobs, with the
+formulas of `gemm_cost`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
 
 import numpy as np
 
+from ...codegen.cuda.architectures import BLOCK_LIMITS
 from ...codegen.cuda.machine import GpuTarget
+from ...ir.affine import linear_form
+from ...ir.expr import Const, Expr, Var
 from ...ir.kernels import WARP
+from ...ir.named_nodes import find_loop
+from ...ir.stmt import Program, Reduce
+from ...ir.visit import loads_in, path_to
+from ...te.blocks import Pair
 from ..columns import ESTIMATE, Columns
 from ..space import CostEstimates, combined
-from .direct_knobs import Knobs, Layer
 from .gemm_cost import (
     COPY_INSTRUCTIONS,
     GATHER_INSTRUCTIONS,
-    SCHEDULERS,
-    SHARED_BYTES_CYCLE,
     STALL_CYCLES,
     FetchedWork,
-    ceil_divided,
     cheapest,
     kernel_cycles,
     limits_of_blocks,
-    tile_account,
 )
+from .multiprocessor import BANKS, SCHEDULERS, SHARED_BYTES_CYCLE, ceil_divided, estimates
 from .tile import VECTOR
 
-BANKS = 32
-"""Banks of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 56
 """Registers of a thread besides sums and a tap's operands: addresses, and operands of further taps, which nvcc loads
 early. For 4 x 2 x 2 sums of a 7 x 7 window the total is then 80, as NVRTC 13.0 reports for sm_90; kernels of smaller
@@ -40,11 +41,6 @@ windows take fewer registers.
 """
 MOST_COPIES = 64
 """Largest number of copies into shared memory by a thread in one step; all are unrolled."""
-THREADS_ALONG_Z = 64
-"""Largest number of threads of a block along z (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability").
-"""
-
 THREADS_Z = (1, 2, 4, 8, 16)
 THREADS_Y = (1, 2, 4, 7, 8, 16)
 THREADS_X = (4, 5, 7, 8, 10, 14, 16, 28, 32)
@@ -71,6 +67,86 @@ and again to schedule, and because many layers are equal.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """The tiling of a direct convolution.
+
+    A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns. Each thread computes
+    `filters` adjacent filters at `rows` x `columns` positions. Adjacent threads compute adjacent positions; so from one
+    column of a thread to its next one the distance is `threads_x`, from row to row `threads_y`.
+
+    A step processes `channels` channels. The inputs of `stages` steps are in shared memory at once. With one stage a
+    step waits for its copies; with more stages, copies for later steps run meanwhile.
+    """
+
+    threads_z: int
+    threads_y: int
+    threads_x: int
+    filters: int
+    rows: int
+    columns: int
+    channels: int
+    stages: int = 2
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """(filters, rows, columns) of a block's tile."""
+        return self.threads_z * self.filters, self.threads_y * self.rows, self.threads_x * self.columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """The sizes of a `te.ops.direct_conv2d`; pairs are (rows, columns)."""
+
+    batch: int
+    channels: int
+    filters: int
+    outputs: Pair
+    taps: Pair
+    strides: Pair
+    dilations: Pair
+
+    @property
+    def spans(self) -> Pair:
+        """Rows and columns of the input that a window covers."""
+        (taps_y, taps_x), (dy, dx) = self.taps, self.dilations
+        return (taps_y - 1) * dy + 1, (taps_x - 1) * dx + 1
+
+
+def layer_of(program: Program) -> Layer:
+    """The sizes of an unscheduled `te.ops.direct_conv2d`; raises ValueError for any other program."""
+    try:
+        conv = path_to(program, "conv")[-1]
+    except LookupError:
+        conv = None
+    loads = {e.buffer.name: e for e in loads_in(conv.value)} if isinstance(conv, Reduce) else {}
+    if not isinstance(conv, Reduce) or not {"a", "b"} <= loads.keys() or len(loads["b"].indices) != 4:
+        raise ValueError(f"{program.name} is not a direct convolution of one group (te.ops.direct_conv2d)")
+    channels = loads["a"].buffer.shape[0]
+    batch, filters, *outputs = conv.buffer.shape
+    taps = [find_loop(program, f"conv.{v}").extent for v in ("kh", "kw")]
+    taps_y, taps_x = (int(extent.value) for extent in taps if isinstance(extent, Const))
+    steps = [
+        [_step(index, f"conv.{v}") for v in pair]
+        for index, pair in zip(loads["b"].indices[2:], (("y", "kh"), ("x", "kw")), strict=True)
+    ]
+    (sy, dy), (sx, dx) = steps
+    return Layer(
+        batch=batch,
+        channels=channels,
+        filters=filters,
+        outputs=(outputs[0], outputs[1]),
+        taps=(taps_y, taps_x),
+        strides=(sy, sx),
+        dilations=(dy, dx),
+    )
+
+
+def _step(index: Expr, loop: str) -> int:
+    """The coefficient of the variable of `loop` in an index."""
+    return linear_form(index).terms.get(Var(loop), 0)
+
+
 def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
     """The cost model's results for many settings of the knobs; `c`: an int64 array for each field of `Knobs`, all of
     one length.
@@ -94,7 +170,7 @@ def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
     vectors = _vector_of(filters)
     copies, vector_copies = ceil_divided(inputs, threads), ceil_divided(weights, threads * vectors)
     others = {
-        "threads along z": c["threads_z"] <= THREADS_ALONG_Z,
+        "threads along z": c["threads_z"] <= BLOCK_LIMITS["z"],
         "copies that are written out": copies + vector_copies <= MOST_COPIES,
     }
     limits, resident = limits_of_blocks(target, threads, registers, shared, others)
@@ -146,7 +222,7 @@ def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
         "bytes a product": 4 * (inputs + weights) / (depth * filters * rows * columns),
     }
     seconds = np.maximum(cycles / target.clock, memory)
-    return tile_account(c, limits, seconds, np.maximum(multiplied, memory), quantities)
+    return estimates(seconds, np.maximum(multiplied, memory), quantities, dict(c), limits)
 
 
 @lru_cache(maxsize=LAYERS)

@@ -24,18 +24,9 @@ from ...ir.stmt import For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ..columns import ESTIMATE, Columns
 from ..space import CostEstimates, combined
+from .multiprocessor import SCHEDULERS, SHARED_BYTES_CYCLE, ceil_divided, estimates, resident_blocks
 from .tile import VECTOR, Tile
 
-SCHEDULERS = 4
-"""Number of warp schedulers of a multiprocessor, each of which issues an instruction in a cycle (CUDA C++ Programming
-Guide, "Multiprocessor Level").
-"""
-SHARED_BYTES_CYCLE = 128
-"""Bytes of shared memory accessed in a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
-RESERVED_SHARED_BYTES = 1024
-"""Bytes of shared memory that are reserved in every block, compute capability 8.0 and later (CUDA C++ Programming
-Guide, "Shared Memory").
-"""
 OTHER_REGISTERS = 32
 """Registers of a thread besides sums and operands: addresses, counters. With this number and `REGISTERS_A_ROW`, totals
 are within 15% of the registers that NVRTC 13.0 reports for sm_90. For 8 x 8, 8 x 4, 4 x 4 and 2 x 2 sums, NVRTC reports
@@ -192,7 +183,7 @@ def estimate_cost(target: GpuTarget, problem: Problem, c: Columns) -> CostEstima
         "registers": registers,
         "products a load": products / (row_loads + column_loads),
     }
-    return tile_account(c, limits, seconds, np.maximum(multiplied, memory), quantities)
+    return estimates(seconds, np.maximum(multiplied, memory), quantities, dict(c), limits)
 
 
 def limits_of_blocks(
@@ -207,13 +198,8 @@ def limits_of_blocks(
 
     Blocks have `threads` threads of `registers` registers each, and `shared` bytes of shared memory.
     """
-    resident = np.minimum.reduce(
-        [
-            target.registers_per_multiprocessor // (registers * threads),
-            target.shared_bytes_per_multiprocessor // (shared + RESERVED_SHARED_BYTES),
-            target.threads_per_multiprocessor // np.maximum(threads, 1),
-            np.full_like(threads, target.blocks_per_multiprocessor),
-        ]
+    resident = np.minimum(
+        resident_blocks(target, threads, registers, shared), target.blocks_per_multiprocessor
     )
     limits = {
         "threads of a block": (threads >= WARP) & (threads <= target.threads_per_block),
@@ -226,30 +212,13 @@ def limits_of_blocks(
     return limits, resident
 
 
-def tile_account(
-    effective: Columns,
-    limits: Mapping[str, np.ndarray],
-    seconds: np.ndarray,
-    bound: np.ndarray,
-    quantities: Mapping[str, np.ndarray],
-) -> CostEstimates:
-    """The cost model's results (`CostEstimates`) for tiles with an estimate in `seconds` and a lower `bound` in
-    seconds. `effective`: knob values in canonical form; `limits`: legality limits; `quantities`: other figures of the
-    tiles.
-    """
-    found = {name: np.asarray(values, np.float64) for name, values in quantities.items()}
-    return CostEstimates(
-        limits=limits, bound=bound, quantities={ESTIMATE: seconds, **found}, effective=dict(effective)
-    )
-
-
-def cheapest(target: GpuTarget, estimates: CostEstimates) -> int:
+def cheapest(target: GpuTarget, found: CostEstimates) -> int:
     """The index of the legal point (setting of the knobs) with the least estimated seconds; among equal estimates, the
     index of the point with the least lower bound.
     """
-    legal = np.logical_and.reduce(list(estimates.limits.values()))
-    cycles = np.where(legal, np.round(estimates.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
-    return int(np.lexsort((estimates.bound, cycles))[0])
+    legal = np.logical_and.reduce(list(found.limits.values()))
+    cycles = np.where(legal, np.round(found.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
+    return int(np.lexsort((found.bound, cycles))[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -378,11 +347,6 @@ def _faces(problem: Problem) -> tuple[tuple[int, int], ...]:
 def _pieces(own: np.ndarray) -> np.ndarray:
     """Number of vector loads that read `own` adjacent elements from shared memory."""
     return np.maximum(own / VECTOR, 1)
-
-
-def ceil_divided(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
-    """a / b, rounded up to whole numbers."""
-    return -(-np.asarray(a, np.int64) // b)
 
 
 def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:

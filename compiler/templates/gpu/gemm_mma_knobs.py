@@ -8,22 +8,16 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from ...codegen.cuda.architectures import REGISTERS_PER_THREAD
 from ...codegen.cuda.machine import GpuTarget, Precision
 from ...codegen.cuda.mma_fragments import COLUMNS, ROWS, depth_of
 from ...ir.kernels import WARP
 from ...ir.types import DType
-from ..columns import ESTIMATE, Columns
+from ..columns import Columns
 from ..space import CostEstimates
+from .multiprocessor import SHARED_BYTES_CYCLE, estimates, resident_blocks
 
 MOST_WARPS = 16
-MOST_REGISTERS = 255
-"""Largest number of registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability").
-"""
-SHARED_BYTES_A_CYCLE = 128
-"""Bytes of shared memory that a multiprocessor accesses in a cycle: 32 banks of 4 (CUDA C++ Programming Guide, "Shared
-Memory").
-"""
 CACHE_BYTES_A_CYCLE = 22
 """Bytes per cycle from the second-level cache to each multiprocessor while all multiprocessors read. Fitted
 (`benchmarks/gpu_cost.py` measures the errors).
@@ -152,12 +146,7 @@ def resident(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """The number of blocks that a multiprocessor holds at a time; 0 if a block is too large."""
     down, beside = knobs.warps
     threads = down * beside * WARP
-    # A kilobyte of each block's shared memory is reserved (CUDA C++ Programming Guide, "Shared Memory", 8.x
-    # on).
-    by_memory = target.shared_bytes_per_multiprocessor // (_shared_bytes(knobs, factors) + 1024)
-    by_registers = target.registers_per_multiprocessor // (threads * _registers(knobs))
-    by_threads = target.threads_per_multiprocessor // threads
-    return np.minimum(np.minimum(by_memory, by_registers), by_threads)
+    return resident_blocks(target, threads, _registers(knobs), _shared_bytes(knobs, factors))
 
 
 def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np.ndarray]:
@@ -168,7 +157,7 @@ def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np
     return {
         "whole products": np.asarray((knobs.warp_columns % step == 0) & (knobs.warp_rows % ROWS == 0)),
         "rows of results for every warp": (knobs.rows % warps == 0) & (warps <= MOST_WARPS),
-        "the registers of a thread": _registers(knobs) <= MOST_REGISTERS,
+        "the registers of a thread": _registers(knobs) <= REGISTERS_PER_THREAD,
         "the shared memory of a block": _shared_bytes(knobs, factors) <= target.shared_bytes_per_block,
         "a block on a multiprocessor": resident(target, factors, knobs) >= 1,
         "a slice for every split": np.asarray(
@@ -199,9 +188,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     area, edge = knobs.rows * knobs.columns, knobs.rows + knobs.columns
     down, beside = knobs.warps
     multiply = 2 * area * knobs.depth / peak
-    fragments = (
-        (knobs.rows * beside + knobs.columns * down + edge) * knobs.depth * size / SHARED_BYTES_A_CYCLE
-    )
+    fragments = (knobs.rows * beside + knobs.columns * down + edge) * knobs.depth * size / SHARED_BYTES_CYCLE
     fetch = edge * knobs.depth * size / CACHE_BYTES_A_CYCLE
     waves = -(-blocks // target.multiprocessors)
     together = np.maximum(1, np.minimum(resident(target, factors, knobs), waves))
@@ -300,15 +287,8 @@ def product_cost(
         "tile": points.rows * points.columns,
         "stages": points.stages,
     }
-    return CostEstimates(
-        limits=limits,
-        bound=operations / target.peak(precision(factors.dtype)),
-        quantities={
-            ESTIMATE: cycles / target.clock,
-            **{n: v.astype(np.float64) for n, v in quantities.items()},
-        },
-        effective=effective,
-    )
+    bound = operations / target.peak(precision(factors.dtype))
+    return estimates(cycles / target.clock, bound, quantities, effective, limits)
 
 
 def slices_of(factors: Factors, knobs: Any) -> Any:

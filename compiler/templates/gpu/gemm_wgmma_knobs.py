@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...codegen.cuda.architectures import REGISTERS_PER_THREAD
 from ...codegen.cuda.bulk_copies import MOST_BOX
 from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP, depth_of
@@ -17,8 +18,6 @@ from .gemm_mma_knobs import (
     CACHE_BYTES_A_CYCLE,
     LATENCY,
     LAUNCH,
-    MOST_REGISTERS,
-    SHARED_BYTES_A_CYCLE,
     Factors,
     Number,
     group_of,
@@ -28,6 +27,7 @@ from .gemm_mma_knobs import (
     slices_of,
     tiles,
 )
+from .multiprocessor import SHARED_BYTES_CYCLE, resident_blocks
 
 MOST_GROUPS = 4
 """Largest number of warpgroups of a block. Each has a warp on every quarter of a multiprocessor; with more warpgroups,
@@ -167,11 +167,8 @@ def resident(target: GpuTarget, dtype: DType, knobs: Knobs) -> np.ndarray:
     down, beside = knobs.groups
     threads = down * beside * WARPGROUP
     shared, registers = _shared_bytes(knobs, dtype), _registers(knobs)
-    # A kilobyte of each block's shared memory is reserved.
-    by_memory = target.shared_bytes_per_multiprocessor // (shared + 1024)
-    by_registers = target.registers_per_multiprocessor // (threads * registers)
-    held = np.minimum(np.minimum(by_memory, by_registers), target.threads_per_multiprocessor // threads)
-    return np.where((registers > MOST_REGISTERS) | (shared > target.shared_bytes_per_block), 0, held)
+    held = resident_blocks(target, threads, registers, shared)
+    return np.where((registers > REGISTERS_PER_THREAD) | (shared > target.shared_bytes_per_block), 0, held)
 
 
 def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np.ndarray]:
@@ -209,7 +206,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     multiply = 2 * knobs.rows * knobs.columns * knobs.depth / peak
     # Each product of 64 rows reads these rows and all of its columns.
     reads = knobs.rows * beside + knobs.columns * below * (knobs.group_rows // GROUP_ROWS)
-    read = (reads + knobs.rows + knobs.columns) * knobs.depth * size / SHARED_BYTES_A_CYCLE
+    read = (reads + knobs.rows + knobs.columns) * knobs.depth * size / SHARED_BYTES_CYCLE
     fetched = (knobs.rows + knobs.columns) * knobs.depth * size
     results = knobs.rows * knobs.columns * 8
     if knobs.bulk:

@@ -20,7 +20,8 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ..columns import Columns
 from ..space import Axis, CostEstimates
-from .gemm_cost import MOST_UNROLLED, Problem, ceil_divided, problem_of
+from .gemm_cost import MOST_UNROLLED, Problem, problem_of
+from .multiprocessor import ceil_divided
 from .split_axes import drop_single, extent_of, loops_around
 from .tile import VECTOR
 from .traffic import moved_bytes, moving_account, moving_seconds

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
@@ -44,6 +43,7 @@ from .lower_moves import (
 from .lower_products import lower_dense, lower_matrix_product
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
 from .lowered import GENERIC, Kernel, LoweredCudaNode, lower_expression
+from .rows import Knobs
 from .table import GPU
 from .workload import CudaTemplate
 
@@ -66,54 +66,49 @@ _KERNELS: Mapping[type, Kernel] = MappingProxyType(
 types that are missing here use `GENERIC`.
 """
 
-ChooseKnobs = Callable[[Node], Any]
-"""A function from a node to knobs of the node's template, such as knobs found by a tuner, or to None for the template's
-default knobs.
-"""
-
 
 def lower_cuda_node(
-    target: GpuTarget, graph: Graph, node: Node, knobs: ChooseKnobs | None = None
+    target: GpuTarget, graph: Graph, node: Node, row_knobs: Knobs | None = None
 ) -> LoweredCudaNode | None:
     """The kernels of a node, for graphs whose tensors are all row-major; None for operators without a kernel.
 
-    `knobs`: returns knobs of the operator's template (its `Knobs`) for a node, or None for the template's defaults.
-    Operators on 8-bit integers (`Int8Operator`) ignore these knobs.
+    `row_knobs`: the knobs of a softmax, normalization or reduction, on which its program depends (None: defaults). The
+    knobs of other operators only change schedules.
     """
-    chosen, operator = None if knobs is None else knobs(node), computed(graph, node)
+    operator = computed(graph, node)
     if isinstance(operator, Int8Operator):
         from .lower_int8 import lower_int8_node
 
         return lower_int8_node(graph, node, operator)
     match operator:
         case Convolution():
-            return lower_convolution(target, graph, node, operator, chosen)
+            return lower_convolution(target, graph, node, operator)
         case Dense():
-            return lower_dense(target, graph, node, operator, chosen)
+            return lower_dense(target, graph, node, operator)
         case MatrixProduct():
-            return lower_matrix_product(target, graph, node, chosen)
+            return lower_matrix_product(target, graph, node)
         case DotProductAttention():
             from .lower_attention import lower_attention
 
-            return lower_attention(target, graph, node, chosen)
+            return lower_attention(target, graph, node)
         case LstmSteps():
-            return lower_lstm(target, graph, node, operator, chosen)
+            return lower_lstm(target, graph, node, operator)
         case Softmax():
-            return lower_softmax(target, graph, node, operator, chosen)
+            return lower_softmax(target, graph, node, operator, row_knobs)
         case Normalization():
-            return lower_normalization(target, graph, node, operator, chosen)
+            return lower_normalization(target, graph, node, operator, row_knobs)
         case Reduction(kind=kind, axes=axes):
-            return lower_reduction(target, graph, node, kind, axes, chosen)
+            return lower_reduction(target, graph, node, kind, axes, row_knobs)
         case Permute(axes=axes):
-            return lower_permutation(target, graph, node, axes, chosen)
+            return lower_permutation(target, graph, node, axes)
         case Concatenate():
-            return lower_expression(graph, node, concatenation(graph, operator, node), TUNED_ELEMENTS, chosen)
+            return lower_expression(graph, node, concatenation(graph, operator, node), TUNED_ELEMENTS)
         case Remap():
-            return lower_expression(graph, node, remapping(graph, operator, node), ELEMENTS, chosen)
+            return lower_expression(graph, node, remapping(graph, operator, node), ELEMENTS)
     if not has_expression(operator):
         return None
     kernel = _KERNELS.get(type(operator), GENERIC)
-    return lower_expression(graph, node, expression_of(graph, node), kernel, chosen)
+    return lower_expression(graph, node, expression_of(graph, node), kernel)
 
 
 def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
@@ -149,6 +144,6 @@ def lower_recorded(
         return replace(lowered, schedule=lambda t: GPU.schedule(t, workload, values))
     # The operator's knobs change the program, so the node is lowered again with them.
     knobs = rows_space.TUNED.knobs_at(workload, values)
-    found = lower_cuda_node(target, graph, lowered.node, lambda _: knobs)
+    found = lower_cuda_node(target, graph, lowered.node, knobs)
     assert found is not None
     return found

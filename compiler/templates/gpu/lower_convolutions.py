@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf, prod
-from typing import TypeVar
 
 import numpy as np
 
@@ -22,37 +21,24 @@ from ..expressions import Expression, convolution_of
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .tensor_float import for_target
-from .winograd_cost import exact_outputs
 from .workload import CudaTemplate
 
-T = TypeVar("T")
 
-
-def lower_convolution(
-    target: GpuTarget, graph: Graph, node: Node, operator: Convolution, knobs: object | None = None
-) -> LoweredCudaNode:
-    """The kernels of any convolution; `knobs`: knobs of the template chosen for `operator`, or None for its defaults.
-
-    Raises TypeError for knobs of another template.
-    """
+def lower_convolution(target: GpuTarget, graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
+    """The kernels of any convolution, by the method that is expected to be the fastest."""
     if is_depthwise(operator, graph.tensors[node.inputs[1]]):
-        return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
+        return lower_depthwise(graph, node, operator)
     if operator.transposed:
-        return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+        return lower_conv_transpose(graph, node, operator)
     if graph.tensors[node.inputs[0]].dtype in HALVES:
-        return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
-    if isinstance(knobs, conv2d_direct.Knobs):
-        return lower_direct_conv2d(graph, node, operator, knobs)
-    direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
-    if knobs is None and suits_winograd(convolution_of(graph, node, operator)):
-        # None if another method is expected to be faster.
-        others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
-        knobs = winograd.wins(target, convolution_of(graph, node, operator), others)
-    if isinstance(knobs, winograd.Knobs):
-        return lower_winograd(graph, node, operator, knobs)
+        return lower_conv2d(target, graph, node, operator)
+    direct = lower_direct_conv2d(graph, node, operator) if operator.groups == 1 else None
+    others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
+    if (chosen := winograd.choose(target, convolution_of(graph, node, operator), others)) is not None:
+        return lower_winograd(graph, node, operator, chosen)
     if direct is not None and conv2d_direct.is_faster(target, direct.program):
         return direct
-    return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
+    return lower_conv2d(target, graph, node, operator)
 
 
 def lower_convolution_methods(
@@ -71,18 +57,12 @@ def lower_convolution_methods(
         if conv2d_direct.seconds_of(target, direct.program) < inf:
             others.append(direct)
     if suits_winograd(convolution_of(graph, node, operator)):
-        for m in exact_outputs(convolution_of(graph, node, operator)):
+        for m in winograd.exact_outputs(convolution_of(graph, node, operator)):
             others.append(lower_winograd(graph, node, operator, winograd.Knobs(m=m)))
     return (default, *[other for other in others if other.workload != default.workload])
 
 
-def lower_conv2d(
-    target: GpuTarget,
-    graph: Graph,
-    node: Node,
-    operator: Convolution,
-    knobs: conv2d.Knobs | None = None,
-) -> LoweredCudaNode:
+def lower_conv2d(target: GpuTarget, graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
     """The kernel of a convolution as a matrix product, on tensor cores for factors of 16 bits, and for float32 if
     `target` allows it (`tensor_float`).
     """
@@ -99,12 +79,10 @@ def lower_conv2d(
         tuned=lambda final: conv2d.template_of(target, final),
         constants=("W",),
     )
-    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel)
 
 
-def lower_direct_conv2d(
-    graph: Graph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
-) -> LoweredCudaNode:
+def lower_direct_conv2d(graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
     """The kernel of a convolution by the direct method, whose input keeps its shape in shared memory. Raises ValueError
     for several groups.
     """
@@ -113,7 +91,7 @@ def lower_direct_conv2d(
     weights = graph.constants[node.inputs[1]]
     arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(shape.channels, -1, len(weights))}
     kernel = Kernel(name="conv2d_direct", schedule=conv2d_direct.schedule, tuned="conv2d_direct_cuda")
-    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel)
 
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
@@ -127,14 +105,16 @@ def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winog
         )
     program = winograd_conv2d(shape, knobs.m, epilogue=operator.epilogue)
     arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
-    kernel = Kernel(name="winograd", schedule=winograd.schedule, tuned="winograd_cuda")
-    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
+    kernel = Kernel(
+        name=f"winograd {knobs}",
+        schedule=lambda target, final: winograd.schedule(target, final, knobs),
+        tuned="winograd_cuda",
+    )
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel)
 
 
-def lower_conv_transpose(
-    graph: Graph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
-) -> LoweredCudaNode:
-    """Lowers a transposed convolution to kernels that compute it as matrix products; `knobs` None: default knobs."""
+def lower_conv_transpose(graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
+    """Lowers a transposed convolution to kernels that compute it as matrix products."""
     shape = convolution_of(graph, node, operator)
     weights = _weights(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
@@ -144,32 +124,22 @@ def lower_conv_transpose(
     # If no output has a tap there is no product to tile.
     tuned: CudaTemplate | None = "conv_transpose_cuda" if arrays else None
     kernel = Kernel(name="conv_transpose", schedule=conv_transpose.schedule, tuned=tuned)
-    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel)
 
 
-def lower_depthwise(
-    graph: Graph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
-) -> LoweredCudaNode:
-    """Lowers a depthwise convolution to a kernel; `knobs` None: default knobs."""
+def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCudaNode:
+    """Lowers a depthwise convolution to a kernel."""
     window = operator.window
     sums = FloatSums(epilogue=operator.epilogue, dtype=graph.tensors[node.inputs[0]].dtype)
     program = blocked_depthwise(convolution_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     kernel = Kernel(
         name=f"depthwise {window}",
-        schedule=lambda target, final, own: depthwise.schedule(target, final, window, own),
+        schedule=lambda target, final: depthwise.schedule(target, final, window),
         tuned="depthwise_cuda" if prod(window.kernel) <= depthwise.MOST_TAPS else None,
         window=window,
     )
-    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
-
-
-def _of(knobs: object | None, kind: type[T]) -> T | None:
-    if knobs is None or isinstance(knobs, kind):
-        return knobs
-    raise TypeError(
-        f"{knobs!r} are not knobs of this convolution, whose knobs are {kind.__module__}.{kind.__name__}"
-    )
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel)
 
 
 def _weights(graph: Graph, node: Node, operator: Convolution) -> np.ndarray:
@@ -178,11 +148,9 @@ def _weights(graph: Graph, node: Node, operator: Convolution) -> np.ndarray:
     return weights.reshape(operator.groups, -1, *weights.shape[1:])
 
 
-def _lowered(
-    graph: Graph, node: Node, expression: Expression, kernel: Kernel, knobs: object | None
-) -> LoweredCudaNode:
+def _lowered(graph: Graph, node: Node, expression: Expression, kernel: Kernel) -> LoweredCudaNode:
     """The lowered node of a convolution with this `expression`. Its parameters are X, the expression's own arrays, B
     and R if the epilogue has a bias and a second operand, and Y.
     """
     data, _, *rest = node.own_inputs
-    return lower_expression(graph, node, expression, replace(kernel, flat=False), knobs, (data, *rest))
+    return lower_expression(graph, node, expression, replace(kernel, flat=False), (data, *rest))

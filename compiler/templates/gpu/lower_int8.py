@@ -84,7 +84,7 @@ def _lower_convolution(graph: Graph, node: Node, operator: Int8Convolution) -> L
     return lower_expression(graph, node, expression, kernel)
 
 
-def _schedule_tiles(target: GpuTarget, program: Program, _knobs: None = None) -> Schedule:
+def _schedule_tiles(target: GpuTarget, program: Program) -> Schedule:
     """Schedules `te.ops.int8_product` on tensor cores or, on GPUs without tensor cores, by `tile`. W is not packed
     ahead: packing would pad W to whole tiles, and two products with equal weights could not share the packed array.
     """
@@ -93,7 +93,7 @@ def _schedule_tiles(target: GpuTarget, program: Program, _knobs: None = None) ->
     return schedule_tile(program, choose_tile(target, problem_of(program)))
 
 
-def _schedule_elements(_target: GpuTarget, program: Program, _knobs: None = None) -> Schedule:
+def _schedule_elements(_target: GpuTarget, program: Program) -> Schedule:
     """Schedules `te.ops.blocked_convolution` so that one thread computes each element of the output."""
     s = Schedule(program)
     if any(isinstance(node, Copy) and node.name == "pad" for node in walk(program)):

@@ -11,7 +11,8 @@ from ...graph.graph import Graph, Node
 from ...graph.operators import Concatenate, Remap
 from ...ir.types import DType
 from ...te.ops.joined import joined_concat, joined_remap
-from ...te.ops.movement import concat
+from ...te.ops.movement import concat, permute
+from ...te.ops.tiled_permute import tiled_permute
 from ..expressions import Expression, moved_type
 from . import elementwise, movement
 from .lowered import Kernel, LoweredCudaNode, lower_expression
@@ -25,26 +26,17 @@ ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
 TUNED_ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule, tuned="elementwise_cuda")
 
 
-def lower_permutation(
-    target: GpuTarget,
-    graph: Graph,
-    node: Node,
-    axes: Sequence[int],
-    knobs: movement.Knobs | None = None,
-) -> LoweredCudaNode:
-    """Lowers a permutation of axes (output axis d is input axis `axes`[d]) to a kernel; `knobs` None: default knobs.
-    Elements of types other than float32 are moved without tiles, whatever the knobs.
+def lower_permutation(target: GpuTarget, graph: Graph, node: Node, axes: Sequence[int]) -> LoweredCudaNode:
+    """Lowers a permutation of axes (output axis d is input axis `axes`[d]) to a kernel. Only float32 elements are moved
+    in tiles.
     """
-    shape = graph.data_shape(node)
-    dtype = moved_type(graph, node)
-    # Tiles have float32 elements only.
-    plain = movement.Knobs(rows=None) if dtype is not DType.FLOAT32 else None
-    knobs = plain or knobs or movement.choose_knobs(target, shape, axes)
-    expression = Expression(program=movement.permutation(shape, axes, knobs, dtype))
-    if knobs.rows is None:
-        return lower_expression(graph, node, expression, TUNED_ELEMENTS)
-    tiles = Kernel(name="tiles", schedule=lambda t, p, _: movement.schedule_tiles(t, p), flat=False)
-    return lower_expression(graph, node, expression, tiles)
+    shape, dtype = graph.data_shape(node), moved_type(graph, node)
+    rows = movement.tile_rows(target, shape, axes) if dtype is DType.FLOAT32 else None
+    if rows is None:
+        program = permute(shape, axes, dtype=dtype)
+        return lower_expression(graph, node, Expression(program=program), TUNED_ELEMENTS)
+    tiles = Kernel(name="tiles", schedule=movement.schedule_tiles, flat=False)
+    return lower_expression(graph, node, Expression(program=tiled_permute(shape, axes, rows=rows)), tiles)
 
 
 def concatenation(graph: Graph, operator: Concatenate, node: Node) -> Expression:

@@ -16,10 +16,8 @@ from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .tensor_float import for_target
 
 
-def lower_dense(
-    target: GpuTarget, graph: Graph, node: Node, operator: Dense, knobs: gemm.Knobs | None = None
-) -> LoweredCudaNode:
-    """Lowers a dense layer, with its epilogue and fused operators, to a kernel; `knobs` None: default knobs."""
+def lower_dense(target: GpuTarget, graph: Graph, node: Node, operator: Dense) -> LoweredCudaNode:
+    """Lowers a dense layer, with its epilogue and fused operators, to a kernel."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
     sizes = Matrices(rows=rows, depth=depth, columns=columns, transposed_w=operator.transposed)
@@ -29,12 +27,10 @@ def lower_dense(
     staged = "as they lie" if lies else "by depth"
     types = _types(graph, node)
     program = product(sizes, types=types, epilogue=operator.epilogue, staged=staged, name="dense")
-    return _lowered(target, graph, node, "dense", packed, program, knobs)
+    return _lowered(target, graph, node, "dense", packed, program)
 
 
-def lower_matrix_product(
-    target: GpuTarget, graph: Graph, node: Node, knobs: gemm.Knobs | None = None
-) -> LoweredCudaNode:
+def lower_matrix_product(target: GpuTarget, graph: Graph, node: Node) -> LoweredCudaNode:
     """The kernel of a matrix product with its fused operators. If all matrices of a batch are multiplied by one common
     matrix, and fused operators read no other tensors, their rows are joined into one matrix.
     """
@@ -47,7 +43,7 @@ def lower_matrix_product(
     sizes = Matrices(rows=rows, depth=depth, columns=columns, batch_x=tuple(batch_x), batch_w=tuple(batch_w))
     program = product(sizes, types=_types(graph, node), beside=beside, staged="by depth", name="matmul")
     constants = tuple([p for p, name in (("X", x), ("W", w)) if name in graph.constants])
-    return _lowered(target, graph, node, " ".join(["matmul", *constants]), constants, program, knobs)
+    return _lowered(target, graph, node, " ".join(["matmul", *constants]), constants, program)
 
 
 def _types(graph: Graph, node: Node) -> Types:
@@ -63,7 +59,6 @@ def _lowered(
     name: str,
     constants: tuple[str, ...],
     program: Program,
-    knobs: gemm.Knobs | None,
 ) -> LoweredCudaNode:
     kernel = Kernel(
         name=name,
@@ -72,4 +67,4 @@ def _lowered(
         flat=False,
         constants=constants,
     )
-    return lower_expression(graph, node, Expression(program=for_target(target, program)), kernel, knobs)
+    return lower_expression(graph, node, Expression(program=for_target(target, program)), kernel)

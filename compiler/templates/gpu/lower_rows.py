@@ -67,26 +67,20 @@ def lower_reduction(
     return _of_rows(target, graph, node, of_rows, knobs, apart)
 
 
-def lower_lstm(
-    target: GpuTarget,
-    graph: Graph,
-    node: Node,
-    operator: LstmSteps,
-    knobs: lstm.Knobs | None = None,
-) -> LoweredCudaNode:
-    """Lowers the steps of an LSTM to kernels, one for each time step; `knobs` None: default knobs. If a kernel's grid
-    is too large for CUDA, `generic` schedules the operator instead.
+def lower_lstm(target: GpuTarget, graph: Graph, node: Node, operator: LstmSteps) -> LoweredCudaNode:
+    """Lowers the steps of an LSTM to kernels, one for each time step. If a kernel's grid is too large for CUDA,
+    `generic` schedules the operator instead.
     """
     _, _, batch, hidden = graph.tensors[node.output].shape
-    knobs = knobs or lstm.choose_knobs(
-        target, batch=batch, hidden=hidden, directions=len(operator.directions)
-    )
+    knobs = lstm.choose_knobs(target, batch=batch, hidden=hidden, directions=len(operator.directions))
     sizes = {"steps": operator.steps, "batch": batch, "hidden": hidden, "directions": operator.directions}
     program = lstm.steps(knobs, **sizes)
     if not _fits(program):
         return lower_expression(graph, node, expression_of(graph, node))
-    kernel = Kernel(name=f"lstm {knobs.cells}", schedule=lstm.schedule, flat=False)
-    return lower_expression(graph, node, Expression(program=program), kernel, knobs)
+    kernel = Kernel(
+        name=f"lstm {knobs.cells} {knobs}", schedule=lambda t, p: lstm.schedule(t, p, knobs), flat=False
+    )
+    return lower_expression(graph, node, Expression(program=program), kernel)
 
 
 def _of_rows(
@@ -106,9 +100,7 @@ def _of_rows(
     program = operator.program(target, knobs or operator.choose_knobs(target, beside), beside)
     if not operator.is_reduction and not _fits(program):
         return lower_expression(graph, node, expression_of(graph, node))
-    kernel = Kernel(
-        name="rows", schedule=lambda t, p, _: bind_by_name.schedule(t, p), flat=operator.is_reduction
-    )
+    kernel = Kernel(name="rows", schedule=bind_by_name.schedule, flat=operator.is_reduction)
     lowered = lower_expression(graph, node, Expression(program=program), kernel)
     return replace(lowered, workload=workload_of_rows(operator))
 

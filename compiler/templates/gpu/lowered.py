@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
@@ -26,8 +26,8 @@ LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The schedule of a GPU kernel. `schedule`: the function that schedules an expression, given target, program and
-    knobs (None: default knobs). `name`: name of this kind of schedule, part of the kernel's cache key.
+    """The schedule of a GPU kernel. `schedule`: the function that schedules an expression, given target and program.
+    `name`: name of this kind of schedule, part of the kernel's cache key.
 
     `tuned`: the template of the node's workload, or a function from a program to this template (None: no template with
     knobs). `flat`: whether parameters are flattened to one dimension before scheduling. `intermediates`: if `flat`,
@@ -53,12 +53,10 @@ def lower_expression(
     node: Node,
     expression: Expression,
     kernel: Kernel = GENERIC,
-    knobs: Any = None,
     own: Sequence[str] | None = None,
 ) -> LoweredCudaNode:
     """The kernel of a node: its tensor `expression`, extended by the operators that are fused with the node, and
-    scheduled by `kernel` with `knobs`. `own`: names of the tensors that the expression itself reads (None:
-    `node.own_inputs`).
+    scheduled by `kernel`. `own`: names of the tensors that the expression itself reads (None: `node.own_inputs`).
     """
     ends, bound = fused_expression(graph, node, expression, own)
     if kernel.flat:
@@ -68,9 +66,9 @@ def lower_expression(
     return lowered_node(
         graph,
         node,
-        kernel.name if knobs is None else f"{kernel.name} {knobs}",
+        kernel.name,
         ends,
-        lambda target: kernel.schedule(target, final, knobs),
+        lambda target: kernel.schedule(target, final),
         bound,
         expression.arrays,
         workload_of(template, final, kernel.constants, kernel.window),

@@ -18,6 +18,7 @@ from ...te.ops.lstm import Direction
 from ...te.ops.thread_lstm import GATES, thread_lstm_steps
 from . import bind_by_name
 from .flat import bind_nest
+from .multiprocessor import power_of_two
 from .split_axes import extent_of
 
 MOST_THREADS = 512
@@ -52,7 +53,7 @@ def choose_knobs(target: GpuTarget, *, batch: int, hidden: int, directions: int)
     """
     rows = min(batch, MOST_ROWS)
     most = min(MOST_THREADS, target.threads_per_block)
-    cells = min(MOST_CELLS, 1 << (hidden - 1).bit_length())
+    cells = min(MOST_CELLS, power_of_two(hidden))
     beside = ceil_div(batch, rows) * directions
     while cells > 2 and ceil_div(hidden, cells) * beside < target.multiprocessors // 2:
         cells //= 2

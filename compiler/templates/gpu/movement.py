@@ -5,19 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ...codegen.cuda.architectures import GRID_LIMITS
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, LoopKind, Program
-from ...ir.types import DType
 from ...schedule import Schedule
 from ...te.blocks import ceil_div
 from ...te.merge import Shape
 from ...te.ops.movement import permute
-from ...te.ops.tiled_permute import SIDE, moves_last, tiled_permute
+from ...te.ops.tiled_permute import SIDE, moves_last
 from .flat import perfect_nest
 
 ROWS = 8
@@ -30,34 +28,21 @@ NARROW = 8
 """Length of an axis below which a tile would be mostly empty: moving element by element is then faster."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
-    """The knob of a permutation. `rows`: how many rows of a 32 x 32 tile the threads of a block move at once, a divisor
-    of 32. None: there are no tiles, and elements are moved one by one (template `elementwise`).
-    """
+def tile_rows(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> int | None:
+    """The number of rows of a 32 x 32 tile that the threads of a block move at once, a divisor of 32; None for a
+    permutation without tiles, whose elements are moved one by one (template `elementwise`).
 
-    rows: int | None
-
-
-def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
-    """Default knobs for a permutation: tiles if the last axis moves, both axes of a tile have at least `NARROW`
-    elements, there are at most `MOST_OTHERS` other axes, and the GPU's grid of blocks is not exceeded; else no tiles.
+    There are tiles if the last axis moves, both axes of a tile have at least `NARROW` elements, there are at most
+    `MOST_OTHERS` other axes, and the GPU's grid of blocks is not exceeded.
     """
     plain = permute(shape, axes)
     axis = moves_last(plain)
     sizes = plain.parameters[-1].shape
     if axis is None or min(sizes[axis], sizes[-1]) < NARROW or len(sizes) > 2 + MOST_OTHERS:
-        return Knobs(rows=None)
+        return None
     others = prod(size for d, size in enumerate(sizes) if d not in (axis, len(sizes) - 1))
     *small, _ = sorted([others, ceil_div(sizes[axis], SIDE), ceil_div(sizes[-1], SIDE)])
-    return Knobs(rows=ROWS if max(small) <= GRID_LIMITS["y"] else None)
-
-
-def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs, dtype: DType = DType.FLOAT32) -> Program:
-    """The tensor expression of a permutation for these knobs; tiles have float32 elements."""
-    if knobs.rows is None:
-        return permute(shape, axes, dtype=dtype)
-    return tiled_permute(shape, axes, rows=knobs.rows)
+    return ROWS if max(small) <= GRID_LIMITS["y"] else None
 
 
 def schedule_tiles(target: GpuTarget, program: Program) -> Schedule:

@@ -7,6 +7,7 @@ from ...ir.kernels import WARP
 from ...te.blocks import ceil_div
 from ...te.threads import Sharing
 from .flat import THREADS
+from .multiprocessor import power_of_two
 
 RESIDENT = 1024
 """Threads on a multiprocessor that hide most of the memory's latency, if there is enough work: half of the largest
@@ -35,9 +36,9 @@ def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) ->
     """
     columns = beside > 1
     wanted = RESIDENT * target.multiprocessors
-    most = _power_of_two(size)
+    most = power_of_two(size)
     if columns:
-        lanes, group = 1, min(WARP, _power_of_two(beside))
+        lanes, group = 1, min(WARP, power_of_two(beside))
         while lanes < min(THREADS // group, most) and rows * lanes < wanted and size > STEPS * lanes:
             lanes *= 2
         return Knobs(group=group, lanes=lanes, columns=True, kept=ceil_div(size, lanes) <= KEPT_STEPS)
@@ -59,11 +60,6 @@ def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: i
     blocks = 4 * target.multiprocessors
     if size >= LONG and 2 * rows <= target.multiprocessors:
         chunks = min(ceil_div(blocks, rows), size // (LONG // 8))
-        lanes = min(THREADS, _power_of_two(chunks))
+        lanes = min(THREADS, power_of_two(chunks))
         return Knobs(group=THREADS // lanes, lanes=lanes, chunks=chunks)
     return choose_knobs(target, rows, size, beside=beside)
-
-
-def _power_of_two(size: int) -> int:
-    """The least power of two that is at least `size`."""
-    return 1 << (size - 1).bit_length()

@@ -14,7 +14,7 @@ from ..columns import Columns, Values
 from ..space import Axis, CostEstimates
 from . import bind_by_name
 from .flat import flattened
-from .gemm_cost import ceil_divided
+from .multiprocessor import ceil_divided
 from .row_operator import RowOperator
 from .rows import Knobs
 from .traffic import moved_bytes, moving_account, moving_seconds

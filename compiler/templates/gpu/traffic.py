@@ -13,8 +13,9 @@ import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
-from ..columns import ESTIMATE, Columns
+from ..columns import Columns
 from ..space import CostEstimates
+from .multiprocessor import estimates
 
 LATENCY_CYCLES = 800
 """Cycles from the issue of a memory load to the arrival of its data. An estimate."""
@@ -62,12 +63,5 @@ def moving_account(
     least `moved` bytes. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names; `seconds`
     are added to the quantities.
     """
-    return CostEstimates(
-        limits=limits,
-        bound=np.full(seconds.shape, moved / target.memory_bandwidth),
-        quantities={
-            ESTIMATE: seconds,
-            **{name: np.asarray(found, np.float64) for name, found in quantities.items()},
-        },
-        effective=effective,
-    )
+    bound = np.full(seconds.shape, moved / target.memory_bandwidth)
+    return estimates(seconds, bound, quantities, effective, limits)

@@ -18,7 +18,6 @@ from ...templates.space import EmptySpaceError, Space
 from ..measure.trial import Result
 from ..search.history import History, Strategy
 from . import task_scheduler
-from .early_stopping import has_stalled
 from .resumed import points_of
 from .task_scheduler import TaskScheduler
 
@@ -206,3 +205,14 @@ def _tasks(
 def _number(task: Task) -> int:
     """A seed computed from the task alone, so that the jobs of a run draw different random numbers."""
     return int.from_bytes(blake2b(repr(task.key).encode(), digest_size=4).digest())
+
+
+def has_stalled(history: History, patience: int, improvement: float = 0.001) -> bool:
+    """Whether the last `patience` trials together lowered the best cost by less than the relative amount `improvement`.
+
+    False if `history` has no more than `patience` trials, or if all its trials have failed.
+    """
+    if len(history) <= patience:
+        return False
+    before = float(np.min(history.costs[: len(history) - patience]))
+    return bool(np.isfinite(history.best) and history.best > (1 - improvement) * before)

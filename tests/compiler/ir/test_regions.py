@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from vdla.compiler.ir.bounds import Interval
 from vdla.compiler.ir.expr import FIRST, Buffer, Cast, Const, Expr, Var, equal, minimum, select
 from vdla.compiler.ir.printer import format_region
-from vdla.compiler.ir.region_operations import clamp, contains, disjoint, union
 from vdla.compiler.ir.regions import (
     expr_bounds,
     operand_access,
@@ -75,8 +74,6 @@ def test_union_and_guard() -> None:
     both = seq(low, Assign(name="b", buffer=C, indices=(Y, X), value=guarded))
     # The guard is not looked at: the box starts at -1 and is for the reader to clamp or pad.
     assert texts(read_regions(nest([(X, 8)], both))) == ["A[y, -1:11]"]
-    box = next(iter(read_regions(nest([(X, 8)], both)).values()))
-    assert format_region(clamp(box, {"y": Interval(0, 31)})) == "A[y, 0:11]"
 
 
 def test_hidden_buffers_copies_and_memory_indices() -> None:
@@ -99,16 +96,6 @@ def test_buffers_are_those_of_the_boxes() -> None:
         assert read_buffers(node) == set(read_regions(node))
         assert write_buffers(node) == set(write_regions(node))
     assert (read_buffers(body), write_buffers(body)) == ({A, C}, {C})
-
-
-def test_disjoint_and_contains() -> None:
-    a, b = region(A, (Y * 4, 4), (0, 8)), region(A, (Y * 4 + 4, 4), (0, 8))
-    ranges = {"y": Interval(0, 3)}
-    assert disjoint(a, b, ranges) and disjoint(b, a, ranges)
-    assert not disjoint(a, region(A, (Y * 4 + 3, 1), (7, 1)), ranges)
-    assert contains(region(A, (0, 16), (0, 8)), a, ranges)
-    assert not contains(region(A, (0, 15), (0, 8)), a, ranges)
-    assert format_region(union(a, b)) == "A[y * 4:y * 4 + 8, 0:8]"
 
 
 def test_operand_access() -> None:

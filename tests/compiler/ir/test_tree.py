@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from vdla.compiler.ir.expr import FIRST, Buffer, Call, Cast, Const, Var, equal, minimum, select
-from vdla.compiler.ir.hash import structural_equal, structural_hash
+from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.named_nodes import enclosing_loops, find_loop, find_statement, rewrite_at
 from vdla.compiler.ir.printer import format_node, summarize, underline
 from vdla.compiler.ir.replace_buffers import replace_buffers
@@ -172,7 +172,7 @@ def test_replace_buffers() -> None:
     )
 
 
-def test_structural_hash_and_equality() -> None:
+def test_structural_hash() -> None:
     one = example()
     assert structural_hash(one) == structural_hash(example())
     assert structural_hash(seq(Barrier(), Commit())) != structural_hash(seq(Commit(), Commit()))
@@ -180,15 +180,13 @@ def test_structural_hash_and_equality() -> None:
     assert structural_hash(one, alpha=True) == "6123354b4ce6991e"
     renamed = example(loop="row", suffix="9")
     assert structural_hash(renamed) != structural_hash(one)
-    assert not structural_equal(one, renamed)
-    assert structural_equal(one, renamed, alpha=True)
     assert structural_hash(one, alpha=True) == structural_hash(renamed, alpha=True)
     # The meaning of an intrinsic is part of the structure, its name alone is not enough.
-    assert not structural_equal(one, example(scale=3), alpha=True)
+    assert structural_hash(one, alpha=True) != structural_hash(example(scale=3), alpha=True)
     x, y = Var("x"), Var("y")
     a = Buffer(name="A", shape=(4, 4), dtype=I32)
 
     def put(*at: Var) -> Stmt:
         return nest([(x, 4), (y, 4)], Assign(name="p", buffer=a, indices=at, value=Const(1, I32)))
 
-    assert not structural_equal(put(x, y), put(y, x), alpha=True)
+    assert structural_hash(put(x, y), alpha=True) != structural_hash(put(y, x), alpha=True)

@@ -19,7 +19,6 @@ from vdla.compiler.te.ops.movement import (
     remap,
     runs_of,
     slice_runs,
-    tile_runs,
 )
 from vdla.compiler.templates.cpu.lowered import scheduled
 
@@ -99,7 +98,7 @@ def test_negative_pads_and_tiles():
     runs = [pad_runs(5, -1, 2), pad_runs(6, 1, -3)]
     expected = np.pad(x, ((0, 2), (1, 0)))[1:, :4]
     check(remap((5, 6), runs), {"X": x}, expected, 0)
-    check(remap((5, 6), [tile_runs(5, 3), tile_runs(6, 2)]), {"X": x}, np.tile(x, (3, 2)), 0)
+    check(remap((5, 6), [slice_runs(0, 5, 1) * 3, slice_runs(0, 6, 1) * 2]), {"X": x}, np.tile(x, (3, 2)), 0)
 
 
 def test_runs():

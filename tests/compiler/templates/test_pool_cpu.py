@@ -4,6 +4,8 @@ with the interpreted expressions.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -14,7 +16,9 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
-from vdla.compiler.te.ops.float_pool import float_pool, pool_window
+from vdla.compiler.graph.geometry import ceiling_pads
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.templates.cpu.lowered import scheduled
 
 SCHEDULE = scheduled
@@ -70,13 +74,16 @@ def cases(draw):
     level=st.sampled_from(range(len(targets()))),
 )
 def test_pools(case, kind, ceil_mode, include, block, level):
-    window = pool_window(**case, ceil_mode=ceil_mode)
     height, width = case["height"], case["width"]
+    window = Window(**{name: case[name] for name in ("kernel", "strides", "pads", "dilations")})
+    if ceil_mode:
+        extents = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True)]
+        window = replace(window, pads=ceiling_pads((height, width), extents, window.strides, window.pads))
     x = np.random.default_rng(0).integers(-64, 64, (1, 2 * block, height, width)).astype(np.float32)
     program = float_pool(
         (2, height, width, block),
-        window=window,
-        kind=kind,
+        window,
+        kind,
         counted=case["pads"] if include else (0, 0, 0, 0),
     )
     arrays = {"X": blocked(x, block)}
@@ -100,11 +107,9 @@ def test_pools(case, kind, ceil_mode, include, block, level):
 
 
 def test_average_with_dilations_counts_what_is_inside():
-    window = pool_window(
-        kernel=(3, 2), strides=(1, 1), pads=(1, 0, 2, 1), dilations=(2, 2), height=6, width=5
-    )
+    window = Window(kernel=(3, 2), pads=(1, 0, 2, 1), dilations=(2, 2))
     x = np.arange(30, dtype=np.float32).reshape(1, 6, 5, 1)
-    program = float_pool((1, 6, 5, 1), window=window, kind="average")
+    program = float_pool((1, 6, 5, 1), window, "average")
     padded = np.pad(x[0, :, :, 0], ((1, 2), (0, 1)), constant_values=np.nan)
     oh, ow = window.outputs(6, 5)
     expected = [[np.nanmean(padded[y : y + 5 : 2, c : c + 3 : 2]) for c in range(ow)] for y in range(oh)]
@@ -112,18 +117,18 @@ def test_average_with_dilations_counts_what_is_inside():
 
 
 def test_not_a_number_wins():
-    window = pool_window(kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), height=4, width=4)
+    window = Window(kernel=(2, 2), strides=(2, 2))
     x = np.zeros((1, 4, 4, 1), np.float32)
     x[0, 1, 1], x[0, 3, 3], x[0, 2, 2] = np.nan, np.inf, -np.inf
-    program = float_pool((1, 4, 4, 1), window=window, kind="max")
+    program = float_pool((1, 4, 4, 1), window, "max")
     (result,) = run(program, {"X": x}, SCHEDULE, targets()[0])
     np.testing.assert_array_equal(result[0, :, :, 0], [[np.nan, 0], [0, np.inf]])
 
 
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_large_windows_in_parallel(lanes):
-    window = pool_window(kernel=(5, 7), strides=(1, 2), pads=(2, 3, 2, 3), height=30, width=41)
-    program = float_pool((5, 30, 41, lanes), window=window, kind="average")
+    window = Window(kernel=(5, 7), strides=(1, 2), pads=(2, 3, 2, 3))
+    program = float_pool((5, 30, 41, lanes), window, "average")
     x = np.random.default_rng(1).integers(-64, 64, program.parameters[0].shape).astype(np.float32)
     with Pool(2) as pool:
         (result,) = run(program, {"X": x}, SCHEDULE, targets()[0], pool)

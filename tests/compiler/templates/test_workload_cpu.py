@@ -66,7 +66,7 @@ MATMUL = SketchCpu(
 
 POOL = SketchCpu(
     operator="pool",
-    expression=float_pool((1, 4, 4, 8), window=Window(kernel=(2, 2)), kind="average"),
+    expression=float_pool((1, 4, 4, 8), Window(kernel=(2, 2)), "average"),
 )
 
 

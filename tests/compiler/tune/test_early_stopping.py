@@ -1,6 +1,6 @@
 import numpy as np
 
-from vdla.compiler.tune.runs.early_stopping import has_stalled
+from vdla.compiler.tune.runs.session import has_stalled
 from vdla.compiler.tune.search.history import History
 
 

@@ -4,6 +4,7 @@ chooses this method for the layers for which it is faster than a matrix product 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,8 @@ from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import conv2d_direct
-from vdla.compiler.templates.gpu.direct_knobs import Knobs
-from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
+from vdla.compiler.templates.gpu.direct_cost import Knobs
+from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution, lower_direct_conv2d
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 
@@ -50,11 +51,14 @@ KNOBS = st.builds(
 )
 
 
-def lowered_alone(net: FloatNetwork, knobs: object = None) -> LoweredCudaNode:
+def lowered_alone(net: FloatNetwork, knobs: Knobs | None = None) -> LoweredCudaNode:
     graph = gpu_graph(net.model())
     (node,) = graph.nodes
     assert isinstance(node.operator, Convolution)
-    return lower_convolution(TARGET, graph, node, node.operator, knobs)
+    if knobs is None:
+        return lower_convolution(TARGET, graph, node, node.operator)
+    lowered = lower_direct_conv2d(graph, node, node.operator)
+    return replace(lowered, schedule=lambda t: conv2d_direct.schedule(t, lowered.program, knobs))
 
 
 def integers(program: Program) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,12 @@ from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import conv2d, conv_transpose, depthwise
-from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
+from vdla.compiler.templates.gpu.lower_convolutions import (
+    lower_conv2d,
+    lower_conv_transpose,
+    lower_convolution,
+    lower_depthwise,
+)
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.gpu.workload import CudaWorkload
@@ -61,11 +67,25 @@ class Integers(FloatNetwork):
 
 
 def lowered_alone(net: FloatNetwork, knobs: object = None, target: GpuTarget = TARGET) -> LoweredCudaNode:
-    """The only node of a network (a convolution), lowered for the GPU."""
+    """The only node of a network (a convolution), lowered for the GPU, and scheduled with knobs if there are some."""
     graph = gpu_graph(net.model())
     (node,) = graph.nodes
-    assert isinstance(node.operator, Convolution)
-    return lower_convolution(target, graph, node, node.operator, knobs)
+    operator = node.operator
+    assert isinstance(operator, Convolution)
+    match knobs:
+        case None:
+            return lower_convolution(target, graph, node, operator)
+        case depthwise.Knobs():
+            lowered = lower_depthwise(graph, node, operator)
+            made = depthwise.schedule(target, lowered.program, operator.window, knobs)
+        case conv_transpose.Knobs():
+            lowered = lower_conv_transpose(graph, node, operator)
+            made = conv_transpose.schedule(target, lowered.program, knobs)
+        case _:
+            assert isinstance(knobs, Tile)
+            lowered = lower_conv2d(target, graph, node, operator)
+            made = conv2d.schedule(target, lowered.program, knobs)
+    return replace(lowered, schedule=lambda _: made)
 
 
 def check_alone(net: FloatNetwork, knobs: object, *, again: bool = True) -> None:
@@ -175,13 +195,6 @@ def test_what_follows_is_fused() -> None:
     expected = runtime(model, feeds)
     for name, found in run_nodes(graph, feeds, execute).items():
         assert relative(found, expected[name]) < 1e-5
-
-
-def test_knobs_of_another_kind_are_refused() -> None:
-    net = FloatNetwork(1, 4, 5, 5)
-    net.convolution(4, (3, 3))
-    with pytest.raises(TypeError, match="not knobs of this convolution"):
-        lowered_alone(net, depthwise.Knobs(rows=2))
 
 
 PAPER = {

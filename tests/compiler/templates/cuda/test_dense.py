@@ -13,9 +13,8 @@ from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.operators import Dense, MatrixProduct
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.templates.gpu import gemv
+from vdla.compiler.templates.gpu import gemm, gemv
 from vdla.compiler.templates.gpu.lower import lower_cuda_node
-from vdla.compiler.templates.gpu.lower_products import lower_dense
 from vdla.compiler.templates.gpu.tile import Tile
 
 TARGET = cuda_target()
@@ -86,16 +85,13 @@ def test_a_matrix_by_its_own_transpose() -> None:
 
 
 def test_knobs_and_keys() -> None:
-    """Knobs given by the caller are used; two nodes have equal keys exactly if their programs are equal."""
+    """Products take knobs of two kinds; two nodes have equal keys exactly if their programs are equal."""
     graph = gpu_graph(layers(20, 8, 8, 8, 12).model())
     tile = Tile(rows=16, columns=8, depth=4, thread_rows=2, thread_columns=2, stages=2, width=2)
     nodes = [lowered for node in graph.nodes if (lowered := lower_cuda_node(TARGET, graph, node)) is not None]
     assert len(nodes) == 3 and len({node.key for node in nodes}) == 2
-    node = graph.nodes[0]
-    assert isinstance(node.operator, Dense)
-    lowered = lower_dense(TARGET, graph, node, node.operator, tile)
-    assert lowered.key != nodes[0].key
-    assert any(step.arguments == ("gemm.i", 16) for step in lowered.schedule(TARGET).trace)
+    program = nodes[0].program
+    assert any(step.arguments == ("gemm.i", 16) for step in gemm.schedule(TARGET, program, tile).trace)
     rows = gemv.Knobs(groups=2, members=2, vectors=1, unroll=2)
-    lowered = lower_dense(TARGET, graph, node, node.operator, rows)
-    assert ("gemm.rf", "gemm.k.1.1.0") in [step.arguments for step in lowered.schedule(TARGET).trace]
+    trace = gemm.schedule(TARGET, program, rows).trace
+    assert ("gemm.rf", "gemm.k.1.1.0") in [step.arguments for step in trace]

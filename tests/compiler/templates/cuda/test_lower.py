@@ -23,6 +23,7 @@ from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.templates.gpu import elementwise, movement, pool, rows
 from vdla.compiler.templates.gpu.lower import lower_cuda_node
+from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 
 TARGET = cuda_target()
 SHAPE = (2, 6, 8, 9)
@@ -281,23 +282,40 @@ def test_nodes_of_equal_programs_have_one_kernel() -> None:
     assert key(Permute(axes=(1, 0)), 40, 50) == key(Permute(axes=(2, 0, 1)), 10, 4, 50)
 
 
-@pytest.mark.parametrize(
-    ("name", "knobs", "shows"),
-    [
-        ("Abs", elementwise.Knobs(threads=32, width=2), "vectorize(2)"),
-        ("MaxPool", pool.Knobs(threads=32, columns=4), "float32[1, 1, 4, 1] @ register"),
-        ("Softmax", rows.Knobs(group=2, lanes=4), "thread.x(4)"),
-        ("Transpose", movement.Knobs(rows=4), "thread.y(4)"),
-        ("Transpose", movement.Knobs(rows=None), "block.x(8)"),
-    ],
-)
-def test_knobs_reach_their_template(name, knobs, shows) -> None:
+def _last(name: str) -> tuple[Graph, LoweredCudaNode]:
+    """The graph of one of `NETWORKS`, and its last node lowered with default knobs."""
     net = FloatNetwork(*SHAPE[:3], 10)
     NETWORKS[name](net)
     net.shape = inferred_shape(net)
     graph = gpu_graph(net.model())
-    lowered = lower_cuda_node(TARGET, graph, graph.nodes[-1], lambda node: knobs)
-    assert lowered is not None and shows in format_node(lowered.schedule(TARGET).program)
+    lowered = lower_cuda_node(TARGET, graph, graph.nodes[-1])
+    assert lowered is not None
+    return graph, lowered
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "knobs", "shows"),
+    [
+        ("Abs", elementwise, elementwise.Knobs(threads=32, width=2), "vectorize(2)"),
+        ("MaxPool", pool, pool.Knobs(threads=32, columns=4), "float32[1, 1, 4, 1] @ register"),
+    ],
+)
+def test_templates_take_knobs(name, template, knobs, shows) -> None:
+    _, lowered = _last(name)
+    assert shows in format_node(template.schedule(TARGET, lowered.program, knobs).program)
+
+
+def test_rows_are_lowered_with_knobs() -> None:
+    graph, _ = _last("Softmax")
+    lowered = lower_cuda_node(TARGET, graph, graph.nodes[-1], rows.Knobs(group=2, lanes=4))
+    assert lowered is not None and "thread.x(4)" in format_node(lowered.schedule(TARGET).program)
+
+
+@pytest.mark.parametrize(("height", "shows"), [(4, "thread.y(4)"), (None, "block.x(8)")])
+def test_permutations_with_and_without_tiles(monkeypatch, height, shows) -> None:
+    monkeypatch.setattr(movement, "tile_rows", lambda *_: height)
+    _, lowered = _last("Transpose")
+    assert shows in format_node(lowered.schedule(TARGET).program)
 
 
 CUBINS = (

@@ -22,7 +22,8 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.joined import joined_concat, joined_remap
-from vdla.compiler.te.ops.movement import pad_runs, remap, runs_of, slice_runs, tile_runs
+from vdla.compiler.te.ops.movement import pad_runs, permute, remap, runs_of, slice_runs
+from vdla.compiler.te.ops.tiled_permute import tiled_permute
 from vdla.compiler.te.scalars import argument, exp
 from vdla.compiler.templates.gpu import elementwise, movement, pool
 from vdla.compiler.templates.gpu.flat import flattened
@@ -97,8 +98,8 @@ def test_pools(kind, sizes, kernel, strides, pads, knobs, data) -> None:
     outer, height, width = sizes
     program = float_pool(
         (outer, height, width, 1),
-        window=Window(kernel=kernel, strides=strides, pads=pads),
-        kind=kind,
+        Window(kernel=kernel, strides=strides, pads=pads),
+        kind,
         counted=data.draw(st.sampled_from([(0, 0, 0, 0), pads])),
     )
     arrays = every_operator.arrays_of(program)
@@ -113,13 +114,13 @@ def test_permutations(shape) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     tiled = 0
     for axes in list(permutations(range(len(shape))))[1:24]:
-        knobs = movement.choose_knobs(TARGET, shape, axes)
-        program = movement.permutation(shape, axes, knobs)
-        if knobs.rows is None:
-            program = flattened(program)
+        rows = movement.tile_rows(TARGET, shape, axes)
+        if rows is None:
+            program = flattened(permute(shape, axes))
             s = elementwise.schedule(TARGET, program)
         else:
             tiled += 1
+            program = tiled_permute(shape, axes, rows=rows)
             s = movement.schedule_tiles(TARGET, program)
         np.testing.assert_array_equal(
             outputs(s, program, {"X": x}).reshape(-1), x.transpose(axes).reshape(-1)
@@ -129,7 +130,7 @@ def test_permutations(shape) -> None:
 
 
 def test_a_tile_has_no_bank_conflicts_and_reads_and_writes_in_rows() -> None:
-    program = movement.permutation((64, 96), (1, 0), movement.Knobs(rows=8))
+    program = tiled_permute((64, 96), (1, 0), rows=8)
     text = format_node(movement.schedule_tiles(TARGET, program).program)
     assert "alloc tile: float32[32, 33] @ shared" in text
     loaded, stored = (line for line in text.splitlines() if "load:" in line or "move:" in line)
@@ -153,7 +154,7 @@ def test_concatenations_of_few_tensors_are_one_kernel() -> None:
         (pad_runs(5, 1, 2), pad_runs(8, 3, 0)),
         (pad_runs(5, -1, 2), slice_runs(7, 4, -2)),
         (pad_runs(5, 1, 2, "reflect"), pad_runs(8, 2, 2, "edge")),
-        (tile_runs(5, 3), tile_runs(8, 2)),
+        (slice_runs(0, 5, 1) * 3, slice_runs(0, 8, 1) * 2),
         (runs_of([-1, 3, -1, 0, 0, 4]), slice_runs(0, 8, 1)),
     ],
 )

@@ -37,8 +37,8 @@ PROGRAMS = {
         flattened(
             float_pool(
                 (2, 7, 9, 1),
-                window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
-                kind="max",
+                Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+                "max",
             ),
             intermediates=False,
         ),

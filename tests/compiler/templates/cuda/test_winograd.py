@@ -28,8 +28,8 @@ from vdla.compiler.te.ops import winograd as winograd_operator
 from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
-from vdla.compiler.templates.gpu import conv2d, winograd, winograd_cost
-from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
+from vdla.compiler.templates.gpu import conv2d, winograd
+from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution, lower_winograd
 from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 
@@ -125,7 +125,7 @@ def test_kernels(m, batch, channels, size, filters, pads, tile) -> None:
     arrays = pack_arrays(schedule.trace, {"W": transformed_weights(w, m)})
     found = emulated(schedule.program, {"X": x, **arrays})["Y"].astype(np.float64)
     expected = convolved(x, w, window)
-    assert relative(found, expected) < winograd_cost.rounding(channels, m)
+    assert relative(found, expected) < winograd.rounding(channels, m)
 
 
 def network() -> FloatNetwork:
@@ -144,7 +144,7 @@ def network() -> FloatNetwork:
 # Above, kernels of either size run; what is fused is the same.
 @pytest.mark.parametrize("m", representatives([2, 4], 0, always=[4]))
 def test_what_follows_is_fused(m, monkeypatch) -> None:
-    monkeypatch.setattr(winograd, "wins", lambda *sizes: winograd.Knobs(m=m))
+    monkeypatch.setattr(winograd, "choose", lambda *sizes: winograd.Knobs(m=m))
     model = network().model()
     graph = gpu_graph(model)
     assert sum(isinstance(node.operator, Convolution) for node in graph.nodes) == 3 == len(graph.nodes)
@@ -154,13 +154,17 @@ def test_what_follows_is_fused(m, monkeypatch) -> None:
         assert relative(found, expected[name]) < 1e-5
 
 
-def alone(window: dict, knobs: object = None, channels: int = 16, size: int = 14, target=TARGET):
+def alone(
+    window: dict, knobs: winograd.Knobs | None = None, channels: int = 16, size: int = 14, target=TARGET
+):
     net = FloatNetwork(1, channels, size, size)
     net.convolution(**window)
     graph = gpu_graph(net.model())
     (node,) = graph.nodes
     assert isinstance(node.operator, Convolution)
-    return lower_convolution(target, graph, node, node.operator, knobs)
+    if knobs is not None:
+        return lower_winograd(graph, node, node.operator, knobs)
+    return lower_convolution(target, graph, node, node.operator)
 
 
 @pytest.mark.parametrize(
@@ -202,12 +206,12 @@ def test_text_on_the_host() -> None:
 
 def test_default_is_no_less_exact_than_sums_of_all_taps() -> None:
     large = Shape(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
-    chosen = winograd.wins(TARGET, large)
+    chosen = winograd.choose(TARGET, large)
     # Tiles of four are faster still, and round too much.
     assert chosen is not None and chosen.m == 2
-    assert winograd_cost.rounding(256, 2) < tolerance("float32", 9 * 256) < winograd_cost.rounding(256, 4)
-    assert winograd_cost.seconds_of(TARGET, large, 4)[0] < winograd_cost.seconds_of(TARGET, large, 2)[0]
-    assert winograd.wins(TARGET, large, [1e-6]) is None
+    assert winograd.rounding(256, 2) < tolerance("float32", 9 * 256) < winograd.rounding(256, 4)
+    assert winograd.seconds_of(TARGET, large, 4)[0] < winograd.seconds_of(TARGET, large, 2)[0]
+    assert winograd.choose(TARGET, large, [1e-6]) is None
 
 
 def test_is_what_a_node_gets_without_knobs() -> None:
@@ -225,7 +229,7 @@ def test_account_takes_what_conv2d_gathers() -> None:
     (node,) = graph.nodes
     assert isinstance(node.operator, Convolution)
     program = lower_conv2d(TARGET, graph, node, node.operator).program
-    assert conv2d.problem_of(program) == winograd_cost.gathered(sizes)
+    assert conv2d.problem_of(program) == winograd.gathered(sizes)
 
 
 def test_is_not_chosen_where_transforms_cost_too_much() -> None:
@@ -235,10 +239,10 @@ def test_is_not_chosen_where_transforms_cost_too_much() -> None:
         # Gigabytes between its kernels.
         Shape(batch=64, channels=256, height=56, width=56, filters=256, window=SAME),
     ):
-        assert winograd.wins(TARGET, sizes) is None
+        assert winograd.choose(TARGET, sizes) is None
     tensor_cores = cuda_target(tensor_float=True)
     large = Shape(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
-    assert winograd.wins(tensor_cores, large) is None
+    assert winograd.choose(tensor_cores, large) is None
 
 
 def test_points_amplify_roundings() -> None:
@@ -266,12 +270,12 @@ def test_points_of_the_space(m: int) -> None:
     program = winograd_conv2d(sizes, m)
     tuned, workload = winograd.TUNED, CudaWorkload(template="winograd_cuda", expression=program)
     space, default = tuned.space(TARGET, workload), tuned.default(TARGET, workload)
-    seconds, tile = winograd_cost.seconds_of(TARGET, sizes, m)
+    seconds, tile = winograd.seconds_of(TARGET, sizes, m)
     assert tuned.knobs_at(workload, default) == tile
     point = space.point(default)[None]
     found = space.cost(space.columns(point))
     assert space.allowed(found).all()
-    transformed = winograd_cost.transform_seconds(TARGET, sizes, m)
+    transformed = winograd.transform_seconds(TARGET, sizes, m)
     assert found.quantities["estimate"][0] == pytest.approx(seconds - transformed)
     for point in space.sample(np.random.default_rng(0), 2):
         knobs = winograd.Knobs(m=m, tile=tuned.knobs_at(workload, space.values(point)))
