@@ -49,6 +49,13 @@ _FOLDERS: Mapping[Kind, str] = MappingProxyType(
 """By the kind of a row of the operator table: prefix of the modules with the functions of such rows. Kinds that are
 missing here have the float importer's prefix.
 """
+_STEPS: Mapping[Kind, Located] = MappingProxyType(
+    {
+        **dict.fromkeys(("steps", "contributed"), Located("steps:FloatSteps")),
+        **dict.fromkeys(("integers", "blocked"), Located("model.qlinear:IntegerSteps")),
+    }
+)
+"""The kinds of rows whose functions write ONNX nodes, and the class of the objects to which they write them."""
 
 
 def _row(
@@ -67,10 +74,10 @@ def _row(
     describes all fields.)
     """
     file = place.split(":")[0]
-    located = StepsLocated if kind in ("steps", "contributed") else Located
+    place = _FOLDERS.get(kind, "float_operators.") + place
     return Row(
         kind=kind,
-        function=located(_FOLDERS.get(kind, "float_operators.") + place),
+        function=StepsLocated(place, _STEPS[kind]) if kind in _STEPS else Located(place),
         reads=None if whole else frozenset(reads.split()),
         idle=frozenset(idle.split()),
         images=images,
@@ -338,14 +345,12 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Operators on integers, as steps between grids.
         "QLinearConv": (_integers("convolution_steps", f"{_CONVOLUTION} channels_last"),),
-        "QLinearMatMul": (_integers("matmul_steps"),),
+        **_alike("QLinearAdd QLinearMatMul QLinearMul QLinearSigmoid", _integers("plain_steps")),
         "QGemm": (_integers("gemm_steps", "alpha transA transB"),),
-        **_alike("QLinearAdd QLinearMul", _integers("pair_steps")),
-        "QLinearSigmoid": (_integers("single_steps"),),
-        "QLinearLeakyRelu": (_integers("single_steps", "alpha"),),
+        "QLinearLeakyRelu": (_integers("plain_steps", "alpha"),),
         "QLinearSoftmax": (_integers("softmax_steps", "axis opset"),),
-        "QLinearAveragePool": (_integers("pool_steps", f"{_GRID_POOL} channels_last count_include_pad"),),
-        "QLinearGlobalAveragePool": (_integers("pool_steps", "channels_last"),),
+        "QLinearAveragePool": (_integers("plain_steps", f"{_GRID_POOL} channels_last count_include_pad"),),
+        "QLinearGlobalAveragePool": (_integers("plain_steps", "channels_last"),),
         "QLinearReduceMean": (_integers("mean_steps", "axes keepdims"),),
         "QLinearConcat": (_integers("concat_steps", "axis"),),
         "QLinearWhere": (_integers("where_steps"),),
