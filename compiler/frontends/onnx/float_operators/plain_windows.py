@@ -22,7 +22,7 @@ from ....te.scalars import argument
 from ..attributes import OnnxNode
 from ..context import GraphContext
 from ..operators.pools import pool_windows
-from ..operators.transposed import transposed_pads
+from ..operators.transposed import transposed_windows
 from ..operators.window_attributes import convolution_groups, read_windows
 from ..steps import FloatSteps
 from .pointwise import add_elementwise
@@ -47,22 +47,23 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
     """Imports a ConvTranspose for which there is no kernel template: any number of dimensions, any weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
-    sizes, kernel = data.shape[2:], weight.shape[2:]
-    before, after, extra = transposed_pads(context, node, sizes, kernel)
-    strides, dilations = (node.integers(name, (1,) * len(sizes)) for name in ("strides", "dilations"))
+    sizes = data.shape[2:]
+    windows, extra = transposed_windows(context, node, sizes, weight.shape[2:])
+    before, after = windows.pads[: len(sizes)], windows.pads[len(sizes) :]
     outputs = [
-        s * (i - 1) + e + (k - 1) * d + 1 - b - a
-        for s, i, e, k, d, b, a in zip(strides, sizes, extra, kernel, dilations, before, after, strict=True)
+        s * (i - 1) + e + extent - b - a
+        for s, i, e, extent, b, a in zip(
+            windows.strides, sizes, extra, windows.extents, before, after, strict=True
+        )
     ]
     if min(outputs) < 1:
         context.refuse(
             node,
-            f"its pads {(*before, *after)} crop all of its output: the output's size would be {outputs}",
+            f"its pads {windows.pads} crop all of its output: the output's size would be {outputs}",
             "use smaller pads",
         )
     own = (weight.shape[0] // groups, *weight.shape[1:])
-    spacing = Spacing(strides=strides, dilations=dilations)
-    program = plain_transposed(data.shape[0], groups, own, sizes, spacing, before, tuple(outputs))
+    program = plain_transposed(data.shape[0], groups, own, sizes, _spacing(windows), before, tuple(outputs))
     shape = (data.shape[0], weight.shape[1] * groups, *outputs)
     _finish(context, node, Computed(program=program), (data.name, weight.name), shape)
 
@@ -258,16 +259,15 @@ def max_unpool_steps(s: FloatSteps) -> None:
     shape is larger.
     """
     shape, rank = s.shape(0), len(s.shape(0)) - 2
-    kernel, strides = (s.node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
-    pads = s.node.integers("pads", (0,) * (2 * rank))
-    if rank < 1 or not len(kernel) == len(strides) == rank == len(pads) // 2 or s.shape(1) != shape:
+    if rank < 1 or s.shape(1) != shape:
         s.refuse(
-            f"its kernel {kernel} and strides {strides} must have one number for each spatial dimension, its pads "
-            f"{pads} two for each, and its indices the shape {shape} of its input"
+            f"its input of shape {shape} must have at least three dimensions, and its indices of shape {s.shape(1)} "
+            "must have the same shape"
         )
+    windows = read_windows(s.context, s.node, shape[2:], s.node.integers("kernel_shape", ()))
     inner = [
-        (n - 1) * t + k - pads[d] - pads[d + rank]
-        for d, (n, k, t) in enumerate(zip(shape[2:], kernel, strides, strict=True))
+        (n - 1) * t + k - windows.pads[d] - windows.pads[d + rank]
+        for d, (n, k, t) in enumerate(zip(shape[2:], windows.kernel, windows.strides, strict=True))
     ]
     own = (*shape[:2], *inner)
     wanted = s.array(2, "output shape")
@@ -297,20 +297,21 @@ def column_to_image_steps(s: FloatSteps) -> None:
             f"its input of shape {s.shape(0)} must have three dimensions, and its image shape and block shape the "
             "same number of sizes"
         )
-    sizes, kernel = image.astype(int).tolist(), block.astype(int).tolist()
+    sizes, kernel = image.astype(int).tolist(), tuple(block.astype(int).tolist())
     rank, elements = len(kernel), prod(kernel)
-    strides, dilations = (s.node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
-    pads = s.node.integers("pads", (0,) * (2 * rank))
-    counts, more = [], []
-    for d in range(rank):
-        span = (kernel[d] - 1) * dilations[d] + 1
-        length = sizes[d] + pads[d] + pads[d + rank]
-        counts.append((length - span) // strides[d] + 1)
-        more.append((length - span) % strides[d])
+    windows = read_windows(s.context, s.node, sizes, kernel)
+    spaces = [
+        size + before + after - extent
+        for size, before, after, extent in zip(
+            sizes, windows.pads[:rank], windows.pads[rank:], windows.extents, strict=True
+        )
+    ]
+    counts = [space // stride + 1 for space, stride in zip(spaces, windows.strides, strict=True)]
+    more = [space % stride for space, stride in zip(spaces, windows.strides, strict=True)]
     batch, rows, columns = s.shape(0)
     if min(counts) < 1 or prod(counts) != columns or rows % elements:
         s.refuse(
-            f"its columns of shape {s.shape(0)} do not match an image of {sizes} elements in blocks of {kernel} "
+            f"its columns of shape {s.shape(0)} do not match an image of {sizes} elements in blocks of {list(kernel)} "
             "elements"
         )
     channels = rows // elements
@@ -321,9 +322,9 @@ def column_to_image_steps(s: FloatSteps) -> None:
         blocks,
         s.constant(ones, np.float32),
         group=channels,
-        strides=list(strides),
-        dilations=list(dilations),
-        pads=list(pads),
+        strides=windows.strides,
+        dilations=windows.dilations,
+        pads=windows.pads,
         output_padding=more,
     )
     s.done(image_of)

@@ -22,9 +22,9 @@ from ..emit import Rounding
 from ..integer_context import ImportContext
 from ..operations import Opaque, Product
 from ..values import Pending, Real
-from .products import bias_operand, weight_operand
-from .transposed import round_transposed, transposed_pads, without_dilations, without_groups
-from .volumes import sliced, taps_of
+from .products import bias_operand
+from .transposed import round_transposed, transposed_weights, transposed_windows
+from .volumes import plane_window_of, sliced, taps_of
 from .window_attributes import convolution_groups
 
 
@@ -42,61 +42,39 @@ def transposed_volume(context: ImportContext, node: OnnxNode, data: Real) -> Pen
     """Imports a transposed convolution of the volume `data`. Returns a pending result, which the next QuantizeLinear
     rounds.
     """
-    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
-    groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
-    if groups != 1 and context.abilities.processor:
-        context.fail(
-            node, f"is a quantized transposed convolution of {groups} groups", "leave the node float32"
-        )
-    before, after, extra = transposed_pads(context, node, data.shape[2:], weight.shape[2:])
-    strides, dilations = (node.integers(name, (1, 1, 1)) for name in ("strides", "dilations"))
-    weight = without_dilations(without_groups(weight, groups), dilations)
-    kernel, filters = weight.shape[2:], weight.shape[1]
+    groups = convolution_groups(context, node, data.shape, context.present(node, 1).shape, transposed=True)
+    windows, extra = transposed_windows(context, node, data.shape[2:], context.present(node, 1).shape[2:])
+    weight, scale = transposed_weights(context, node, groups, windows.dilations)
+    filters, *kernel = weight.shape[1:]
+    windows = replace(windows, kernel=tuple(kernel), dilations=(1, 1, 1))
+    stride, before, behind = windows.strides[0], windows.pads[0], windows.pads[3]
+    plane_window = plane_window_of(windows)
+    along_depth = Window(kernel=(kernel[0], 1), strides=(stride, 1), pads=(before, 0, behind, 0))
     try:
-        depth, _ = transposed_outputs(
-            _window((kernel[0], 1), (strides[0], 1), (before[0], 0), (after[0], 0)),
-            data.shape[2],
-            1,
-            (extra[0], 0),
-        )
-        plane_window = _window(kernel[1:], strides[1:], before[1:], after[1:])
+        depth, _ = transposed_outputs(along_depth, data.shape[2], 1, (extra[0], 0))
         plane = transposed_outputs(plane_window, data.shape[3], data.shape[4], (extra[1], extra[2]))
     except ValueError as error:
         context.fail(node, str(error), "use smaller pads and strides")
-    bias, along = bias_operand(context, node, 2), np.arange(depth) + before[0]
+    bias, along = bias_operand(context, node, 2), np.arange(depth) + before
     parts: list[Remainder] = []
-    for remainder in sorted({*(along % strides[0]).tolist()}):
-        own = weight[:, :, remainder :: strides[0]]
+    for remainder in sorted({*(along % stride).tolist()}):
+        own = weight[:, :, remainder::stride]
         if not own.shape[2]:
             # No weight has this depth: the slices hold nothing but the bias.
             own = np.zeros_like(weight[:, :, :1])
-        taps, slices = own.shape[2], np.flatnonzero(along % strides[0] == remainder)
-        depths = along[slices, None] // strides[0] - np.arange(taps)
+        taps, slices = own.shape[2], np.flatnonzero(along % stride == remainder)
+        depths = along[slices, None] // stride - np.arange(taps)
         joined = own.transpose(1, 0, 2, 3, 4).reshape(filters, -1, *kernel[1:])
         product = Product(
             data=taps_of(context, node, data, depths, beside=False),
             weight=np.ascontiguousarray(joined),
-            weight_scale=np.tile(scale, groups),
+            weight_scale=scale,
             bias=bias,
             window=plane_window,
         )
         parts.append(Remainder(slices=slices, product=product))
     rounded = partial(_round_volume, parts=parts, depth=depth)
     return sliced(node, Opaque(round=rounded), data.shape[0], depth, filters, plane)
-
-
-def _window(
-    kernel: Sequence[int], strides: Sequence[int], before: Sequence[int], after: Sequence[int]
-) -> Window:
-    """Makes the `Window` of a transposed convolution over two dimensions, without dilations. `before` and `after`: pads
-    at the beginning and at the end of each dimension.
-    """
-    return Window(
-        kernel=(kernel[0], kernel[1]),
-        strides=(strides[0], strides[1]),
-        dilations=(1, 1),
-        pads=(before[0], before[1], after[0], after[1]),
-    )
 
 
 def _round_volume(context: ImportContext, to: Rounding, *, parts: Sequence[Remainder], depth: int) -> str:

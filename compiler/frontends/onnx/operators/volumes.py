@@ -84,7 +84,7 @@ def _convolved(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
         weight=np.ascontiguousarray(weight.reshape(filters, fan_in * kernel[0], *kernel[1:])),
         weight_scale=scale,
         bias=bias_operand(context, node, 2),
-        window=_plane_window(windows),
+        window=plane_window_of(windows),
         groups=groups,
     )
     return sliced(node, product, data.shape[0], depths, filters, plane)
@@ -115,7 +115,7 @@ def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
         inside = np.where(taps < 0, taps.max(axis=1, keepdims=True), taps)
         taps = np.clip(inside, 0, size - 1)
     taken = taps_of(context, node, data, taps, beside=True)
-    rows, window = taps.shape[1], _plane_window(windows)
+    rows, window = taps.shape[1], plane_window_of(windows)
     top, left, bottom, right = window.pads
     window = replace(
         window,
@@ -168,7 +168,7 @@ def _depths(windows: Windows, depths: int) -> np.ndarray:
     return first[:, None] + np.arange(windows.kernel[0]) * windows.dilations[0]
 
 
-def _plane_window(windows: Windows) -> Window:
+def plane_window_of(windows: Windows) -> Window:
     """The window over rows and columns, without the first dimension (depth) of `windows`."""
     _, top, left, _, bottom, right = windows.pads
     pair = [(values[1], values[2]) for values in (windows.kernel, windows.strides, windows.dilations)]
