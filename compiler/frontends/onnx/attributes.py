@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 from onnx import defs
 
-from ...graph.errors import AGAIN, invalid_node_error
+from ...graph.errors import AGAIN, InvalidNodeError, invalid_node_error
 
 STANDARD = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -42,21 +42,19 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
         for attribute in node.attribute:
             if attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
                 problem = f"has {attribute.name} = {attribute.i}, which must be 0 or 1"
-                name = read_node(node, index).name
-                raise invalid_node_error(label, name, node.op_type, problem, "write 0 or 1")
+                raise contradiction(label, node, index, problem, "write 0 or 1")
 
 
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
     """Raises InvalidNodeError for a node, also in subgraphs, with an attribute that ONNX's schema of the operator lacks
     in the model's opset. Operators without a schema are not checked. `label` names the model in the message."""
-    opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
+    opset = opset_of(model)
     for number, proto in nodes_of(model.graph):
         names = schema_attributes(proto.op_type, proto.domain, opset)
         for entry in proto.attribute:
             if names is not None and entry.name not in names:
                 problem = f"has the attribute {entry.name}, which the operator does not have in opset {opset}"
-                way_out, name = f"remove the attribute, or {AGAIN}", read_node(proto, number).name
-                raise invalid_node_error(label, name, proto.op_type, problem, way_out)
+                raise contradiction(label, proto, number, problem, f"remove the attribute, or {AGAIN}")
 
 
 def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any:
@@ -71,11 +69,8 @@ def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any
 def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, Any] | None:
     """The attributes of an operator in `opset`, with their default values (`NO_DEFAULT` for an attribute without one);
     None for an operator without schema."""
-    try:
-        schema = defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
-    except defs.SchemaError:
-        return None
-    return MappingProxyType(
+    schema = schema_of(operator, domain, opset)
+    return schema and MappingProxyType(
         {
             name: onnx.helper.get_attribute_value(attribute.default_value)
             if attribute.default_value.name
@@ -83,6 +78,20 @@ def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, An
             for name, attribute in schema.attributes.items()
         }
     )
+
+
+@cache
+def schema_of(operator: str, domain: str, opset: int) -> Any:
+    """ONNX's schema (onnx.defs.OpSchema) of an operator in `opset`; None for an operator without one."""
+    try:
+        return defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
+    except defs.SchemaError:
+        return None
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Version of the default operator set that the model imports; 0 where it imports none."""
+    return max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -125,6 +134,13 @@ class OnnxNode:
         """A string attribute's value, or `default` (the operator specification's default) if the node lacks it."""
         value = self.attributes.get(attribute, default)
         return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def contradiction(
+    label: str, node: onnx.NodeProto, number: int, problem: str, way_out: str = AGAIN
+) -> InvalidNodeError:
+    """The error about a node that no target can compile. `number`: the node's index in its graph."""
+    return invalid_node_error(label, read_node(node, number).name, node.op_type, problem, way_out)
 
 
 def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:

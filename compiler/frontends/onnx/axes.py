@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
+from ...graph.errors import NodeErrors
 from .attributes import OnnxNode
 from .context import GraphContext
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS
+
+
+def check_spatial(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...]) -> None:
+    """Refuses an input whose `shape` has no dimension after (N, C)."""
+    if len(shape) < 3:
+        problem = f"its input of shape {shape} must have at least three dimensions"
+        context.refuse(node, problem, "give a tensor (N, C, ...)")
 
 
 def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -25,13 +35,69 @@ def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     return tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
 
 
-def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
+def reduced_shape(node: OnnxNode, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of a reduction's result: the `axes` of `shape` have length 1, or are removed if the node's attribute
+    `keepdims` is 0. With None for `axes` nothing is reduced.
+    """
+    if axes is None:
+        return shape
+    kept = node.integer("keepdims", 1)
+    return tuple([1 if axis in axes else size for axis, size in enumerate(shape) if kept or axis not in axes])
+
+
+def one_axis(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
     """The attribute `axis` (`default` where left out) as an index of 0 or more; fails where `shape` has no such
     axis."""
     axis = node.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
         context.refuse(node, f"its axis {axis} is not an axis of its input of shape {shape}")
     return axis % len(shape)
+
+
+def gathered_axis(
+    context: NodeErrors, node: OnnxNode, data: tuple[int, ...], indices: tuple[int, ...]
+) -> int:
+    """The axis of a GatherElements, as an index of 0 or more. `data` and `indices`: shapes of its inputs, which are
+    refused if they do not match.
+    """
+    axis = one_axis(context, node, data)
+    beside = [size for at, size in enumerate(data) if at != axis]
+    if len(indices) != len(data) or any(
+        count > size for count, size in zip(indices[:axis] + indices[axis + 1 :], beside, strict=True)
+    ):
+        context.refuse(
+            node,
+            f"its indices of shape {indices} must have as many axes as its data of shape {data}, and must not be "
+            f"longer than its data along an axis other than axis {axis}",
+        )
+    return axis
+
+
+def unit_axes(
+    context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], given: np.ndarray | None
+) -> tuple[int, ...]:
+    """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes; None
+    if the axes are an attribute, or left out (then Squeeze removes all axes of size 1).
+    """
+    listed = node.attributes.get("axes") if given is None else given.reshape(-1).tolist()
+    squeezes = node.op_type == "Squeeze"
+    if listed is None:
+        if not squeezes:
+            context.refuse(node, "its axes are missing")
+        return tuple(size for size in shape if size != 1)
+    rank = len(shape) if squeezes else len(shape) + len(listed)
+    axes = {axis % rank for axis in listed if -rank <= axis < rank}
+    if len(axes) < len(listed) or (squeezes and any(shape[axis] != 1 for axis in axes)):
+        allowed = "different axes of size 1" if squeezes else "different axes of its output"
+        context.fail(
+            node,
+            f"its axes {listed} of its input of shape {shape} must be {allowed}",
+            "export the model again",
+        )
+    if squeezes:
+        return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    rest = iter(shape)
+    return tuple(1 if axis in axes else next(rest) for axis in range(rank))
 
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:

@@ -16,7 +16,8 @@ from ...ir.limits import (
     MOST_CONSTANT_BYTES,
     MOST_LOOPED_ELEMENTS,
 )
-from .attributes import STANDARD, OnnxNode, subgraphs
+from .attributes import STANDARD, OnnxNode, schema_of, subgraphs
+from .axes import gathered_axis, unit_axes
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 
 LOOPED = frozenset(
@@ -204,11 +205,9 @@ def _evaluation_opset(node: OnnxNode, opset: int) -> int:
     """
     if node.op_type == "BatchNormalization":
         return onnx.defs.onnx_opset_version()
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
-    except onnx.defs.SchemaError:
-        return opset
-    return opset if len(node.inputs) <= schema.max_input else onnx.defs.onnx_opset_version()
+    schema = schema_of(node.op_type, node.domain, opset)
+    fits = schema is None or len(node.inputs) <= schema.max_input
+    return opset if fits else onnx.defs.onnx_opset_version()
 
 
 def _with_unit_axes(
@@ -218,18 +217,7 @@ def _with_unit_axes(
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
         context.refuse(node, "its input with the data is missing")
-    axes = given[0] if given else node.attributes.get("axes")
-    if axes is None and node.op_type == "Unsqueeze":
-        context.refuse(node, "its axes are missing")
-    places = None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
-    try:
-        return np.expand_dims(data, places or ()) if node.op_type == "Unsqueeze" else np.squeeze(data, places)
-    except ValueError as error:
-        context.refuse(
-            node,
-            f"its axes {places} do not match its input of shape {data.shape}: {error}",
-            "export the model again",
-        )
+    return data.reshape(unit_axes(context, node, data.shape, given[0] if given else None))
 
 
 def _gather_elements(
@@ -243,19 +231,7 @@ def _gather_elements(
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:
         context.refuse(node, "its data or indices are missing")
-    axis = node.integer("axis", 0)
-    shapes = f"{data.shape} and {indices.shape}"
-    if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
-        context.refuse(
-            node,
-            f"its data and indices, of shapes {shapes}, must have the same number of dimensions, and an axis {axis}",
-        )
-    axis %= data.ndim
-    if any(i > d for k, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if k != axis):
-        context.refuse(
-            node,
-            f"its indices are longer than its data along an axis other than axis {axis}: they have the shapes {shapes}",
-        )
+    axis = gathered_axis(context, node, data.shape, indices.shape)
     size = data.shape[axis]
     if indices.size and not (indices.min() >= -size and indices.max() < size):
         context.refuse(node, f"some of its indices lie outside of axis {axis}, which has {size} elements")

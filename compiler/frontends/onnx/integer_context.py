@@ -16,7 +16,7 @@ from ...graph.operators import Operator
 from ...ir.types import DType
 from .attributes import OnnxNode
 from .constants import evaluate_node
-from .context import TYPES, GraphContext
+from .context import GraphContext
 from .known_values import Constant, QuantizedConstant
 from .operations import Operation
 from .values import FloatInput, Integer, Pending, Real, RowStatistic, Value, reshaped
@@ -135,17 +135,20 @@ class ImportContext(GraphContext):
         name = node.outputs[0]
         expected = self.static_shapes.get(name)
         if expected is not None and expected != value.shape:
-            self.refuse(
-                node,
-                f"its output '{name}' is declared {expected} but computes {value.shape}",
-                "export the model again",
-            )
+            self.check_shape(node, name, value.shape)
         if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
             raise AssertionError(f"{node.name} computes {value.natural}, but claims the shape {value.shape}")
         match value:
             case Integer(tensor=own, view=view) | Pending(name=own, view=view) if own == name:
                 self.views |= {} if view is None else {name: view}
         self.values[name] = value
+
+    def element_wise(
+        self, node: OnnxNode, operation: Operation, data: Real, before: tuple[str, ...] = ()
+    ) -> Pending:
+        """The result of an operation on each element of `data`, as a pending value (see `pending_result`)."""
+        natural = self.tensors[data.tensor].shape
+        return pending_result(node, operation, natural, shape=data.shape, view=data.view, before=before)
 
     def present(self, node: OnnxNode, index: int) -> Value:
         """The value bound to input `index`; fails where it is missing."""
@@ -170,14 +173,8 @@ class ImportContext(GraphContext):
         match value:
             case Integer(dtype=dtype):
                 held = DType(dtype)
-            case Constant(array=array) if array.dtype.name in TYPES:
-                held = DType(array.dtype.name)
             case Constant(array=array):
-                self.fail(
-                    node,
-                    f"its input '{node.inputs[index]}' is a constant of type {array.dtype}, which is not supported",
-                    f"convert the constant to one of {', '.join(TYPES)}",
-                )
+                held = self.constant_type(node, node.inputs[index], array)
             case _:
                 held = DType.FLOAT32
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)

@@ -59,17 +59,16 @@ class Located:
         return self.found()(*arguments)
 
 
+@dataclass(frozen=True, slots=True)
 class StepsLocated(Located):
-    """A function that writes the ONNX nodes which replace a node (`steps.FloatSteps`)."""
+    """A function that writes the ONNX nodes which replace a node, to an object of the class `steps`."""
 
-    __slots__ = ()
+    steps: Located
 
     def __call__(self, *arguments: Any) -> Any:
         """The ONNX nodes that the function writes for a node."""
-        from .steps import FloatSteps
-
         context, node = arguments
-        steps = FloatSteps(context=context, node=node)
+        steps = self.steps.found()(context=context, node=node)
         self.found()(steps)
         return steps.nodes
 

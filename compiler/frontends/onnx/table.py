@@ -49,6 +49,13 @@ _FOLDERS: Mapping[Kind, str] = MappingProxyType(
 """By the kind of a row of the operator table: prefix of the modules with the functions of such rows. Kinds that are
 missing here have the float importer's prefix.
 """
+_STEPS: Mapping[Kind, Located] = MappingProxyType(
+    {
+        **dict.fromkeys(("steps", "contributed"), Located("steps:FloatSteps")),
+        **dict.fromkeys(("integers", "blocked"), Located("model.qlinear:IntegerSteps")),
+    }
+)
+"""The kinds of rows whose functions write ONNX nodes, and the class of the objects to which they write them."""
 
 
 def _row(
@@ -67,10 +74,10 @@ def _row(
     describes all fields.)
     """
     file = place.split(":")[0]
-    located = StepsLocated if kind in ("steps", "contributed") else Located
+    place = _FOLDERS.get(kind, "float_operators.") + place
     return Row(
         kind=kind,
-        function=located(_FOLDERS.get(kind, "float_operators.") + place),
+        function=StepsLocated(place, _STEPS[kind]) if kind in _STEPS else Located(place),
         reads=None if whole else frozenset(reads.split()),
         idle=frozenset(idle.split()),
         images=images,
@@ -196,7 +203,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "IsNaN": _both("masks:import_guard", "logic:import_logic"),
         **_alike("Max Min", _NORM, _TABLE, *_both("extrema:import_extremum", "pointwise:import_nary")),
-        "PRelu": (_quantized("slopes:import_slopes"), *_function("pointwise:import_nary")),
+        "PRelu": (_quantized("channel_constants:import_slopes"), *_function("pointwise:import_nary")),
         "Mod": (_float("logic:import_bits", "fmod"),),
         "Mul": (_NORM, _CHAIN, _CONSTANTS, *_both("elementwise:import_pairwise", "pointwise:import_nary")),
         "Pow": (_NORM, *_function("pointwise:import_power")),
@@ -212,13 +219,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Elements moved, picked or known.
         "Concat": (_shared("rearrangement:import_concat", "axis"),),
-        **_alike("ConstantOfShape MelWeightMatrix Range", _float("known:import_known", whole=True)),
+        **_alike("ConstantOfShape MelWeightMatrix Range", _steps("decompose:known_steps", whole=True)),
         **_alike(
             "DepthToSpace SpaceToDepth", _shared("rearrangement:import_depth_to_space", "blocksize mode")
         ),
         "Dropout": (_either("structure:import_identity", idle="ratio seed"),),
         "Expand": (_NORM, _shared("rearrangement:import_expand")),
-        "EyeLike": (_float("known:import_eye", "dtype k"),),
+        "EyeLike": (_steps("decompose:eye_steps", "dtype k"),),
         "Flatten": (_either("structure:import_view", "axis"),),
         "Gather": (_shared("rearrangement:import_gather", "axis"),),
         "GatherElements": _both("gathers:import_gather_elements", "indexed:import_gather_elements", "axis"),
@@ -235,9 +242,9 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Slice": (_shared("rearrangement:import_slice"),),
         "Split": (_shared("rearrangement:import_split", "axis num_outputs split"),),
         **_alike("Squeeze Unsqueeze", _either("structure:import_view", "axes")),
-        "Tile": (_steps("known:tile_steps"),),
+        "Tile": (_steps("decompose:tile_steps"),),
         "Transpose": (_shared("rearrangement:import_transpose", "perm"),),
-        "Trilu": (_float("logic:import_trilu", "upper"),),
+        "Trilu": (_steps("decompose:trilu_steps", "upper"),),
         # Along axes: reductions, normalizations, running sums.
         **_alike("ArgMax ArgMin", _float("indexed:import_extreme", "axis keepdims select_last_index")),
         "BatchNormalization": (
@@ -257,7 +264,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "GroupNormalization": (
             _steps("normalizations:group_normalization_steps", "epsilon num_groups stash_type"),
         ),
-        "Hardmax": (_float("indexed:import_hardmax", "axis"),),
+        "Hardmax": (_steps("decompose:hardmax_steps", "axis"),),
         "InstanceNormalization": (
             _quantized("instance_norm:import_instance_normalization", "epsilon"),
             _float("normalizations:import_instance_normalization", "epsilon"),
@@ -273,7 +280,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
-            _steps("decompose:softmax_steps", "axis", when="is_in_16_bits"),
+            _steps("functions:function_steps", when="is_in_16_bits", whole=True),
         ),
         "LpNormalization": (_steps("decompose:lp_normalization_steps", "axis p"),),
         "Mean": (_steps("decompose:mean_steps"),),
@@ -287,7 +294,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", _REDUCTION),
             *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
         ),
-        **_alike("ReduceLogSum ReduceLogSumExp", _float("reductions:import_logarithm", _REDUCTION)),
+        **_alike("ReduceLogSum ReduceLogSumExp", _steps("decompose:logarithm_steps", _REDUCTION)),
         "ReduceMean": (
             _quantized("norms:import_norm", _REDUCTION),
             *_both("pools:import_reduce_mean", "reductions:import_reduction", _REDUCTION),
@@ -298,7 +305,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("rows:import_rows", "axis"),
             _quantized("masks:import_masked_softmax", "axis", behind="Masked"),
             _float("reductions:import_softmax", "axis"),
-            _steps("decompose:softmax_steps", "axis", when="is_in_16_bits"),
+            _steps("functions:function_steps", when="is_in_16_bits", whole=True),
         ),
         "TopK": (_float("indexed:import_top_k", "axis largest", idle="sorted"),),
         # Recurrent layers.
@@ -338,14 +345,12 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Operators on integers, as steps between grids.
         "QLinearConv": (_integers("convolution_steps", f"{_CONVOLUTION} channels_last"),),
-        "QLinearMatMul": (_integers("matmul_steps"),),
+        **_alike("QLinearAdd QLinearMatMul QLinearMul QLinearSigmoid", _integers("plain_steps")),
         "QGemm": (_integers("gemm_steps", "alpha transA transB"),),
-        **_alike("QLinearAdd QLinearMul", _integers("pair_steps")),
-        "QLinearSigmoid": (_integers("single_steps"),),
-        "QLinearLeakyRelu": (_integers("single_steps", "alpha"),),
+        "QLinearLeakyRelu": (_integers("plain_steps", "alpha"),),
         "QLinearSoftmax": (_integers("softmax_steps", "axis opset"),),
-        "QLinearAveragePool": (_integers("pool_steps", f"{_GRID_POOL} channels_last count_include_pad"),),
-        "QLinearGlobalAveragePool": (_integers("pool_steps", "channels_last"),),
+        "QLinearAveragePool": (_integers("plain_steps", f"{_GRID_POOL} channels_last count_include_pad"),),
+        "QLinearGlobalAveragePool": (_integers("plain_steps", "channels_last"),),
         "QLinearReduceMean": (_integers("mean_steps", "axes keepdims"),),
         "QLinearConcat": (_integers("concat_steps", "axis"),),
         "QLinearWhere": (_integers("where_steps"),),

@@ -1,21 +1,17 @@
-"""Operators on indices: GatherElements, GatherND, ScatterElements, ScatterND, OneHot, TopK, ArgMax, ArgMin, Hardmax."""
+"""Operators on indices: GatherElements, GatherND, ScatterElements, ScatterND, OneHot, TopK, ArgMax, ArgMin."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import get_args
 
-import numpy as np
-
-from ....graph.graph import Shape, Tensor
-from ....graph.operators import Computed, Elementwise, GatherElements
-from ....ir.expr import cast, equal
+from ....graph.graph import Tensor
+from ....graph.operators import Computed, GatherElements
 from ....ir.types import DType
 from ....te.ops.folds import extreme_index, top_k
 from ....te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
-from ....te.scalars import argument
 from ..attributes import OnnxNode
-from ..axes import one_axis, softmax_axis
+from ..axes import gathered_axis, one_axis, reduced_shape
 from ..context import GraphContext
 from ..operators.gathers import import_gather_nd as import_known
 from .outputs import add_outputs
@@ -38,41 +34,8 @@ def import_extreme(context: GraphContext, node: OnnxNode) -> None:
         last=bool(node.integer("select_last_index", 0)),
         dtype=_ordered(context, node, data),
     )
-    kept = bool(node.integer("keepdims", 1))
-    shape = tuple(1 if d == axis else size for d, size in enumerate(data.shape) if d != axis or kept)
+    shape = reduced_shape(node, data.shape, (axis,))
     context.add(node, Computed(program=program), (data.name,), shape, dtype=DType.INT64)
-
-
-def import_hardmax(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
-    data = context.operand(node, 0)
-    shape = data.shape
-    at, alone = softmax_axis(context, node, shape)
-    if not alone:
-        shape, at = (prod(shape[:at]), prod(shape[at:])), 1
-    program = extreme_index(shape, at)
-    whole = tuple(1 if d == at else size for d, size in enumerate(shape))
-    name = context.view(node, data, shape, output=context.temporary(node, "rows"))
-    index = context.add(
-        node,
-        Computed(program=program),
-        (name,),
-        whole,
-        output=context.temporary(node, "index"),
-        dtype=DType.INT64,
-    )
-    places = _positions_along(context, node, shape, at)
-    body = cast(equal(argument(0, DType.INT64), argument(1, DType.INT64)), DType.FLOAT32)
-    hot = context.add(
-        node, Elementwise(body=body), (index, places), shape, output=context.temporary(node, "hot")
-    )
-    context.view(node, context.tensors[hot], data.shape)
-
-
-def _positions_along(context: GraphContext, node: OnnxNode, shape: Shape, axis: int) -> str:
-    along = [1] * len(shape)
-    along[axis] = shape[axis]
-    return context.store(context.temporary(node, "places"), np.arange(shape[axis]).reshape(along))
 
 
 def import_top_k(context: GraphContext, node: OnnxNode) -> None:
@@ -110,16 +73,22 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
             f"shape {values.shape}) two elements",
         )
     axis %= rank
-    chosen = _int64_indices(context, node, indices)
+    # Floats are truncated toward zero, as ONNX defines OneHot.
+    chosen = as_type(context, node, indices, DType.INT64)
     program = one_hot(indices.shape, axis, depth, dtype=values.dtype)
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
     context.add(node, Computed(program=program), (chosen, values.name), shape, dtype=values.dtype)
 
 
-def gather_nd_of_run_time(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND with indices that are no constants."""
-    data, indices = context.tensor(node, 0), context.tensor(node, 1)
+def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GatherND. With constant indices and batch_dims 0, the indexed axes are flattened to one axis, and the
+    node becomes a Gather along this axis.
+    """
     batch = node.integer("batch_dims", 0)
+    if context.is_constant(node, 1) and not batch:
+        import_known(context, node)
+        return
+    data, indices = context.tensor(node, 0), context.tensor(node, 1)
     if not indices.shape:
         context.refuse(node, "its indices must have at least one dimension")
     try:
@@ -168,37 +137,11 @@ def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     return data.dtype
 
 
-def _int64_indices(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
-    """Casts `indices` to int64; returns the result's name. Floats are truncated toward zero, as ONNX defines OneHot."""
-    return as_type(context, node, indices, DType.INT64)
-
-
 def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     """Imports GatherElements: one element for each index."""
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
-    axis = one_axis(context, node, data.shape)
-    if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
-        context.refuse(
-            node,
-            f"its indices, {indices.dtype} of shape {indices.shape}, must be int32 or int64 and have as many "
-            f"dimensions as its data of shape {data.shape}",
-        )
-    sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
-    if any(count > size for count, size in sizes):
-        context.refuse(
-            node,
-            f"its indices of shape {indices.shape} are longer than its data of shape {data.shape} along an axis other "
-            f"than axis {axis}",
-        )
+    axis = gathered_axis(context, node, data.shape, indices.shape)
+    if indices.dtype not in (DType.INT32, DType.INT64):
+        context.refuse(node, f"its indices must be int32 or int64, not {indices.dtype}")
     wide = as_type(context, node, indices, DType.INT64)
     context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
-
-
-def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND. With constant indices and batch_dims 0, the indexed axes are flattened to one axis, and the
-    node becomes a Gather along this axis.
-    """
-    if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
-        gather_nd_of_run_time(context, node)
-        return
-    import_known(context, node)

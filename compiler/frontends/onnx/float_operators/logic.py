@@ -1,4 +1,4 @@
-"""Comparisons, operators on bool and on bits, Where, Trilu, and casts of a float model."""
+"""Comparisons, operators on bool and on bits, Where, and casts of a float model."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from ....graph.graph import Tensor
 from ....ir.conditions import not_equal
-from ....ir.expr import Const, Expr, cast, dtype_of, equal, select, wrap
+from ....ir.expr import Expr, cast, dtype_of, equal, select, wrap
 from ....ir.types import DType
 from ....te import scalars, small_types
 from ....te.scalars import absolute, argument
 from ..attributes import OnnxNode
 from ..context import TYPES, GraphContext
+from ..float_importer import held_type
 from ..model.load import type_name
 from .pointwise import add_elementwise
 
@@ -54,11 +55,9 @@ def import_logic(context: GraphContext, node: OnnxNode) -> None:
 
 def element_type(context: GraphContext, node: OnnxNode, number: int) -> DType:
     """The DType of ONNX's element type `number` (TensorProto.DataType); fails for types that the graph lacks."""
-    name = type_name(number) if number in TensorProto.DataType.values() else str(number)
-    if number in (0, TensorProto.STRING) or number not in TensorProto.DataType.values():
-        context.fail(node, f"the element type {name} is not supported", f"use one of {', '.join(TYPES)}")
-    held = helper.tensor_dtype_to_np_dtype(number).name
+    held = held_type(number)
     if held not in TYPES:
+        name = type_name(number) if number in TensorProto.DataType.values() else str(number)
         context.fail(node, f"the element type {name} is not supported", f"use one of {', '.join(TYPES)}")
     return DType(held)
 
@@ -234,31 +233,3 @@ def _float_remainder(context: GraphContext, node: OnnxNode, x: Expr, y: Expr, dt
         select(y < 0.0, scalars.number(-0.0), scalars.number(0.0)),
         select(opposite, rest + y, rest),
     )
-
-
-def import_trilu(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Trilu. With a constant k, a constant mask selects the elements; otherwise k is compared with each
-    element's diagonal.
-    """
-    data = context.tensor(node, 0)
-    if len(data.shape) < 2:
-        context.refuse(node, f"its input of shape {data.shape} must have at least two dimensions")
-    if len(node.inputs) > 1 and node.inputs[1] and not context.is_constant(node, 1):
-        rows, columns = data.shape[-2:]
-        own = context.store(
-            context.temporary(node, "diagonals"), np.arange(columns)[None] - np.arange(rows)[:, None]
-        )
-        k = context.view(node, context.tensor(node, 1), (), output=context.temporary(node, "diagonal"))
-        a, b = argument(1, DType.INT64), argument(2, DType.INT64)
-        inside = b <= a if node.integer("upper", 1) else a <= b
-        x = argument(0, data.dtype)
-        zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
-        add_elementwise(context, node, select(inside, x, zero), [data.name, own, k])
-        return
-    k = int(context.number(node, 1, "diagonal k", 0))
-    ones = np.ones(data.shape[-2:], np.bool_)
-    inside = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
-    mask = context.store(context.temporary(node, "kept"), inside)
-    x = argument(0, data.dtype)
-    zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
-    add_elementwise(context, node, select(argument(1, DType.BOOL), x, zero), [data.name, mask])

@@ -20,10 +20,11 @@ from ....te.ops.movement import pad_runs
 from ....te.ops.plain_windows import Spacing, plain_convolution, plain_pool, plain_transposed
 from ....te.scalars import argument
 from ..attributes import OnnxNode
+from ..axes import check_spatial
 from ..context import GraphContext
 from ..operators.pools import pool_windows
-from ..operators.transposed import transposed_pads
-from ..operators.window_attributes import convolution_groups, read_windows
+from ..operators.transposed import transposed_windows
+from ..operators.window_attributes import bias_tensor, convolution_groups, read_windows
 from ..steps import FloatSteps
 from .pointwise import add_elementwise
 
@@ -47,22 +48,23 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
     """Imports a ConvTranspose for which there is no kernel template: any number of dimensions, any weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
-    sizes, kernel = data.shape[2:], weight.shape[2:]
-    before, after, extra = transposed_pads(context, node, sizes, kernel)
-    strides, dilations = (node.integers(name, (1,) * len(sizes)) for name in ("strides", "dilations"))
+    sizes = data.shape[2:]
+    windows, extra = transposed_windows(context, node, sizes, weight.shape[2:])
+    before, after = windows.pads[: len(sizes)], windows.pads[len(sizes) :]
     outputs = [
-        s * (i - 1) + e + (k - 1) * d + 1 - b - a
-        for s, i, e, k, d, b, a in zip(strides, sizes, extra, kernel, dilations, before, after, strict=True)
+        s * (i - 1) + e + extent - b - a
+        for s, i, e, extent, b, a in zip(
+            windows.strides, sizes, extra, windows.extents, before, after, strict=True
+        )
     ]
     if min(outputs) < 1:
         context.refuse(
             node,
-            f"its pads {(*before, *after)} crop all of its output: the output's size would be {outputs}",
+            f"its pads {windows.pads} crop all of its output: the output's size would be {outputs}",
             "use smaller pads",
         )
     own = (weight.shape[0] // groups, *weight.shape[1:])
-    spacing = Spacing(strides=strides, dilations=dilations)
-    program = plain_transposed(data.shape[0], groups, own, sizes, spacing, before, tuple(outputs))
+    program = plain_transposed(data.shape[0], groups, own, sizes, _spacing(windows), before, tuple(outputs))
     shape = (data.shape[0], weight.shape[1] * groups, *outputs)
     _finish(context, node, Computed(program=program), (data.name, weight.name), shape)
 
@@ -70,25 +72,15 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
 def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
-    if len(data.shape) < 3:
-        context.refuse(
-            node,
-            f"its input of shape {data.shape} must have at least three dimensions",
-            "give a tensor (N, C, ...)",
-        )
+    check_spatial(context, node, data.shape)
     windows, declared = pool_windows(context, node, data.shape[2:])
-    greatest = node.op_type == "MaxPool"
-    power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
-    if node.op_type == "LpPool" and power < 1:
-        context.refuse(node, f"its p is {power:g}; an Lp norm has a p of at least 1", "use p = 1 or p = 2")
-    name = data.name
-    if power:
-        body = (
-            scalars.general_power(scalars.absolute(argument(0)), power)
-            if power > 1
-            else scalars.absolute(argument(0))
-        )
-        body = argument(0) * argument(0) if power == 2 else body
+    greatest, name, power = node.op_type == "MaxPool", data.name, 0
+    if node.op_type == "LpPool":
+        power = node.integer("p", 2)
+        if power < 1:
+            context.refuse(node, f"its p is {power}; an Lp norm has a p of at least 1", "use p = 1 or p = 2")
+        body = scalars.absolute(argument(0)) if power != 2 else argument(0) * argument(0)
+        body = scalars.general_power(body, float(power)) if power > 2 else body
         name = context.add(
             node, Elementwise(body=body), (name,), data.shape, output=context.temporary(node, "power")
         )
@@ -100,7 +92,7 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     except ValueError as error:
         context.refuse(node, str(error))
     shape = (*data.shape[:2], *program.parameters[-1].shape[1:])
-    if greatest:
+    if greatest or power == 1:
         context.add(node, Computed(program=program), (padded,), shape)
         return
     total = context.add(
@@ -108,7 +100,7 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     )
     if power:
         body = scalars.sqrt(argument(0)) if power == 2 else scalars.general_power(argument(0), 1 / power)
-        context.add(node, Elementwise(body=body if power > 1 else argument(0) + 0.0), (total,), shape)
+        context.add(node, Elementwise(body=body), (total,), shape)
         return
     counted = bool(node.integer("count_include_pad", 0))
     divisors = average_divisors(data.shape[2:], windows, declared, counted).astype(np.float32)
@@ -147,13 +139,7 @@ def _finish(
     if len(node.inputs) < 3 or not node.inputs[2]:
         context.add(node, operator, inputs, shape)
         return
-    bias = context.operand(node, 2)
-    if bias.shape != (shape[1],):
-        context.refuse(
-            node,
-            f"its bias of shape {bias.shape} must have one value for each of its {shape[1]} filters",
-            f"give the shape ({shape[1]},)",
-        )
+    bias = bias_tensor(context, node, shape[1])
     total = context.add(node, operator, inputs, shape, output=context.temporary(node, "sum"))
     column = context.view(
         node, bias, (shape[1], *(1,) * (len(shape) - 2)), output=context.temporary(node, "bias")
@@ -168,11 +154,7 @@ def is_neither_image_nor_line(context: GraphContext, node: OnnxNode) -> bool:
 
 def global_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
-    if len(s.shape(0)) < 3:
-        s.refuse(
-            f"its input of shape {s.shape(0)} must have at least three dimensions",
-            "give a tensor (N, C, ...)",
-        )
+    check_spatial(s.context, s.node, s.shape(0))
     operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
@@ -187,10 +169,7 @@ def max_pool_steps(s: FloatSteps) -> None:
     integers. The integers are cast to float32, and the maxima are cast back.
     """
     shape = s.shape(0)
-    if len(shape) < 3:
-        s.refuse(
-            f"its input of shape {shape} must have at least three dimensions", "give a tensor (N, C, ...)"
-        )
+    check_spatial(s.context, s.node, shape)
     kind = helper.np_dtype_to_tensor_dtype(s.dtype(0).numpy)
     x = s.input(0) if kind == TensorProto.FLOAT else s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     maxima = s.add("MaxPool", x, **s.attributes("storage_order"))

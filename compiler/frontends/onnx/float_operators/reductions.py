@@ -13,18 +13,17 @@ from ....graph.operators import (
     CumulativeSum,
     Elementwise,
     MaxPool,
-    Operator,
     Reduction,
     Softmax,
 )
-from ....ir.expr import cast, equal, select
+from ....ir.expr import cast
 from ....ir.types import DType
 from ....te.blocks import Window
 from ....te.ops.folds import FoldKind, fold, running_product
 from ....te.ops.reduction import Kind, reduced_value, reduction_result
-from ....te.scalars import argument, exp, log
+from ....te.scalars import argument
 from ..attributes import OnnxNode
-from ..axes import reduced_axes, softmax_axis
+from ..axes import reduced_axes, reduced_shape, softmax_axis
 from ..context import GraphContext
 from .pointwise import add_elementwise, as_type
 
@@ -64,57 +63,19 @@ def import_reduction(context: GraphContext, node: OnnxNode) -> None:
         else:
             context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
-    whole, rest = _reduced(data.shape, axes)
-    keepdims = bool(node.integer("keepdims", 1))
-    shape = whole if keepdims else rest
+    shape = reduced_shape(node, data.shape, axes)
     if rank == 4 and axes == (2, 3) and kind in ("mean", "max"):
         # A pool keeps its input's blocks of channels.
         window = Window(kernel=(data.shape[2], data.shape[3]))
         pool = MaxPool(window=window) if kind == "max" else AveragePool(window=window, counted=(0, 0, 0, 0))
-        if keepdims:
+        whole = (*data.shape[:2], 1, 1)
+        if shape == whole:
             context.add(node, pool, (data.name,), shape)
             return
         pooled = context.add(node, pool, (data.name,), whole, output=context.temporary(node, "pool"))
         context.view(node, context.tensors[pooled], shape)
         return
     context.add(node, Reduction(kind=kind, axes=axes), (data.name,), shape)
-
-
-def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports ReduceLogSum and ReduceLogSumExp, which subtracts the greatest element before exp to avoid overflow."""
-    data = context.operand(node, 0)
-    axes = reduced_axes(context, node, data.shape)
-    exponents = node.op_type == "ReduceLogSumExp"
-    if axes is None:
-        body = argument(0) if exponents else log(argument(0))
-        context.add(node, Elementwise(body=body), (data.name,), data.shape)
-        return
-    whole, rest = _reduced(data.shape, axes)
-    keepdims = bool(node.integer("keepdims", 1))
-    output = None if keepdims else context.temporary(node, "log")
-
-    def step(name: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
-        return context.add(node, operator, inputs, shape, output=context.temporary(node, name))
-
-    terms, greatest = data.name, ()
-    if exponents:
-        most = step("max", Reduction(kind="max", axes=axes), (data.name,), whole)
-        # An infinite maximum is not subtracted (inf - inf is NaN): with 0 in its place the result is that maximum.
-        finite = select(equal(argument(0) - argument(0), 0.0), argument(0), 0.0)
-        greatest = (step("shift", Elementwise(body=finite), (most,), whole),)
-        body = exp(argument(0) - argument(1))
-        terms = step("exp", Elementwise(body=body), (data.name, *greatest), data.shape)
-    total = step("sum", Reduction(kind="sum", axes=axes), (terms,), whole)
-    body = log(argument(0)) + argument(1) if exponents else log(argument(0))
-    result = context.add(node, Elementwise(body=body), (total, *greatest), whole, output=output)
-    if not keepdims:
-        context.view(node, context.tensors[result], rest)
-
-
-def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
-    """`shape` after a reduction over `axes`: with the axes kept as size 1, and with the axes removed."""
-    whole = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    return whole, tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
 def import_softmax(context: GraphContext, node: OnnxNode) -> None:
@@ -157,10 +118,7 @@ def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
     if data.dtype is DType.BOOL:
         as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
     program = fold(data.shape, axes, kind, dtype=as_number.dtype)
-    keepdims = bool(node.integer("keepdims", 1))
-    shape = tuple(
-        1 if axis in axes else size for axis, size in enumerate(data.shape) if keepdims or axis not in axes
-    )
+    shape = reduced_shape(node, data.shape, axes)
     if data.dtype is DType.BOOL:
         number = context.add(
             node,

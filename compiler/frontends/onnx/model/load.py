@@ -14,8 +14,8 @@ from onnx import TensorProto, checker, shape_inference
 from onnx.defs import onnx_opset_version
 
 from ....graph.budgets import check_shapes
-from ....graph.errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
-from ..attributes import check_attributes, nodes_of, refuse_unknown
+from ....graph.errors import ContradictionError, InvalidModelError, ModelError
+from ..attributes import check_attributes, contradiction, nodes_of, opset_of, refuse_unknown
 from .model_rewrites import first_line, infer_shapes
 from .read import ReadModel, Source, quantizes, read_model
 from .tensor_arrays import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
@@ -120,8 +120,7 @@ def load_model(
         raise InvalidModelError(
             f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
         ) from None
-    initialized = {initializer.name for initializer in model.graph.initializer}
-    check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
+    check_sizes(label, free_inputs(model.graph), empty=empty)
     check_attributes(label, model)
     follow = _prepare_inference(label, model)
     try:
@@ -160,10 +159,10 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
 def _check_names(label: str, model: onnx.ModelProto) -> None:
     """Raises InvalidNodeError if two nodes have the same name: messages, reports and records identify nodes by name."""
     seen: set[str] = set()
-    for node in model.graph.node:
+    for number, node in enumerate(model.graph.node):
         if node.name in seen:
             problem, way_out = "another node has the same name", "give each node a unique name, or no name"
-            raise invalid_node_error(label, node.name, node.op_type, problem, way_out)
+            raise contradiction(label, node, number, problem, way_out)
         if node.name:
             seen.add(node.name)
 
@@ -235,11 +234,6 @@ def _with_shapes(
         return infer_shapes(whole, follow=follow), {}
 
 
-def opset_of(model: onnx.ModelProto) -> int:
-    """Version of the default operator set that the model imports; 0 where it imports none."""
-    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
-
-
 def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None = None) -> np.ndarray:
     """The array of an initializer. `data`: its bytes, if they are stored apart. `label` names the file in messages.
 
@@ -251,6 +245,12 @@ def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None =
         raise InvalidModelError(
             f"{label}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"
         ) from None
+
+
+def free_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """The inputs of a graph that have no initializer, so that each run gives them."""
+    initialized = {tensor.name for tensor in graph.initializer}
+    return [info for info in graph.input if info.name not in initialized]
 
 
 def input_shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
@@ -302,16 +302,10 @@ def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
 
 def fix_batch(model: onnx.ModelProto, batch: int) -> None:
     """Sets a symbolic or unknown first dimension of each input to `batch`, and other dimensions of the same symbol."""
-    initialized = {initializer.name for initializer in model.graph.initializer}
     symbols: set[str] = set()
-    for info in model.graph.input:
+    for info in free_inputs(model.graph):
         dimensions = info.type.tensor_type.shape.dim
-        if (
-            info.name in initialized
-            or not dimensions
-            or dimensions[0].dim_value > 0
-            or is_zero(dimensions[0])
-        ):
+        if not dimensions or dimensions[0].dim_value > 0 or is_zero(dimensions[0]):
             continue
         if dimensions[0].dim_param:
             symbols.add(dimensions[0].dim_param)

@@ -6,16 +6,16 @@ ONNX infers shapes for these operators, and every importer supports them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import onnx
 from onnx import helper
 
 from ....graph.errors import NodeErrors
-from ..attributes import STANDARD, OnnxNode, read_node
+from ..attributes import OnnxNode, opset_of, read_node
 from ..operator_rows import RowContext
 from ..steps import Nodes
 from ..table import rows_of
@@ -45,8 +45,8 @@ class StepsContext(RowContext, Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Steps(Nodes[StepsContext]):
-    """The nodes that replace one node on integers, written so far."""
+class IntegerSteps(Nodes[StepsContext]):
+    """The ONNX nodes, under construction, that replace one node on integers or on blocks of channels."""
 
     @property
     def stem(self) -> str:
@@ -107,38 +107,36 @@ class _Steps(Nodes[StepsContext]):
         return [self.add("DequantizeLinear", self.input(index), step, axis=-1)]
 
 
-WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
+_FORMS: Mapping[str, tuple[tuple[int, ...], int]] = MappingProxyType(
+    {
+        **dict.fromkeys(("QLinearAdd", "QLinearMatMul", "QLinearMul"), ((0, 3), 6)),
+        **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), ((0,), 3)),
+        **dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool"), ((0,), 3)),
+    }
+)
+"""For each operator that `plain_steps` replaces: indices of the inputs with integers, and of the input with the scale
+of the result. Behind the integers are their scale and zero point, behind the result's scale is its zero point.
+"""
 
 
-def _written(write: Callable[[_Steps], None]) -> WriteSteps:
-    """Makes a function for the operator table: given a context and a node, it returns the ONNX nodes that `write` adds
-    in place of the node.
+def plain_steps(steps: IntegerSteps) -> None:
+    """Adds the ONNX nodes that replace an operator of `_FORMS`: its inputs are dequantized, the float operator has the
+    same attributes, and its result is quantized.
     """
-
-    @wraps(write)
-    def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
-        steps = _Steps(context=context, node=node)
-        write(steps)
-        return steps.nodes
-
-    return nodes
+    data, scale = _FORMS[steps.node.op_type]
+    made = steps.on_planes(
+        steps.operator(), *[steps.real(index) for index in data], **steps.attributes("channels_last")
+    )
+    steps.round(made, scale)
 
 
-@_written
-def convolution_steps(steps: _Steps) -> None:
+def convolution_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX nodes that replace QLinearConv."""
     operands = [steps.real(0), steps.real(3, axis=0), *steps.bias(8, (steps.input(1), steps.input(4)))]
     steps.round(steps.on_planes("Conv", *operands, **steps.attributes("channels_last")), 6)
 
 
-@_written
-def matmul_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearMatMul."""
-    steps.round(steps.compute("MatMul", steps.real(0), steps.real(3, axis=1)), 6)
-
-
-@_written
-def gemm_steps(steps: _Steps) -> None:
+def gemm_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX nodes that replace QGemm. The unit of its bias is alpha times the product of both scales. Therefore
     the scale of the weights is multiplied by alpha, and the bias needs no change.
     """
@@ -157,32 +155,12 @@ def gemm_steps(steps: _Steps) -> None:
         steps.round(made, 7)
 
 
-@_written
-def pair_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearAdd or QLinearMul."""
-    steps.round(steps.compute(steps.operator(), steps.real(0), steps.real(3)), 6)
-
-
-@_written
-def single_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearSigmoid or QLinearLeakyRelu."""
-    steps.round(steps.compute(steps.operator(), steps.real(0), **steps.attributes()), 3)
-
-
-@_written
-def pool_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearAveragePool or QLinearGlobalAveragePool."""
-    steps.round(steps.on_planes(steps.operator(), steps.real(0), **steps.attributes("channels_last")), 3)
-
-
-@_written
-def maximum_steps(steps: _Steps) -> None:
+def maximum_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX node that replaces NhwcMaxPool: a MaxPool of the integers, whose scale does not change."""
     steps.on_planes("MaxPool", steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
-@_written
-def reorder_steps(steps: _Steps) -> None:
+def reorder_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX node that replaces ReorderInput or ReorderOutput: an Identity, since every operator between these
     two is replaced by an operator on plain tensors.
     """
@@ -191,16 +169,14 @@ def reorder_steps(steps: _Steps) -> None:
     steps.compute("Identity", steps.input(0), output=steps.node.outputs[0])
 
 
-@_written
-def blocked_steps(steps: _Steps) -> None:
+def blocked_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX nodes that replace pools on blocks of channels: the plain pools, which treat each channel by
     itself.
     """
     steps.compute(steps.operator(), steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
-@_written
-def refuse_weights(steps: _Steps) -> None:
+def refuse_weights(steps: IntegerSteps) -> None:
     """Fails for a convolution in blocks of channels: its weights are in blocks, too, which no importer reads."""
     steps.context.fail(
         steps.node,
@@ -209,8 +185,7 @@ def refuse_weights(steps: _Steps) -> None:
     )
 
 
-@_written
-def softmax_steps(steps: _Steps) -> None:
+def softmax_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX nodes that replace QLinearSoftmax. Its attribute `opset` says which definition it follows: the
     softmax along the axis `axis` (opset 13 or later), or over all axes from `axis` to the last.
 
@@ -246,8 +221,7 @@ def softmax_steps(steps: _Steps) -> None:
     steps.round(result, 3)
 
 
-@_written
-def mean_steps(steps: _Steps) -> None:
+def mean_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX nodes that replace QLinearReduceMean."""
     operands, attributes = [steps.real(0)], steps.attributes()
     if steps.context.opset >= AXES_ARE_AN_INPUT and "axes" in attributes:
@@ -255,15 +229,13 @@ def mean_steps(steps: _Steps) -> None:
     steps.round(steps.compute("ReduceMean", *operands, **attributes), 3)
 
 
-@_written
-def concat_steps(steps: _Steps) -> None:
+def concat_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX nodes that replace QLinearConcat."""
     parts = [steps.real(index) for index in range(2, len(steps.node.inputs), 3)]
     steps.round(steps.compute("Concat", *parts, **steps.attributes()), 0)
 
 
-@_written
-def where_steps(steps: _Steps) -> None:
+def where_steps(steps: IntegerSteps) -> None:
     """Adds the ONNX nodes that replace QLinearWhere."""
     steps.round(steps.compute("Where", steps.input(0), steps.real(1), steps.real(4)), 7)
 
@@ -304,8 +276,7 @@ def write_steps(label: str, model: onnx.ModelProto) -> bool:
 
     `label` names the model in messages. Raises NodeError for a node that cannot be replaced.
     """
-    opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
-    context = _Writing(source=label, opset=opset, model=model)
+    context = _Writing(source=label, opset=opset_of(model), model=model)
     found = False
     for index, proto in enumerate(model.graph.node):
         writers = rows_of(proto.domain, proto.op_type, "integers", "blocked")

@@ -12,7 +12,7 @@ from ..attributes import OnnxNode
 from ..context import GraphContext
 from ..emit import emit
 from ..inputs import quantized_input
-from ..integer_context import ImportContext, pending_result
+from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Identity
 from ..strided_views import with_pads_for
@@ -37,17 +37,13 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
     if not isinstance(value, FloatInput | Real | Pending):
         context.refuse_float(node, 0, value)
     quantization = _grid(context, node, value.shape, rounds=True)
-    match value:
-        case FloatInput():
-            context.bind(node, quantized_input(context, node, value, output, quantization))
-            return
-        case Real(tensor=stored, shape=shape, view=view):
-            natural = context.tensors[stored].shape
-            same = pending_result(node, Identity(data=value), natural, shape=shape, view=view)
-            tensor = emit(context, node, same, output, quantization).tensor
-        case Pending(shape=shape, view=view):
-            tensor = emit(context, node, value, output, quantization).tensor
-    context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view))
+    if isinstance(value, FloatInput):
+        context.bind(node, quantized_input(context, node, value, output, quantization))
+        return
+    if isinstance(value, Real):
+        value = context.element_wise(node, Identity(data=value), value)
+    tensor = emit(context, node, value, output, quantization).tensor
+    context.bind(node, Integer(tensor=tensor, shape=value.shape, dtype=quantization.dtype, view=value.view))
 
 
 def _grid(

@@ -41,14 +41,15 @@ A phase: the outputs of a transposed convolution with equal remainders modulo th
 """
 
 
-def transposed_pads(
-    context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
-) -> tuple[PerDimension, PerDimension, PerDimension]:
-    """The pads of a ConvTranspose: (pads before, pads after, output padding), a number for each spatial dimension. They
-    are the node's attributes, or derived from `auto_pad` or `output_shape`.
+def transposed_windows(
+    context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
+) -> tuple[Windows, PerDimension]:
+    """Reads the windows of a ConvTranspose with weights of size `kernel` and an input of spatial `sizes`. Returns
+    (windows, output padding of each dimension). Pads are the node's attribute, or follow from `auto_pad` or
+    `output_shape`.
     """
     rank = len(sizes)
-    check_kernel(context, node, tuple(kernel))
+    check_kernel(context, node, kernel)
     strides, dilations, extra = (
         node.integers(name, (one,) * rank)
         for name, one in (("strides", 1), ("dilations", 1), ("output_padding", 0))
@@ -73,16 +74,15 @@ def transposed_pads(
     before, after, padding = list(pads[:rank]), list(pads[rank:]), list(extra)
     if auto == "VALID":
         before, after = [0] * rank, [0] * rank
-    if not wanted and auto in ("NOTSET", "VALID"):
-        return tuple(before), tuple(after), tuple(padding)
-    for d in range(rank):
+    for d in range(rank) if wanted or auto not in ("NOTSET", "VALID") else ():
         full = strides[d] * (sizes[d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1
         total = full - (wanted[d] if wanted else sizes[d] * strides[d])
         padding[d] += max(0, -total)
         total = max(0, total)
         before[d] = total // 2 if auto == "SAME_UPPER" else total - total // 2
         after[d] = total - before[d]
-    return tuple(before), tuple(after), tuple(padding)
+    windows = Windows(kernel=kernel, strides=strides, dilations=dilations, pads=(*before, *after))
+    return windows, tuple(padding)
 
 
 def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None:
@@ -92,10 +92,8 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
     check_image(context, node, data.shape)
     batch, _, height, width = data.shape
     depth, share, *kernel = weight.shape
-    before, after, extra = transposed_pads(context, node, (height, width), kernel)
-    strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
-    pads, padding = (*before, *after), (extra[0], extra[1])
-    window = on_plane(Windows(kernel=tuple(kernel), strides=strides, pads=pads, dilations=dilations))
+    windows, extra = transposed_windows(context, node, (height, width), tuple(kernel))
+    window, padding = on_plane(windows), (extra[0], extra[1])
     try:
         plane = transposed_outputs(window, height, width, padding)
     except ValueError as error:
@@ -124,28 +122,37 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
     """The pending result of a transposed convolution; the QuantizeLinear that reads it determines its rounding. Groups
     (on accelerators only) and dilations become zeros among the weights.
     """
-    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
+    window = operator.window
+    weight, scale = transposed_weights(context, node, operator.groups, window.dilations)
     data = real_operand(context, node, 0)
     plane_operand(context, node, data)
-    window, groups = operator.window, operator.groups
-    if groups != 1 and context.abilities.processor:
-        context.fail(
-            node,
-            f"a quantized transposed convolution of {groups} groups is not supported",
-            "leave the node float32",
-        )
-    weight = without_dilations(without_groups(weight, groups), window.dilations)
     product = Product(
         data=data,
         weight=weight.swapaxes(0, 1),
-        weight_scale=np.tile(scale, groups),
+        weight_scale=scale,
         bias=bias_operand(context, node, 2),
         window=replace(window, kernel=(weight.shape[2], weight.shape[3]), dilations=(1, 1)),
     )
     return pending_result(node, Opaque(round=partial(round_transposed, product=product)), shape)
 
 
-def without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
+def transposed_weights(
+    context: ImportContext, node: OnnxNode, groups: int, dilations: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The integer weights of a quantized ConvTranspose as weights (C, O, *kernel) of one group without dilations, and a
+    scale for each of the O filters. Processors have no such convolution of several groups: it is refused there.
+    """
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
+    if groups != 1 and context.abilities.processor:
+        context.fail(
+            node,
+            f"a quantized transposed convolution of {groups} groups is not supported",
+            "leave the node float32",
+        )
+    return _without_dilations(_without_groups(weight, groups), dilations), np.tile(scale, groups)
+
+
+def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
     """Converts the weights of a transposed convolution with groups, (C, O / groups, *kernel), to weights of a
     convolution without groups, (C, O, *kernel). There are zeros between channels and filters of different groups.
     """
@@ -160,7 +167,7 @@ def without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
     return dense
 
 
-def without_dilations(weight: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
+def _without_dilations(weight: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
     """Weights (C, O, *kernel) in which zeros between the elements of the kernel replace its dilations."""
     if set(dilations) == {1}:
         return weight
