@@ -22,7 +22,6 @@ import numpy as np
 from float_networks import FloatNetwork
 from kept_texts import KeptTexts, number
 from mixed_networks import MixedNetwork
-from vdla_settings import settings_of
 
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.codegen.cpu.machine import CpuTarget
@@ -47,6 +46,7 @@ from vdla.compiler.templates.registry import Registry
 from vdla.compiler.templates.space import Space
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, network_kernels
+from vdla.compiler.templates.vdla.settings import settings_of
 from vdla.compiler.templates.vdla.template import space_of, template_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.isa.config import Config, load_config

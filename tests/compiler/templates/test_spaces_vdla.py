@@ -12,7 +12,6 @@ import pytest
 from campaign import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from vdla_settings import settings_of
 
 from vdla.compiler.codegen.vdla.link import Tensors, link
 from vdla.compiler.graph.graph import Graph
@@ -25,6 +24,7 @@ from vdla.compiler.templates.space import EmptySpaceError, Space
 from vdla.compiler.templates.vdla.buffer_fill import Side, transfers
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import CompileError, choose_points, kernels_of, lower_node
+from vdla.compiler.templates.vdla.settings import settings_of
 from vdla.compiler.templates.vdla.template import space_of, template_named, template_of
 from vdla.compiler.templates.vdla.workload import Workload, workload_of_area
 from vdla.compiler.tune.measure.check_vdla import agrees

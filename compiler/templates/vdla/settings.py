@@ -1,13 +1,14 @@
-"""The knob values of a point of an accelerator template's search space, as names and numbers for kept texts."""
+"""The knob values of a point of a search space as names and numbers that a user can read."""
 
 from __future__ import annotations
 
-from vdla.compiler.templates.columns import Values
-from vdla.compiler.templates.vdla.rolling_pool import PATCH_CONV2D_POOL
-from vdla.compiler.templates.vdla.template import space_of
-from vdla.compiler.templates.vdla.tiles import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS
-from vdla.compiler.templates.vdla.workload import LayerShape, Workload
 from vdla.isa.config import Config
+
+from ..columns import Values
+from .rolling_pool import PATCH_CONV2D_POOL
+from .template import space_of
+from .tiles import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS
+from .workload import LayerShape, Workload
 
 
 def settings_of(config: Config, workload: Workload, values: Values) -> dict[str, int | str]:
