@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .formulas import centred, fixed, grids
+from .formulas import aligned, centred, fixed, grids
 from .softmax import soften_integers
 from .step import Step
 from .writer import refuse
@@ -27,18 +27,35 @@ LEAST_NORM = 1e-6
 """Least norm by which L2_NORMALIZATION divides (l2normalization.h of TFLite)."""
 
 
-def elementwise(step: Step, **attributes: Any) -> None:
+def elementwise(step: Step, names: Sequence[str] = (), **attributes: Any) -> None:
     """Converts an operator on tensors that broadcast as in numpy. Its row (`rows.py`) names one ONNX operator or, with
     commas between them, several, each of which reads the result of the one before. "Sub,Mul" is (a - b)^2: a Mul with
-    a single input multiplies this input by itself.
+    a single input multiplies this input by itself. `names`: the operands, by default the real values of all inputs.
     """
     if step.operator.kind == "SELECT" and len({len(step.shape(index)) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
-    names = step.operands()
+    names = names or step.operands()
     for onnx in step.onnx.split(","):
         square = onnx == "Mul" and len(names) == 1
-        names = [step.node(onnx, names * 2 if square else names, **attributes)]
+        names = [step.node(onnx, [*names] * 2 if square else names, **attributes)]
     step.put(names[0])
+
+
+def compare(step: Step) -> None:
+    """Converts a comparison. LiteRT's kernel rounds 8-bit operands to multiples of 1/256 before it compares them."""
+    pair = aligned(step, 8, 1.0)
+    elementwise(step, [x.name for x in pair[0]] if pair else ())
+
+
+def squared_difference(step: Step) -> None:
+    """Converts SQUARED_DIFFERENCE: integers to nodes with the arithmetic of TFLite's kernel."""
+    pair, result = aligned(step, 7), step.tensor(step.output).grid
+    if pair is None or result is None:
+        elementwise(step)
+        return
+    (first, second), unit = pair
+    difference = first - second
+    (difference * difference).multiplied(unit**2 / (2**14 * float(result.scale[0]))).put()
 
 
 def leaky(step: Step) -> None:

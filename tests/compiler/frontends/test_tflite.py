@@ -274,6 +274,35 @@ def test_integers_of_other_scales_are_rounded_as_by_litert(kind: str, dtype: typ
         assert (np.abs(ours - default) <= apart).all()
 
 
+@pytest.mark.parametrize(
+    "kind", ["EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL", "SQUARED_DIFFERENCE"]
+)
+def test_pairs_of_int8_values_are_rounded_as_by_litert(kind: str) -> None:
+    """Comparisons and squared differences of all pairs of int8 values equal LiteRT's, for equal and other scales."""
+    every = np.arange(-128, 128).astype(np.int8)
+    feeds = [every.reshape(1, 256, 1), every.reshape(1, 1, 256)]
+    for first, second, zeros in (
+        (0.02, 0.02, (3, 3)),
+        (0.0213, 0.0377, (-128, 11)),
+        (0.7, 0.0043, (127, -5)),
+    ):
+        model = Written()
+        model.inputs = [
+            model.tensor(array.shape, np.int8, scale, zero)
+            for array, scale, zero in zip(feeds, (first, second), zeros, strict=True)
+        ]
+        y = model.tensor((1, 256, 256), np.bool_)
+        if kind == "SQUARED_DIFFERENCE":
+            y = model.tensor((1, 256, 256), np.int8, max(first, second) ** 2 * 150, -128)
+        options = "".join(part.title() for part in kind.split("_"))
+        model.outputs = [model.add(kind, model.inputs, y, options)]
+        theirs = litert(model.content(), feeds)
+        check("", run_onnx(model.content(), feeds), theirs)
+        with vdla.compile(model.content(), target="llvm", cache=False) as network:
+            names = [port.name for port in network.inputs]
+            check("", list(network.run(dict(zip(names, feeds, strict=True))).values()), theirs)
+
+
 def test_transposed_int16_products_of_many_channels_are_exact() -> None:
     """The sums of all 600 channels may be above 2**24, so that two products in float32 are added."""
     rng = np.random.default_rng(3)
