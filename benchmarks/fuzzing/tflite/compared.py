@@ -32,8 +32,8 @@ difference is relative to the largest float from which the output is computed, o
 """
 NEAR = ("RESIZE_BILINEAR", "TRANSPOSE_CONV")
 """8-bit operators whose results may differ from the default kernel's by one step at every element. LiteRT rounds the
-sums of TRANSPOSE_CONV twice, ours are rounded once. Integer graphs, of the accelerator and of processors, round resized
-columns to 8 bits before they resize rows; LiteRT rounds once.
+sums of TRANSPOSE_CONV twice, ours are rounded once. LiteRT rounds the weights of RESIZE_BILINEAR to 10 or 11 bits, and
+the accelerator rounds resized columns to 8 bits before it resizes rows.
 """
 BYTES = ("BATCH_MATMUL", "L2_NORMALIZATION", "PRELU")
 """The operators of `EXACT` that are compared with the exact result also if all their operands have 8 bits: LiteRT

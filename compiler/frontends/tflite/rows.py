@@ -53,10 +53,8 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "DEPTHWISE_CONV_2D": Row(windows.convolution, options="DepthwiseConv2DOptions", layout="planes"),
         "TRANSPOSE_CONV": Row(windows.transposed, options="TransposeConvOptions", layout="planes"),
         **_rows(windows.pool, "AVERAGE_POOL_2D=AveragePool MAX_POOL_2D=MaxPool", "Pool2DOptions", "planes"),
-        "RESIZE_BILINEAR": Row(windows.resize, options="ResizeBilinearOptions", layout="planes"),
-        "RESIZE_NEAREST_NEIGHBOR": Row(
-            windows.resize, options="ResizeNearestNeighborOptions", layout="planes"
-        ),
+        "RESIZE_BILINEAR": Row(windows.resize, "Resize", "ResizeBilinearOptions", "planes"),
+        "RESIZE_NEAREST_NEIGHBOR": Row(windows.resize, "Resize", "ResizeNearestNeighborOptions", "planes"),
         "FULLY_CONNECTED": Row(windows.fully_connected, options="FullyConnectedOptions", layout="rows"),
         "BATCH_MATMUL": Row(windows.matrix_product, options="BatchMatMulOptions", layout="rows"),
         # Element by element.

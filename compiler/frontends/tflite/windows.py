@@ -88,20 +88,8 @@ def transposed(step: Step) -> None:
 
 def pool(step: Step) -> None:
     """Converts AVERAGE_POOL_2D, whose averages do not count pads, or MAX_POOL_2D."""
-    source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
     kernel = step.options.FilterHeight(), step.options.FilterWidth()
-    window = _window(step, source.shape[1:3], kernel)
-    if step.onnx == "MaxPool" or tensor.grid is None or not step.same_type(step.inputs[0], step.output):
-        step.put(step.node(step.onnx, [step.operand()], **window))
-        return
-    integers = step.operand(0, stored=True)
-    raw = step.writer.scaled("DequantizeLinear", integers, RAW, f"{source.name}/integers", source.dtype)
-    zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
-    low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
-    result = step.clamped(step.node(step.onnx, [raw], **window), low, high)
-    away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
-    result = step.writer.scaled("QuantizeLinear", result, away, tensor.name, tensor.dtype)
-    step.put(result, stored=True)
+    _average(step, [], **_window(step, step.shape(step.inputs[0])[1:3], kernel))
 
 
 def resize(step: Step) -> None:
@@ -117,8 +105,27 @@ def resize(step: Step) -> None:
     more = {"mode": "linear" if linear else "nearest", "coordinate_transformation_mode": coordinates}
     if not linear:
         more["nearest_mode"] = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
-    constant = step.constant([batch, channels, *sizes], "sizes")
-    step.put(step.node("Resize", [step.operand(), "", "", constant], **more))
+    _average(step, ["", "", step.constant([batch, channels, *sizes], "sizes")], **more)
+
+
+def _average(step: Step, more: Sequence[str], **attributes: Any) -> None:
+    """Converts an operator whose results are elements of its input, or means of elements, to the ONNX operator of its
+    row, which reads the input and `more`. Means of integers are computed from the stored integers, and halves are
+    rounded away from zero. All results of an image of one pixel are that pixel.
+    """
+    source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
+    means = step.operator.kind in ("AVERAGE_POOL_2D", "RESIZE_BILINEAR") and source.shape[1:3] != (1, 1)
+    if not means or tensor.grid is None or not step.same_type(step.inputs[0], step.output):
+        step.put(step.node(step.onnx, [step.operand(), *more], **attributes))
+        return
+    integers = step.operand(0, stored=True)
+    raw = step.writer.scaled("DequantizeLinear", integers, RAW, f"{source.name}/integers", source.dtype)
+    zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
+    low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
+    result = step.clamped(step.node(step.onnx, [raw, *more], **attributes), low, high)
+    away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
+    result = step.writer.scaled("QuantizeLinear", result, away, tensor.name, tensor.dtype)
+    step.put(result, stored=True)
 
 
 def _interpolate(step: Step, sizes: list[int]) -> None:

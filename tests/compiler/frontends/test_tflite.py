@@ -302,6 +302,18 @@ def test_pairs_of_int8_values_are_rounded_as_by_litert(kind: str) -> None:
             check("", list(network.run(dict(zip(names, feeds, strict=True))).values()), theirs)
 
 
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_doubled_images_are_rounded_as_by_litert(dtype: type, half: bool) -> None:
+    """RESIZE_BILINEAR to twice the size has many results at half a step: they equal the reference kernel's."""
+    model = make.resized(dtype.__name__, "RESIZE_BILINEAR", (10, 12), half=half)
+    inputs = samples(model)
+    theirs = litert(model.content(), inputs, reference=True)
+    check("", run_onnx(model.content(), inputs), theirs)
+    with vdla.compile(model.content(), target="llvm", cache=False) as network:
+        check("", list(network.run({network.inputs[0].name: inputs[0]}).values()), theirs)
+
+
 def test_transposed_int16_products_of_many_channels_are_exact() -> None:
     """The sums of all 600 channels may be above 2**24, so that two products in float32 are added."""
     rng = np.random.default_rng(3)

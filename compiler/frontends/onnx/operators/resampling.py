@@ -132,6 +132,9 @@ def round_resampled(
     for number, (axis, first, weight) in enumerate(passes):
         last = number == len(passes) - 1
         grid, total = to.grid if last else source, int(weight[0].sum())
+        if np.isclose(source.scale, to.grid.scale) and not last:
+            # TFLite's scales of 1 and 1 - 2**-20: both nodes round halves alike, with the same parameters.
+            grid = replace(source, scale=to.grid.scale)
         shape[axis + 2] = len(first)
         operator = Resample(
             axis=axis,
