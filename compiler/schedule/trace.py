@@ -52,6 +52,7 @@ _LOOP = _Kind("the name of a loop", _name)
 _PLACE = _Kind("the name of a loop, or null", lambda v: v is None or _name(v))
 _STATEMENT = _Kind("the name of a statement", _name)
 _BUFFER = _Kind("the name of a buffer", _name)
+_FUNCTION = _Kind("the name of a scalar function", _name)
 _SCOPE = _Kind("a memory scope", _name)
 _COUNT = _Kind("an integer", _integer)
 _LOOP_KIND = _Kind(f"one of {', '.join(LOOP_KINDS)}", lambda v: isinstance(v, str) and v in LOOP_KINDS)
@@ -88,14 +89,16 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "reverse_compute_at": (_STATEMENT, _LOOP),
     "compute_inline": (_STATEMENT,),
     "update_in_place": (_STATEMENT, _BUFFER),
-    "compute_early": (_STATEMENT,),
+    "compute_early": (_STATEMENT, _FUNCTION),
     "set_scope": (_BUFFER, _SCOPE),
     "widen": (_BUFFER, _COUNT, _COUNT),
     "cache_read": (_BUFFER, _PLACE, _SCOPE),
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""Trace primitives, with argument types. `reorder` takes one or more loops; `pipeline`'s last argument is optional."""
+"""Trace primitives, with argument types. `reorder` takes one or more loops; the last arguments of `pipeline` and of
+`compute_early` are optional.
+"""
 
 
 def step_obstacle(step: Step) -> str | None:
@@ -105,8 +108,8 @@ def step_obstacle(step: Step) -> str | None:
         return f"there is no scheduling primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"
     if step.primitive == "reorder":
         kinds = kinds * max(1, len(step.arguments))
-    if step.primitive == "pipeline" and len(step.arguments) == 2:
-        kinds = kinds[:2]
+    if step.primitive in ("pipeline", "compute_early") and len(step.arguments) == len(kinds) - 1:
+        kinds = kinds[:-1]
     if len(step.arguments) != len(kinds):
         return f"{step.primitive} takes {len(kinds)} arguments, not {len(step.arguments)}"
     for position, (argument, kind) in enumerate(zip(step.arguments, kinds, strict=True), 1):
