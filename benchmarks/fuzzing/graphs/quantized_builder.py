@@ -18,6 +18,8 @@ from .values import SHAPES
 
 PAIRED = 0.92
 """Share of float results that are quantized, by QuantizeLinear and DequantizeLinear; the others stay float."""
+REREAD = 0.1
+"""Share of quantized tensors that are dequantized twice, with different scales and zero points."""
 TWO_ROUNDINGS = frozenset(("Resize", "Upsample"))
 """Operators whose results may be off by one quantization step, because the accelerator rounds twice: a linear Resize
 rounds after its columns and after its rows.
@@ -34,6 +36,7 @@ class QuantizedBuilder(Builder):
     def __init__(self, draw: Draw, opset: int) -> None:
         super().__init__(draw, opset)
         self.kind = draw.of(("uint8", "int8"))
+        self.paired = PAIRED
 
     def tensor(
         self,
@@ -52,6 +55,9 @@ class QuantizedBuilder(Builder):
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
         dtypes = ("float32",)
+        if self._follows(dtypes, shape, ranks, fit):
+            name, self.following = self.following, ""
+            return name
         if any(v.array.dtype == np.float32 and not v.held for v in self.values.values()) and self.draw.chance(
             old + 0.2
         ):
@@ -98,8 +104,9 @@ class QuantizedBuilder(Builder):
         return self.pair(name)
 
     def pair(self, name: str, *, steps: float = 0.0) -> str:
-        """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`; returns the name of the dequantized
-        tensor. `steps`: by how much the quantized integers may differ from the expected ones.
+        """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`, and sometimes a second DequantizeLinear
+        with another scale and zero point; returns the name of a dequantized tensor. `steps`: by how much the quantized
+        integers may differ from the expected ones.
         """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = self._grid(largest)
@@ -110,6 +117,11 @@ class QuantizedBuilder(Builder):
         (made,) = super().node(DEQUANTIZE, [integers, scale, zero])
         self.values[integers] = replace(self.values[integers], held=True)
         self.scales[made] = scale
+        if self.draw.chance(REREAD):
+            scale, zero = self._grid(largest)
+            (other,) = super().node(DEQUANTIZE, [integers, scale, zero])
+            self.scales[other] = scale
+            return self.draw.of((made, other))
         return made
 
     def weight(self, shape: Sequence[int], *, channel: int | None = None, spread: float = 1.0) -> str:
@@ -185,7 +197,7 @@ class QuantizedBuilder(Builder):
         for name in names:
             array = self.values[name].array
             usable = array.dtype == np.float32 and bool(array.size) and bool(np.isfinite(array).all())
-            if usable and self.draw.chance(PAIRED):
+            if usable and self.draw.chance(self.paired):
                 self.pair(name, steps=1.0 if operator.name in TWO_ROUNDINGS else 0.0)
                 self.values[name] = replace(self.values[name], held=True)
         return names

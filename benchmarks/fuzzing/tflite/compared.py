@@ -72,6 +72,10 @@ HALF = 0.51
 """Largest distance, in steps, of a rounded result from the exact one: half a step for the rounding, the rest for errors
 of float32 arithmetic on 16-bit integers.
 """
+POSITION = 2.0**-23
+"""Allowed error of a position in a float RESIZE_BILINEAR, relative to the length of the axis: positions are computed in
+float32, by other formulas than LiteRT's.
+"""
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 """The smallest normal float32. Some kernels round smaller numbers to 0."""
 HYBRID = 1.02 / 127
@@ -228,14 +232,17 @@ def _real(model: Written, index: int, values: Mapping[int, np.ndarray]) -> np.nd
 
 def _tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
     """The largest allowed difference of an operator's float result from LiteRT's."""
-    _, inputs, places, *_ = operator
+    kind, inputs, places, *_ = operator
     floats = [values[i] for i in (*inputs, *places) if i in values and values[i].dtype.kind == "f"]
     floats += [model.tensors[i]["data"] for i in inputs if i >= 0 and model.tensors[i]["data"] is not None]
     largest = max(
         (float(np.abs(a.astype(np.float64)).max(initial=0)) for a in floats if a.dtype.kind == "f"),
         default=1.0,
     )
-    return RELATIVE * largest + SMALLEST_NORMAL + _hybrid_tolerance(model, operator, values)
+    relative = RELATIVE
+    if kind == "RESIZE_BILINEAR":
+        relative += POSITION * max(model.shape(inputs[0])[1:3])
+    return relative * largest + SMALLEST_NORMAL + _hybrid_tolerance(model, operator, values)
 
 
 def _hybrid_tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
