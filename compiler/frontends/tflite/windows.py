@@ -35,16 +35,13 @@ def _window(step: Step, plane: Sequence[int] | np.ndarray, kernel: tuple[int, ..
     window = {"kernel_shape": kernel, "strides": (options.StrideH(), options.StrideW())}
     if hasattr(options, "DilationHFactor"):
         window["dilations"] = options.DilationHFactor(), options.DilationWFactor()
-    ends: list[tuple[int, int]] = []
-    dilations = window.get("dilations", (1, 1))
-    fits = min(*kernel, *window["strides"], *dilations) > 0
+    size, extent, stride = (np.array(part) for part in (plane, kernel, window["strides"]))
+    dilation = np.array(window.get("dilations", (1, 1)))
+    fits = min(*extent, *stride, *dilation) > 0
     require(fits, f"{step.operator.kind} has a window, stride or dilation below 1: {window}")
-    for size, extent, stride, dilation in zip(plane, kernel, window["strides"], dilations, strict=True):
-        span = (extent - 1) * dilation + 1
-        total = max((-(-size // stride) - 1) * stride + span - size, 0)
-        total = total if options.Padding() == tflite.Padding.SAME else 0
-        ends.append((total // 2, total - total // 2))
-    return {**window, "pads": (ends[0][0], ends[1][0], ends[0][1], ends[1][1])}
+    covered = (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1
+    total = np.maximum(covered - size, 0) * (options.Padding() == tflite.Padding.SAME)
+    return {**window, "pads": [*(total // 2), *(total - total // 2)]}
 
 
 def convolution(step: Step) -> None:
