@@ -119,15 +119,15 @@ def centred(step: Step, place: int = 0, *, whole: bool = False) -> Term:
     return Term(step, name, np.float32)
 
 
-def aligned(step: Step, bits: int, unit: float | None = None) -> tuple[list[Term], float] | None:
+def aligned(step: Step, bits: int, unit: float = 0.0) -> tuple[list[Term], float]:
     """The operator's two inputs in a common unit, as LiteRT rounds them: each is an integer, minus its zero point,
     times 2 to the power of `bits`, times its scale / `unit`. `unit` is by default twice the larger scale. Returns both
-    terms (int64) and the unit, or None unless both inputs have 8 bits and a single scale.
+    terms (int64) and the unit, or no terms unless both inputs have 8 bits and a single scale.
     """
     tensors = [step.tensor(index) for index in step.inputs]
     scales = [float(t.grid.scale[0]) for t in tensors if t.grid and t.grid.one and t.dtype.itemsize == 1]
     if len(scales) < 2:
-        return None
+        return [], unit
     unit = unit or 2 * max(scales)
     shifted = [centred(step, place, whole=True) * (1 << bits) for place in (0, 1)]
     return [x.multiplied(scale / unit) for x, scale in zip(shifted, scales, strict=True)], unit

@@ -38,18 +38,16 @@ def elementwise(step: Step, names: Sequence[str] = (), **attributes: Any) -> Non
 
 def compare(step: Step) -> None:
     """Converts a comparison. LiteRT's kernel rounds 8-bit operands to multiples of 1/256 before it compares them."""
-    pair = aligned(step, 8, 1.0)
-    elementwise(step, [x.name for x in pair[0]] if pair else ())
+    elementwise(step, [x.name for x in aligned(step, 8, 1.0)[0]])
 
 
 def squared_difference(step: Step) -> None:
     """Converts SQUARED_DIFFERENCE: integers to nodes with the arithmetic of TFLite's kernel."""
-    pair, result = aligned(step, 7), step.tensor(step.output).grid
-    if pair is None or result is None:
+    (terms, unit), result = aligned(step, 7), step.tensor(step.output).grid
+    if not terms or result is None:
         elementwise(step)
         return
-    (first, second), unit = pair
-    difference = first - second
+    difference = terms[0] - terms[1]
     (difference * difference).multiplied(unit**2 / (2**14 * float(result.scale[0]))).put()
 
 

@@ -82,7 +82,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         ),
         **_rows(moves.batches, "SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND", layout="planes"),
         "CONCATENATION": Row(moves.concatenate, options="ConcatenationOptions"),
-        "PACK": Row(moves.pack, options="PackOptions", layout="rows"),
+        "PACK": Row(moves.concatenate, options="PackOptions", layout="rows"),
         "UNPACK": Row(moves.split, options="UnpackOptions", layout="rows"),
         **_rows(moves.pad, "PAD PADV2"),
         "MIRROR_PAD": Row(moves.mirror, options="MirrorPadOptions"),

@@ -54,7 +54,7 @@ def convolution(step: Step) -> None:
     window = _window(step, (height, width), weights.shape[2:])
     window["group"] = channels // weights.shape[1]
     if short := short_product(step, 0, 1, 2, order[0]):
-        short.put("ConvInteger", short.term(0), weights, (-1, 1, 1), **window)
+        short.put("ConvInteger", Term(step, step.operand(0, True)), weights, (-1, 1, 1), **window)
         return
     step.put(step.node("Conv", [step.operand(), *_factors(step, weights, order[0])], **window))
 
@@ -69,7 +69,8 @@ def transposed(step: Step) -> None:
     if short := short_product(step, 2, 1, 3):
         # A convolution of the elements, with zeros between them, by the weights turned by half a turn.
         batch, channels = step.shape(step.inputs[2])[0], weights.shape[1]
-        data, (height, width), (down, right) = short.term(2).to(np.int64), plane.tolist(), strides.tolist()
+        (height, width), (down, right) = plane.tolist(), strides.tolist()
+        data = Term(step, step.operand(2, True)).to(np.int64)
         spread = data.apply("Reshape", [batch, channels, height, 1, width, 1])
         spread = spread.apply("Pad", [0] * 9 + [down - 1, 0, right - 1])
         spread = spread.apply("Reshape", [batch, channels, height * down, width * right])
