@@ -1,4 +1,4 @@
-"""Linear resizes of 8-bit images on processors: equal to ONNX Runtime, bit for bit."""
+"""Linear resizes of 8-bit images on processors and GPUs: equal to ONNX Runtime, bit for bit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from fake_gpu import HostDevice
 from onnx import helper, numpy_helper
 
 import vdla
+from vdla.compiler import gpu_stages
+from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
+from vdla.compiler.codegen.opencl.machine import opencl_target
+from vdla.compiler.codegen.wgsl.machine import wgsl_target
 from vdla.compiler.frontends.onnx.integer_importer import import_model
+from vdla.compiler.gpu_stages import gpu_ahead, gpu_emulated
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.int8_operators import Interpolation
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.runtime.cuda_network import CudaNetwork
 
 SIZES = [((9, 7), (18, 14)), ((9, 7), (13, 20)), ((20, 30), (7, 11)), ((5, 6), (5, 40)), ((33, 1), (129, 3))]
 GRIDS = {"same": (0.0377, -9, False), "other": (0.0291, 40, False), "clamped": (0.0452, 11, True)}
@@ -65,3 +73,25 @@ def test_linear_resizes_equal_onnxruntime(
         stored = {entry.tensor: (x.astype(int) - shift).astype(np.int8) for entry in graph.inputs}
         (found,) = interpret(graph, stored).values()
         np.testing.assert_array_equal(found.astype(int) + shift, wanted)
+
+
+@pytest.mark.parametrize(
+    "target", [cuda_target(), opencl_target(), wgsl_target()], ids=lambda t: t.dialect.name
+)
+def test_linear_resizes_on_gpus_equal_onnxruntime(target: GpuTarget) -> None:
+    """A GPU's loops, run on this processor, give the same bits."""
+    model = resized([2, 5, 9, 7], [2, 5, 13, 20], "clamped", np.uint8, "half_pixel").SerializeToString()
+    x = np.random.default_rng(0).integers(0, 256, (2, 5, 9, 7)).astype(np.uint8)
+    (wanted,) = onnxruntime.InferenceSession(model).run(None, {"x": x})
+    with compile_kernels(model, gpu_emulated(target)) as network:
+        np.testing.assert_array_equal(network.run({"x": x})["y"], wanted)
+
+
+def test_the_text_of_a_linear_resize_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CUDA C++ of a resize, run by the host's model of a GPU, equals ONNX Runtime."""
+    monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: source.encode())
+    model = resized([1, 3, 5, 6], [1, 3, 10, 7], "other", np.int8, "align_corners").SerializeToString()
+    x = np.random.default_rng(0).integers(-128, 128, (1, 3, 5, 6)).astype(np.int8)
+    (wanted,) = onnxruntime.InferenceSession(model).run(None, {"x": x})
+    with CudaNetwork(compile_kernels(model, gpu_ahead(cuda_target())), HostDevice()) as network:
+        np.testing.assert_array_equal(network.run({"x": x})["y"], wanted)
