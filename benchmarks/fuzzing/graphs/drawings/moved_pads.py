@@ -26,6 +26,10 @@ MOVES = {
 }
 """Drawings of nodes that move elements, by operator."""
 POOLS = {"AveragePool": windows.pool, "MaxPool": windows.pool}
+REREAD = 0.3
+"""Share of the quantized tensors, read by the first of these nodes, whose integers other nodes read with another scale
+and zero point.
+"""
 POOLED = 0.3
 """Share of pools among the nodes before a Pad."""
 
@@ -41,7 +45,8 @@ def pad(b: Builder, operator: Operator) -> None:
     try:
         if isinstance(b, QuantizedBuilder):
             b.paired = QUANTIZED
-            b.following = b.tensor(ranks=(1, 2, 3, 4, 4, 4), constant=0)
+            first = b.tensor(ranks=(1, 2, 3, 4, 4, 4), constant=0)
+            b.following = b.reread(first) if b.draw.chance(REREAD) else first
         for _ in range(1 + b.draw.below(3)):
             drawings = POOLS if b.draw.chance(POOLED) else MOVES
             name = b.draw.of(list(drawings))
