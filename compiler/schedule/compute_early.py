@@ -11,7 +11,6 @@ import numpy as np
 from ..ir.expr import Call, Expr, Load
 from ..ir.stmt import Alloc, Assign, Copy, Intrinsic, Node, Program, Stmt
 from ..ir.visit import expressions, loads_in, map_all_expressions, map_expr, walk, walk_expr
-from ..te.functions import FUNCTIONS
 from .errors import LegalityError
 from .legality import touches
 from .tree import locate, locate_alloc, rebuild
@@ -64,6 +63,8 @@ def compute_early(program: Program, name: str, function: str = "") -> Program:
 
 def _compute_ahead(program: Program, parameter: str, function: str) -> Program:
     """The program without `function` of the parameter's elements (`compute_early`)."""
+    from ..te.functions import FUNCTIONS
+
     where = f"cannot compute {function} of {parameter} ahead: "
     if function not in FUNCTIONS or all(p.name != parameter for p in program.parameters):
         reason = f"{where}it is no parameter, or the function does not exist"

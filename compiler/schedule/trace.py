@@ -52,7 +52,6 @@ _LOOP = _Kind("the name of a loop", _name)
 _PLACE = _Kind("the name of a loop, or null", lambda v: v is None or _name(v))
 _STATEMENT = _Kind("the name of a statement", _name)
 _BUFFER = _Kind("the name of a buffer", _name)
-_FUNCTION = _Kind("the name of a scalar function", _name)
 _SCOPE = _Kind("a memory scope", _name)
 _COUNT = _Kind("an integer", _integer)
 _LOOP_KIND = _Kind(f"one of {', '.join(LOOP_KINDS)}", lambda v: isinstance(v, str) and v in LOOP_KINDS)
@@ -60,7 +59,7 @@ _END = _Kind("first or last", lambda v: v in ("first", "last"))
 _TILES = _Kind("a list of [dimension, size]", lambda v: _tuples(v, _integer, _integer))
 _ORDER = _Kind("a list of dimensions", lambda v: isinstance(v, tuple) and all(map(_integer, v)))
 _AXES = _Kind("a list of [axis, threads]", lambda v: _tuples(v, _name, _integer))
-_INTRINSIC = _Kind("the name of an intrinsic", _name)
+_INTRINSIC = _Kind("the name of an intrinsic or function", _name)
 _ATTRIBUTES = _Kind(
     "a list of [name, value]",
     lambda v: _tuples(v, _name, lambda x: isinstance(x, str | float) or _integer(x)),
@@ -89,16 +88,14 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "reverse_compute_at": (_STATEMENT, _LOOP),
     "compute_inline": (_STATEMENT,),
     "update_in_place": (_STATEMENT, _BUFFER),
-    "compute_early": (_STATEMENT, _FUNCTION),
+    "compute_early": (_STATEMENT, _INTRINSIC),
     "set_scope": (_BUFFER, _SCOPE),
     "widen": (_BUFFER, _COUNT, _COUNT),
     "cache_read": (_BUFFER, _PLACE, _SCOPE),
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""Trace primitives, with argument types. `reorder` takes one or more loops; the last arguments of `pipeline` and of
-`compute_early` are optional.
-"""
+"""Primitives, with argument types. `reorder` takes loops; `pipeline` and `compute_early` may lack the last one."""
 
 
 def step_obstacle(step: Step) -> str | None:
