@@ -132,7 +132,7 @@ class Resample:
 
     `first` is int64 (O,). `weight` is int8 (O, number of weights for an output), and the weights of each output have
     the same sum. An element with weight 0 is not read. `bias` is `-zero_point * sum`, for the zero point of the input
-    and the sum of the weights.
+    and the sum of the weights. For accelerators.
     """
 
     axis: int
@@ -141,6 +141,31 @@ class Resample:
     bias: int
     scale: np.float32
     post: Post
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Neighbours:
+    """For each output along an axis the index of the `first` of two neighbouring input elements (int64), and the
+    `weight` of both, float32 (O, 2). An index behind the last element stands for the last element.
+    """
+
+    first: np.ndarray
+    weight: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Interpolation:
+    """Resize of images. Input: data, of the quantization `source`. Output: the real values of the data, interpolated
+    between neighbouring `rows` and `columns` in float32 in ONNX Runtime's order, then quantized by `grid` and clamped
+    to `low`..`high` in stored integers. For processors only.
+    """
+
+    rows: Neighbours
+    columns: Neighbours
+    source: Quantization
+    grid: Quantization
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +269,6 @@ class Dequantize:
 
 Int8Operator = (
     Int8Convolution | Int8MaxPool | Int8AveragePool | Int8Elementwise | Table | Channels | Interleave
-    | Positions | Resample | Swap | TransposedProduct | Rows | Products | Attention | Normed | Quantize
-    | Dequantize
+    | Positions | Resample | Interpolation | Swap | TransposedProduct | Rows | Products | Attention | Normed
+    | Quantize | Dequantize
 )  # fmt: skip

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from vdla.isa.rows import normalized_shares, softmax_shares
+from vdla.isa.scales import dequantize, quantize
 
 from ..te.blocks import Pads, Pair, Window
 from ..te.combination import Combination
@@ -26,6 +27,7 @@ from .int8_operators import (
     Int8AveragePool,
     Int8Elementwise,
     Int8MaxPool,
+    Interpolation,
     Normed,
     Positions,
     Products,
@@ -123,6 +125,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return _products(context, [_of_rows(shares, _products(scores, operands[:2])), operands[2]])
         case Resample():
             return _resampled(operator, operands[0])
+        case Interpolation():
+            return _interpolated(operator, operands[0])
         case _:
             raise ValueError(f"{node.name} ({node.kind}) has no integer operator")
 
@@ -196,6 +200,17 @@ def _resampled(operator: Resample, data: np.ndarray) -> np.ndarray:
     post = operator.post
     result = requantize(sums, operator.scale, post.zero_point, post.low, post.high)
     return np.moveaxis(result, -1, operator.axis + 2)
+
+
+def _interpolated(operator: Interpolation, data: np.ndarray) -> np.ndarray:
+    source, grid, rows, columns = operator.source, operator.grid, operator.rows, operator.columns
+    real, total = dequantize(data, source.scale, source.stored_zero_point), np.float32(0)
+    for down, along in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        lines = real[:, :, np.minimum(rows.first + down, data.shape[2] - 1)]
+        read = lines[..., np.minimum(columns.first + along, data.shape[3] - 1)]
+        total = total + rows.weight[:, down, None] * columns.weight[:, along] * read
+    result = quantize(np.asarray(total), grid.scale, grid.stored_zero_point)
+    return result.clip(operator.low, operator.high)
 
 
 def apply_combination(combination: Combination, values: np.ndarray, operand: np.ndarray | None) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +16,7 @@ from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Regi
 from ..ir.visit import map_operands
 from .errors import LegalityError
 from .legality import check_bounds, touches
-from .tree import (
-    buffer_named,
-    locate_alloc,
-    rebuild,
-)
+from .tree import buffer_named, locate_alloc, rebuild
 
 if TYPE_CHECKING:
     from .trace import Step
@@ -177,18 +172,20 @@ def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
         else:
             cut.append(size)
     axes = [*outer, *(inner[d] for d, _ in tiles)]
-    result = np.array(padded.reshape(cut).transpose([axes[o] for o in order]), order="C")
-    assert result.size >= prod(array.shape)
-    return result
+    return np.array(padded.reshape(cut).transpose([axes[o] for o in order]), order="C")
 
 
 def pack_arrays(trace: Iterable[Step], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`arrays` by parameter name, packed as the `pack` steps of a trace require."""
+    """`arrays` by parameter name, as the `pack` steps and `compute_early` steps of parameters in a trace require."""
     packed = dict(arrays)
     for step in trace:
         match step.primitive, *step.arguments:
             case "pack", str(name), tuple(tiles), tuple(order) if name in packed:
                 packed[name] = pack_array(packed[name], tiles, order)  # type: ignore[arg-type]
+            case "compute_early", str(name), str(function) if name in packed:
+                from ..te.functions import FUNCTIONS
+
+                packed[name] = FUNCTIONS[function](packed[name])
     return packed
 
 

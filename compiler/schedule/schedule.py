@@ -201,11 +201,11 @@ class Schedule:
         """
         self._apply(updates.update_in_place, "update_in_place", name, operand)
 
-    def compute_early(self, name: str) -> None:
+    def compute_early(self, name: str, *function: str) -> None:
         """Moves a scalar function that all readers apply to a buffer's elements into the statement `name` that writes
-        the buffer (`compute_early.compute_early`).
+        the buffer or, with a `function`, from readers of the parameter `name` out (`compute_early.compute_early`).
         """
-        self._apply(early.compute_early, "compute_early", name)
+        self._apply(early.compute_early, "compute_early", name, *function)
 
     def set_scope(self, buffer: str, scope: str) -> None:
         """Puts an allocated buffer into another memory (`annotate.set_scope`)."""

@@ -59,7 +59,7 @@ _END = _Kind("first or last", lambda v: v in ("first", "last"))
 _TILES = _Kind("a list of [dimension, size]", lambda v: _tuples(v, _integer, _integer))
 _ORDER = _Kind("a list of dimensions", lambda v: isinstance(v, tuple) and all(map(_integer, v)))
 _AXES = _Kind("a list of [axis, threads]", lambda v: _tuples(v, _name, _integer))
-_INTRINSIC = _Kind("the name of an intrinsic", _name)
+_INTRINSIC = _Kind("the name of an intrinsic or function", _name)
 _ATTRIBUTES = _Kind(
     "a list of [name, value]",
     lambda v: _tuples(v, _name, lambda x: isinstance(x, str | float) or _integer(x)),
@@ -88,14 +88,14 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "reverse_compute_at": (_STATEMENT, _LOOP),
     "compute_inline": (_STATEMENT,),
     "update_in_place": (_STATEMENT, _BUFFER),
-    "compute_early": (_STATEMENT,),
+    "compute_early": (_STATEMENT, _INTRINSIC),
     "set_scope": (_BUFFER, _SCOPE),
     "widen": (_BUFFER, _COUNT, _COUNT),
     "cache_read": (_BUFFER, _PLACE, _SCOPE),
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""Trace primitives, with argument types. `reorder` takes one or more loops; `pipeline`'s last argument is optional."""
+"""Primitives, with argument types. `reorder` takes loops; `pipeline` and `compute_early` may lack the last one."""
 
 
 def step_obstacle(step: Step) -> str | None:
@@ -105,8 +105,8 @@ def step_obstacle(step: Step) -> str | None:
         return f"there is no scheduling primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"
     if step.primitive == "reorder":
         kinds = kinds * max(1, len(step.arguments))
-    if step.primitive == "pipeline" and len(step.arguments) == 2:
-        kinds = kinds[:2]
+    if step.primitive in ("pipeline", "compute_early") and len(step.arguments) == len(kinds) - 1:
+        kinds = kinds[:-1]
     if len(step.arguments) != len(kinds):
         return f"{step.primitive} takes {len(kinds)} arguments, not {len(step.arguments)}"
     for position, (argument, kind) in enumerate(zip(step.arguments, kinds, strict=True), 1):

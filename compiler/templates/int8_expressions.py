@@ -19,8 +19,8 @@ from ..graph.int8_operators import (
     Int8AveragePool,
     Int8Elementwise,
     Int8MaxPool,
+    Interpolation,
     Positions,
-    Resample,
     Swap,
     Table,
 )
@@ -37,7 +37,7 @@ from ..te.ops.int8_channels import (
     whole_runs,
 )
 from ..te.ops.int8_pool import int8_average_pool, int8_max_pool
-from ..te.ops.int8_positions import int8_positions, int8_resample, int8_swap
+from ..te.ops.int8_positions import int8_interpolation, int8_positions, int8_swap
 from ..te.ops.quantization import stored_value, unsigned_activation
 from ..te.scalars import argument
 from .expressions import Expression
@@ -162,21 +162,19 @@ def _swap(graph: Graph, node: Node, _operator: Swap) -> Expression:
     return Expression(program=program)
 
 
-def _resample(graph: Graph, node: Node, operator: Resample) -> Expression:
-    """The expression that interpolates rows or columns between neighbours."""
+def _interpolation(graph: Graph, node: Node, operator: Interpolation) -> Expression:
+    """The expression that interpolates between neighbouring rows and columns."""
     batch, blocks, height, width, block = graph.tensors[node.inputs[0]].storage
-    shape = (batch * blocks, height, width * block)
-    if operator.axis == 1:
-        shape = (batch * blocks * height, width, block)
-    total = int(operator.weight[0].astype(np.int64).sum())
-    program = int8_resample(
-        shape,
-        operator.weight.shape,
-        bias=operator.bias - UNSIGNED_OFFSET * total,
-        scale=float(operator.scale),
-        post=operator.post,
+    rows, columns = operator.rows, operator.columns
+    source, grid = ((float(g.scale), g.stored_zero_point) for g in (operator.source, operator.grid))
+    program = int8_interpolation(
+        (batch * blocks, height, width, block),
+        (len(rows.first), len(columns.first)),
+        source=source,
+        grid=grid,
+        limits=(operator.low, operator.high),
     )
-    constants = {"F": operator.first.astype(np.int64), "W": operator.weight.astype(np.int32)}
+    constants = {"RF": rows.first, "RW": rows.weight, "CF": columns.first, "CW": columns.weight}
     return Expression(program=program, arrays=constants)
 
 
@@ -188,8 +186,8 @@ EXPRESSIONS: Mapping[type, Callable[..., Expression]] = MappingProxyType(
         Table: _table,
         Channels: _channels,
         Interleave: _interleave,
+        Interpolation: _interpolation,
         Positions: _positions,
-        Resample: _resample,
         Swap: _swap,
     }
 )

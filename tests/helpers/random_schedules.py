@@ -108,6 +108,9 @@ def draw_step(random: Random, program: Program) -> tuple[str, tuple[Any, ...]]:
     name = random.choice(_NAMES + _OFTEN)
     if name == "annotate":
         return name, (random.choice(loops), random.choice(["serial", "unroll", "vectorize", "parallel"]))
+    if name == "compute_early":
+        ahead = random.choice(buffers), random.choice(["exp", "tanh", "round_tf32", "none"])
+        return name, random.choice([(random.choice(statements or ["none"]),), ahead])
     if name == "fuse":
         return name, tuple(loops[pair : pair + 2] if len(loops) > 1 else loops * 2)
     if name == "reorder":

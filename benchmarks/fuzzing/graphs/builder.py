@@ -78,6 +78,8 @@ class Builder:
         self.reads: set[str] = set()
         self.scales: dict[str, str] = {}
         """Name of the scale of each dequantized tensor, by the tensor's name."""
+        self.following = ""
+        """The tensor that the next drawn node reads, if its type, rank and value fit; "" for any."""
         self.grids: list[tuple[str, str, str]] = []
         """Quantized tensors of the graph, each as three tensor names: integers, scale, zero point."""
 
@@ -95,8 +97,11 @@ class Builder:
     ) -> str:
         """The name of a tensor of one of `dtypes` and `ranks`: with probability `old` an existing tensor, else a new
         one, which is a constant with probability `constant`. `shape`, if given, is the tensor's shape. `fit`: condition
-        on the tensor's value. Raises UnfitError if no value fits.
+        on the tensor's value. A tensor that is set as `following` comes first. Raises UnfitError if no value fits.
         """
+        if self._follows(dtypes, shape, ranks, fit):
+            name, self.following = self.following, ""
+            return name
         if self.draw.chance(old):
             names = [
                 value.name
@@ -118,6 +123,16 @@ class Builder:
             if fit(array):
                 return self.new(array, constant=self.draw.chance(constant))
         raise UnfitError("no new value fits")
+
+    def _follows(
+        self, dtypes: Sequence[str], shape: Sequence[int] | None, ranks: Sequence[int], fit: Fit
+    ) -> bool:
+        """Whether the tensor `following`, if one is set, has one of `dtypes`, the shape or one of `ranks`, and fits."""
+        if not self.following:
+            return False
+        array = self.array(self.following)
+        sized = array.ndim in ranks if shape is None else array.shape == tuple(shape)
+        return sized and array.dtype.name in dtypes and fit(array)
 
     def new(self, array: np.ndarray | np.generic, *, constant: bool, held: bool = False) -> str:
         """Adds a constant or an input of the model with the value `array`; returns its name."""

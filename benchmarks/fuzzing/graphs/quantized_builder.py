@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 
 from ..drawing import Draw
 from .builder import Builder, Fit, UnfitError
@@ -18,6 +19,26 @@ from .values import SHAPES
 
 PAIRED = 0.92
 """Share of float results that are quantized, by QuantizeLinear and DequantizeLinear; the others stay float."""
+REREAD = 0.05
+"""Share of quantized tensors that are dequantized twice, with different scales and zero points."""
+KEPT = 0.4
+"""Share of the quantized results of MOVES that have the scale and zero point of the tensor that is moved."""
+MOVES = frozenset(
+    (
+        "Slice",
+        "Transpose",
+        "Gather",
+        "Reshape",
+        "Concat",
+        "Split",
+        "Tile",
+        "Expand",
+        "Pad",
+        "MaxPool",
+        "Identity",
+    )
+)
+"""Operators whose results are elements of their first input, or pads."""
 TWO_ROUNDINGS = frozenset(("Resize", "Upsample"))
 """Operators whose results may be off by one quantization step, because the accelerator rounds twice: a linear Resize
 rounds after its columns and after its rows.
@@ -34,6 +55,7 @@ class QuantizedBuilder(Builder):
     def __init__(self, draw: Draw, opset: int) -> None:
         super().__init__(draw, opset)
         self.kind = draw.of(("uint8", "int8"))
+        self.paired = PAIRED
 
     def tensor(
         self,
@@ -52,6 +74,9 @@ class QuantizedBuilder(Builder):
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
         dtypes = ("float32",)
+        if self._follows(dtypes, shape, ranks, fit):
+            name, self.following = self.following, ""
+            return name
         if any(v.array.dtype == np.float32 and not v.held for v in self.values.values()) and self.draw.chance(
             old + 0.2
         ):
@@ -97,12 +122,13 @@ class QuantizedBuilder(Builder):
         name = self.new(self.draw.rng.normal(size=tuple(shape)).astype(np.float32), constant=False, held=True)
         return self.pair(name)
 
-    def pair(self, name: str, *, steps: float = 0.0) -> str:
-        """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`; returns the name of the dequantized
-        tensor. `steps`: by how much the quantized integers may differ from the expected ones.
+    def pair(self, name: str, *, steps: float = 0.0, grid: tuple[str, str] | None = None) -> str:
+        """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`, and sometimes a second DequantizeLinear
+        with another scale and zero point; returns the name of a dequantized tensor. `steps`: by how much the quantized
+        integers may differ from the expected ones. `grid`: the names of the scale and the zero point (None: new ones).
         """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
-        scale, zero = self._grid(largest)
+        scale, zero = grid or self._grid(largest)
         (integers,) = super().node(QUANTIZE, [name, scale, zero])
         quantized = self.values[integers]
         spread = Spread(np.maximum(quantized.spread.array, steps))
@@ -110,7 +136,35 @@ class QuantizedBuilder(Builder):
         (made,) = super().node(DEQUANTIZE, [integers, scale, zero])
         self.values[integers] = replace(self.values[integers], held=True)
         self.scales[made] = scale
+        return self.reread(made) if self.draw.chance(REREAD) else made
+
+    def reread(self, name: str) -> str:
+        """Adds a second DequantizeLinear of the integers of the dequantized tensor `name`, with another zero point and
+        sometimes another scale; returns the name of the result, or `name` if no DequantizeLinear computes this tensor.
+        Sometimes no other node reads `name` from then on.
+        """
+        node = self._maker(name)
+        if node is None or node.op_type != DEQUANTIZE.name:
+            return name
+        scale, zero = self._grid(float(np.abs(self.array(name)).max(initial=0)) or 1.0)
+        scale = node.input[1] if self.draw.chance(0.5) else scale
+        (made,) = super().node(DEQUANTIZE, [node.input[0], scale, zero])
+        self.scales[made] = scale
+        self.values[name] = replace(self.values[name], held=self.draw.chance(0.5))
         return made
+
+    def _maker(self, name: str) -> onnx.NodeProto | None:
+        """The node that computes the tensor `name`; None for an input or a constant."""
+        return next((node for node in self.nodes if name in node.output), None)
+
+    def _moved_grid(self, name: str) -> tuple[str, str] | None:
+        """The scale and the zero point of the quantized tensor whose elements moves and pools put into the tensor
+        `name`; None if another node computes `name`.
+        """
+        while (node := self._maker(name)) is not None and node.op_type in MOVES:
+            name = node.input[0]
+        found = node is not None and node.op_type == DEQUANTIZE.name and len(node.input) == 3
+        return (node.input[1], node.input[2]) if node is not None and found else None
 
     def weight(self, shape: Sequence[int], *, channel: int | None = None, spread: float = 1.0) -> str:
         """Adds constant int8 weights and a DequantizeLinear, with one scale for all weights or one for each element of
@@ -185,7 +239,8 @@ class QuantizedBuilder(Builder):
         for name in names:
             array = self.values[name].array
             usable = array.dtype == np.float32 and bool(array.size) and bool(np.isfinite(array).all())
-            if usable and self.draw.chance(PAIRED):
-                self.pair(name, steps=1.0 if operator.name in TWO_ROUNDINGS else 0.0)
+            if usable and self.draw.chance(self.paired):
+                grid = self._moved_grid(name) if self.draw.chance(KEPT) else None
+                self.pair(name, steps=1.0 if operator.name in TWO_ROUNDINGS else 0.0, grid=grid)
                 self.values[name] = replace(self.values[name], held=True)
         return names

@@ -44,6 +44,8 @@ class TfliteBuilder:
     arrays: dict[int, np.ndarray] = field(default_factory=dict)
     expected: Sequence[np.ndarray] = ()
     """LiteRT's outputs of the finished graph."""
+    following: int | None = None
+    """The activation that the next drawn operator reads, if it fits; None: any."""
 
     def dtype(self, index: int) -> np.dtype[Any]:
         """The element type of a tensor."""
@@ -99,8 +101,8 @@ class TfliteBuilder:
         kinds: Sequence[Any] | None = None,
     ) -> int:
         """An activation that `fits` accepts, of one of `ranks` and of one of the element types `kinds` (None: int8,
-        uint8, int16 and float32). At random, or if the graph has no such activation, it is a new input. Raises
-        UnfitError if `fits` accepts none of ten random inputs.
+        uint8, int16 and float32). The activation `following` comes first. At random, or if the graph has no
+        such activation, it is a new input. Raises UnfitError if `fits` accepts none of ten random inputs.
         """
 
         def usable(index: int) -> bool:
@@ -108,6 +110,9 @@ class TfliteBuilder:
             known = name in ("int8", "uint8", "int16", "float32") if kinds is None else name in kinds
             return known and len(self.shape(index)) in ranks and (fits is None or fits(index))
 
+        index, self.following = self.following, None
+        if index is not None and usable(index):
+            return index
         found = [index for index in self.arrays if usable(index)]
         if found and self.draw.chance(0.88):
             return found[-1] if self.draw.chance(0.6) else self.draw.of(found)
@@ -212,7 +217,7 @@ class TfliteBuilder:
         middle = 0 if dtype.kind == "i" else 128
         most = (limits.max - limits.min) // 2
         # Kernels expect no scale far below those of the operands; some give wrong results or end the process.
-        operands = [self.model.tensors[index]["scale"] for index in operator[1] if index in self.arrays]
+        operands = [self.model.tensors[index]["scale"] for index in operator[1] if index >= 0]
         largest, least = (
             0.0,
             max(scale / 6**3, *(float(s.max()) / 100 for s in operands if s is not None), 0.0),
@@ -262,6 +267,7 @@ class TfliteBuilder:
         try:
             drawing(self)
         except UnfitError:
+            self.following = None
             del model.tensors[sizes[0] :], model.operators[sizes[1] :], model.inputs[sizes[2] :]
             self.arrays = {index: array for index, array in self.arrays.items() if index < sizes[0]}
             return False

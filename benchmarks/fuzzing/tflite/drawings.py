@@ -406,6 +406,27 @@ def extreme(b: TfliteBuilder, kind: str) -> None:
     b.node(kind, [data, axis], options, dtype=np.int32, OutputType=tflite.TensorType.INT32)
 
 
+def padded(b: TfliteBuilder, kind: str) -> None:
+    """Adds a random PAD, PADV2 or MIRROR_PAD. Before most of them come one to three operators that average or move
+    elements, each of which reads the one before.
+    """
+    pools = [partial(pool, kind=name) for name in ("AVERAGE_POOL_2D", "MAX_POOL_2D")]
+    others = [
+        cut,
+        strided,
+        transpose,
+        gather,
+        reverse,
+        reshape,
+        tiled,
+        partial(resize, kind="RESIZE_BILINEAR"),
+    ]
+    for place in range(b.draw.below(4)):
+        b.draw.of(others if place or b.draw.chance(0.5) else pools)(b)
+        b.following = b.model.operators[-1][2][0]
+    pad(b, kind)
+
+
 UNIT = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}
 """Scale and zero point of results from 0 to 1, by element type."""
 SYMMETRIC = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 32768, 0)}
@@ -493,7 +514,7 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
         "CONCATENATION": concatenated,
         "PACK": packed,
         "UNPACK": unpacked,
-        **{kind: partial(pad, kind=kind) for kind in ("PAD", "PADV2", "MIRROR_PAD")},
+        **{kind: partial(padded, kind=kind) for kind in ("PAD", "PADV2", "MIRROR_PAD")},
         "SLICE": cut,
         "STRIDED_SLICE": strided,
         "SPLIT": split,

@@ -7,6 +7,7 @@ order in which sums are rounded.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, Var, cast
@@ -68,29 +69,34 @@ def zero(total: DType) -> IntrinsicDeclaration:
     return IntrinsicDeclaration(name=f"zero_fragment_{total.value}", parameters=(c,), body=body)
 
 
-def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> IntrinsicDeclaration:
+def load_a(
+    dtype: DType, order: Order = "rows", *, matrix: bool = True, rounds: bool = True
+) -> IntrinsicDeclaration:
     """Declares a load of a fragment of A, [16, depth], from shared memory. The source matrix is [16, depth], or [depth,
     16] in order "columns".
 
     `matrix`: whether `ldmatrix` loads the fragment. Rows of the source must then begin at multiples of 16 bytes, and
-    order "columns" (`.trans`) requires 16-bit types. Otherwise each lane loads its own elements. float32 is rounded to
-    tf32 on the way. Raises ValueError for fragments that `ldmatrix` cannot load.
+    order "columns" (`.trans`) requires 16-bit types. Otherwise each lane loads its own elements. `rounds`: float32 is
+    rounded to tf32 on the way; otherwise the source holds tf32 already. Raises ValueError for fragments that `ldmatrix`
+    cannot load.
     """
     depth = depth_of(dtype)
-    return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth))
+    return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth), rounds)
 
 
-def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> IntrinsicDeclaration:
+def load_b(
+    dtype: DType, order: Order = "columns", *, matrix: bool = True, rounds: bool = True
+) -> IntrinsicDeclaration:
     """Declares a load of a fragment of B, [depth, 8], from shared memory, like `load_a`. The source matrix is [depth,
     8], or [8, depth] in order "columns". With `matrix` the instruction loads two neighbouring fragments at once, [2,
     depth, 8], from a source of [depth, 16] or [16, depth].
     """
     depth = depth_of(dtype)
-    return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS))
+    return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS), rounds)
 
 
 def _load(
-    dtype: DType, order: Order, matrix: bool, scope: str, shape: tuple[int, int]
+    dtype: DType, order: Order, matrix: bool, scope: str, shape: tuple[int, int], rounds: bool
 ) -> IntrinsicDeclaration:
     # Neighbours in a register of A or B differ in depth; ldmatrix returns such pairs of a stored row or, transposing,
     # of a stored column.
@@ -108,7 +114,7 @@ def _load(
     fragment = Buffer(name="fragment", shape=held, dtype=dtype, scope=scope)
     source = Buffer(name="source", shape=stored, dtype=dtype, scope="shared")
     value: Expr = source[at]
-    if dtype is TF32:
+    if dtype is TF32 and rounds:
         value = round_tf32(value)
     indices = (t, i, j) if tiles > 1 else (i, j)
     body: Stmt = Assign.to("load", fragment[indices], value)
@@ -117,7 +123,7 @@ def _load(
         body = nest([(t, tiles)], body)
     how = "ldmatrix" if matrix else "load"
     letter = scope[-1]
-    name = f"{how}_{letter}_{_types(dtype)}_{order}"
+    name = f"{how}_{letter}_{_types(dtype) if rounds else dtype.value}_{order}"
     return IntrinsicDeclaration(name=name, parameters=(fragment, source), body=body)
 
 
@@ -156,10 +162,10 @@ def declarations() -> list[IntrinsicDeclaration]:
     found = [mma(a, b) for a, b in FACTORS]
     for dtype in dict.fromkeys(a for a, _ in FACTORS):
         for load, along_depth in ((load_a, "rows"), (load_b, "columns")):
-            for order in orders:
+            for order, rounds in product(orders, (True, False) if dtype is TF32 else (True,)):
                 if order == along_depth or dtype.bits == 16:
-                    found.append(load(dtype, order))
-                found.append(load(dtype, order, matrix=False))
+                    found.append(load(dtype, order, rounds=rounds))
+                found.append(load(dtype, order, matrix=False, rounds=rounds))
     for total in (DType.FLOAT32, DType.INT32):
         found += [zero(total), store(total), store(total, "dram")]
     return [*found, *(convert(dtype) for dtype in HALVES)]

@@ -100,7 +100,7 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
     kernel.values.used.add(name)
     registers = first_register(kernel, use, to)
     kernel.source.line(f"{name}({registers}, {address});")
-    if to.buffer.dtype is TF32:
+    if _rounds(use):
         kernel.values.used.add("round_registers")
         kernel.source.line(f"round_registers<4>({registers});")
 
@@ -118,17 +118,24 @@ def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
                 row, column = fragment.position(lane // 4, lane % 4, register, part)
                 at = _indices(source, column, row) if columns else _indices(source, row, column)
                 text = kernel.values.element(source.buffer, at).text
-                parts.append(_bits(kernel, text, dtype, part))
+                parts.append(_bits(kernel, text, dtype, part, rounds=_rounds(use)))
             kernel.source.line(f"{_register(kernel, use, to, register)} = {' | '.join(parts)};")
 
 
-def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
+def _rounds(use: Intrinsic) -> bool:
+    """Whether a load of a fragment rounds float32 elements to tf32, which its declaration says in its name."""
+    return "_tf32_" in use.declaration.name
+
+
+def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int, *, rounds: bool) -> str:
     """The text of an element as bits at its position in a 32-bit register. `part`: number of the element in the
-    register, the lowest bits first.
+    register, the lowest bits first. `rounds`: a float32 element is rounded to tf32 first.
     """
-    if dtype is TF32:
+    if rounds:
         kernel.values.used.add("round_tf32")
-        return f"__float_as_uint(round_tf32({element}))"
+        element = f"round_tf32({element})"
+    if dtype is TF32:
+        return f"__float_as_uint({element})"
     if dtype in (DType.FLOAT16, DType.BFLOAT16):
         kernel.values.used.add(dtype.value)
         bits = f"(unsigned){element}.bits"

@@ -39,7 +39,8 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
     """The ONNX model of a TFLite file's first subgraph, called `name`. Inputs and outputs have TFLite's names, shapes
     and types.
 
-    Raises FrontendError for a damaged file, and with a line for each operator that is not supported.
+    Raises FrontendError for a damaged file, and with a line for each operator that is not supported. The line names the
+    operator by its index in the subgraph, its first output and its kind.
     """
     network = read_network(content)
     writer = Writer(network=network)
@@ -51,9 +52,9 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
     reserved = {network.tensors[index].name for index in network.outputs} - writer.taken
     writer.taken |= reserved
     refused: list[str] = []
-    for operator in network.operators:
+    for place, operator in enumerate(network.operators):
         label = "".join(network.tensors[index].name for index in operator.outputs[:1])
-        label = f"operator '{label}' ({operator.custom or operator.kind})"
+        label = f"operator {place} '{label}' ({operator.custom or operator.kind})"
         try:
             if operator.kind not in ROWS:
                 reason = _REASONS.get(operator.custom) or _REASONS.get(operator.kind)

@@ -105,18 +105,32 @@ def grids(step: Step) -> tuple[Grid, Grid] | None:
     return (source, result) if source and result and source.one and result.one else None
 
 
-def centred(step: Step) -> Term:
-    """The integers of the operator's first input, a quantized tensor, minus its zero point: as floats, from which the
-    accelerator makes tables, or for tensors of int16 as int64.
+def centred(step: Step, place: int = 0, *, whole: bool = False) -> Term:
+    """The integers of the operator's input at `place`, a quantized tensor, minus its zero point: as floats, from which
+    the accelerator makes tables, or as int64 if `whole` is set or if the tensor has int16.
     """
-    source = step.tensor(step.inputs[0])
+    source = step.tensor(step.inputs[place])
     assert source.grid is not None
-    integers = step.operand(0, stored=True)
-    if source.dtype.itemsize > 1:
+    integers = step.operand(place, stored=True)
+    if whole or source.dtype.itemsize > 1:
         return Term(step, integers).to(np.int64) - source.grid.zero[0]
     grid = replace(source.grid, scale=np.ones(1, np.float32))
     name = step.writer.scaled("DequantizeLinear", integers, grid, f"{step.name}/centred", source.dtype)
     return Term(step, name, np.float32)
+
+
+def aligned(step: Step, bits: int, unit: float = 0.0) -> tuple[list[Term], float]:
+    """The operator's two inputs in a common unit, as LiteRT rounds them: each is an integer, minus its zero point,
+    times 2 to the power of `bits`, times its scale / `unit`. `unit` is by default twice the larger scale. Returns both
+    terms (int64) and the unit, or no terms unless both inputs have 8 bits and a single scale.
+    """
+    tensors = [step.tensor(index) for index in step.inputs]
+    scales = [float(t.grid.scale[0]) for t in tensors if t.grid and t.grid.one and t.dtype.itemsize == 1]
+    if len(scales) < 2:
+        return [], unit
+    unit = unit or 2 * max(scales)
+    shifted = [centred(step, place, whole=True) * (1 << bits) for place in (0, 1)]
+    return [x.multiplied(scale / unit) for x, scale in zip(shifted, scales, strict=True)], unit
 
 
 def fixed(multiplier: float, bits: int = 15) -> tuple[int, int]:

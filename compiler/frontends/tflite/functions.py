@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .formulas import centred, fixed, grids
+from .formulas import aligned, centred, fixed, grids
 from .softmax import soften_integers
-from .step import Step
+from .step import RANGES, Step
 from .writer import refuse
 
 HIGH = np.float32(1 / 128)
@@ -19,26 +18,37 @@ input by 128.
 """
 REACH = np.float32(3 / 32768)
 """Scale at which int16 ranges from -3 to 3; outside of this range HARD_SWISH is 0 or x."""
-RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
-)
-"""Limits (least, largest) of the results of RELU and its variants."""
 LEAST_NORM = 1e-6
 """Least norm by which L2_NORMALIZATION divides (l2normalization.h of TFLite)."""
 
 
-def elementwise(step: Step, **attributes: Any) -> None:
+def elementwise(step: Step, names: Sequence[str] = (), **attributes: Any) -> None:
     """Converts an operator on tensors that broadcast as in numpy. Its row (`rows.py`) names one ONNX operator or, with
     commas between them, several, each of which reads the result of the one before. "Sub,Mul" is (a - b)^2: a Mul with
-    a single input multiplies this input by itself.
+    a single input multiplies this input by itself. `names`: the operands, by default the real values of all inputs.
     """
     if step.operator.kind == "SELECT" and len({len(step.shape(index)) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
-    names = step.operands()
+    names = names or step.operands()
     for onnx in step.onnx.split(","):
         square = onnx == "Mul" and len(names) == 1
-        names = [step.node(onnx, names * 2 if square else names, **attributes)]
+        names = [step.node(onnx, [*names] * 2 if square else names, **attributes)]
     step.put(names[0])
+
+
+def compare(step: Step) -> None:
+    """Converts a comparison. LiteRT's kernel rounds 8-bit operands to multiples of 1/256 before it compares them."""
+    elementwise(step, [x.name for x in aligned(step, 8, 1.0)[0]])
+
+
+def squared_difference(step: Step) -> None:
+    """Converts SQUARED_DIFFERENCE: integers to nodes with the arithmetic of TFLite's kernel."""
+    (terms, unit), result = aligned(step, 7), step.tensor(step.output).grid
+    if not terms or result is None:
+        elementwise(step)
+        return
+    difference = terms[0] - terms[1]
+    (difference * difference).multiplied(unit**2 / (2**14 * float(result.scale[0]))).put()
 
 
 def leaky(step: Step) -> None:
@@ -64,7 +74,7 @@ def rescale(step: Step) -> None:
     constant (such as weights stored as float16) gives a constant.
     """
     pair = grids(step)
-    low, high = RANGES.get(step.operator.kind, (-np.inf, np.inf))
+    low, high = RANGES.get(step.operator.kind, RANGES["NONE"])
     if pair is not None and pair[0].scale != pair[1].scale:
         # The kernel of QUANTIZE divides the scales in float64, the others in float32.
         kind = np.float64 if step.operator.kind == "QUANTIZE" else np.float32
@@ -136,12 +146,8 @@ def soften(step: Step) -> None:
     """Converts SOFTMAX of beta times the input, or LOG_SOFTMAX, along the last axis."""
     beta = step.options.Beta() if step.options else 1.0
     source, result = step.tensor(step.inputs[0]), step.tensor(step.output)
-    if (
-        step.onnx == "Softmax"
-        and source.grid
-        and result.grid
-        and {source.dtype, result.dtype} == {np.dtype(np.int16)}
-    ):
+    short = {source.dtype, result.dtype} == {np.dtype(np.int16)}
+    if step.onnx == "Softmax" and short and source.grid and result.grid:
         soften_integers(step, float(source.grid.scale[0]) * beta)
         return
     data = step.operand()

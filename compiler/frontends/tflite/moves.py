@@ -77,16 +77,11 @@ def batches(step: Step) -> None:
 
 
 def concatenate(step: Step) -> None:
-    """Converts CONCATENATION with its fused activation."""
-    axis = step.axis(step.output, step.options.Axis())
-    step.put(step.node("Concat", step.operands(), axis=axis))
-
-
-def pack(step: Step) -> None:
-    """Converts PACK: tensors are stacked along a new axis."""
-    axis = step.axis(step.output, step.options.Axis())
-    place = step.constant([axis], "axis")
-    parts = [step.node("Unsqueeze", [name, place], "part") for name in step.operands()]
+    """Converts CONCATENATION with its fused activation, or PACK, which stacks tensors along a new axis."""
+    axis, parts = step.axis(step.output, step.options.Axis()), step.operands()
+    if step.operator.kind == "PACK":
+        place = step.constant([axis], "axis")
+        parts = [step.node("Unsqueeze", [name, place], "part") for name in parts]
     step.put(step.node("Concat", parts, axis=axis))
 
 

@@ -32,10 +32,6 @@ class ShortProduct:
     filters: int
     bias: int | None
 
-    def term(self, place: int) -> Term:
-        """The integers of the operator's input at `place`."""
-        return Term(self.step, self.step.operand(place, stored=True))
-
     def put(
         self, op_type: str, first: Term, second: Term | np.ndarray, column: Sequence[int], **attributes: Any
     ) -> None:

@@ -16,13 +16,11 @@ from .model import Operator, Tensor
 from .writer import PLANE_AXES, Writer, refuse
 
 _KINDS = tflite.ActivationFunctionType
+_ENDS = {"RELU": (0.0, np.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0), "RELU6": (0.0, 6.0)}
+RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"NONE": (-np.inf, np.inf), **_ENDS})
+"""Limits (least, largest) of the results of RELU and its variants, and of no activation ("NONE")."""
 BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
-    {
-        _KINDS.NONE: (-np.inf, np.inf),
-        _KINDS.RELU: (0.0, np.inf),
-        _KINDS.RELU_N1_TO_1: (-1.0, 1.0),
-        _KINDS.RELU6: (0.0, 6.0),
-    }
+    {getattr(_KINDS, name): ends for name, ends in RANGES.items() if hasattr(_KINDS, name)}
 )
 """Limits (least, largest) to which a fused activation clamps, by the activation's number."""
 
@@ -116,10 +114,10 @@ class Step:
             raise damaged(f"tensor '{self.tensor(index).name}' has no axis {axis}")
         return PLANE_AXES[axis % rank] if self.planes else axis % rank
 
-    def cast(self, name: str, part: str = "") -> str:
+    def cast(self, name: str) -> str:
         """Adds a conversion of the value `name` to the element type of the output; returns the name of the result."""
         to = helper.np_dtype_to_tensor_dtype(np.dtype(self.tensor(self.output).dtype.name))
-        return self.node("Cast", [name], part, to=to)
+        return self.node("Cast", [name], to=to)
 
     def put(self, name: str, *, stored: bool = False, output: int | None = None) -> None:
         """Applies the fused activation to the value `name`, quantizes the result if the tensor `output` (default: the

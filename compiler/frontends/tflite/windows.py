@@ -35,16 +35,13 @@ def _window(step: Step, plane: Sequence[int] | np.ndarray, kernel: tuple[int, ..
     window = {"kernel_shape": kernel, "strides": (options.StrideH(), options.StrideW())}
     if hasattr(options, "DilationHFactor"):
         window["dilations"] = options.DilationHFactor(), options.DilationWFactor()
-    ends: list[tuple[int, int]] = []
-    dilations = window.get("dilations", (1, 1))
-    fits = min(*kernel, *window["strides"], *dilations) > 0
+    size, extent, stride = (np.array(part) for part in (plane, kernel, window["strides"]))
+    dilation = np.array(window.get("dilations", (1, 1)))
+    fits = min(*extent, *stride, *dilation) > 0
     require(fits, f"{step.operator.kind} has a window, stride or dilation below 1: {window}")
-    for size, extent, stride, dilation in zip(plane, kernel, window["strides"], dilations, strict=True):
-        span = (extent - 1) * dilation + 1
-        total = max((-(-size // stride) - 1) * stride + span - size, 0)
-        total = total if options.Padding() == tflite.Padding.SAME else 0
-        ends.append((total // 2, total - total // 2))
-    return {**window, "pads": (ends[0][0], ends[1][0], ends[0][1], ends[1][1])}
+    covered = (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1
+    total = np.maximum(covered - size, 0) * (options.Padding() == tflite.Padding.SAME)
+    return {**window, "pads": [*(total // 2), *(total - total // 2)]}
 
 
 def convolution(step: Step) -> None:
@@ -57,7 +54,7 @@ def convolution(step: Step) -> None:
     window = _window(step, (height, width), weights.shape[2:])
     window["group"] = channels // weights.shape[1]
     if short := short_product(step, 0, 1, 2, order[0]):
-        short.put("ConvInteger", short.term(0), weights, (-1, 1, 1), **window)
+        short.put("ConvInteger", Term(step, step.operand(0, True)), weights, (-1, 1, 1), **window)
         return
     step.put(step.node("Conv", [step.operand(), *_factors(step, weights, order[0])], **window))
 
@@ -72,7 +69,8 @@ def transposed(step: Step) -> None:
     if short := short_product(step, 2, 1, 3):
         # A convolution of the elements, with zeros between them, by the weights turned by half a turn.
         batch, channels = step.shape(step.inputs[2])[0], weights.shape[1]
-        data, (height, width), (down, right) = short.term(2).to(np.int64), plane.tolist(), strides.tolist()
+        (height, width), (down, right) = plane.tolist(), strides.tolist()
+        data = Term(step, step.operand(2, True)).to(np.int64)
         spread = data.apply("Reshape", [batch, channels, height, 1, width, 1])
         spread = spread.apply("Pad", [0] * 9 + [down - 1, 0, right - 1])
         spread = spread.apply("Reshape", [batch, channels, height * down, width * right])
@@ -88,20 +86,8 @@ def transposed(step: Step) -> None:
 
 def pool(step: Step) -> None:
     """Converts AVERAGE_POOL_2D, whose averages do not count pads, or MAX_POOL_2D."""
-    source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
     kernel = step.options.FilterHeight(), step.options.FilterWidth()
-    window = _window(step, source.shape[1:3], kernel)
-    if step.onnx == "MaxPool" or tensor.grid is None or not step.same_type(step.inputs[0], step.output):
-        step.put(step.node(step.onnx, [step.operand()], **window))
-        return
-    integers = step.operand(0, stored=True)
-    raw = step.writer.scaled("DequantizeLinear", integers, RAW, f"{source.name}/integers", source.dtype)
-    zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
-    low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
-    result = step.clamped(step.node(step.onnx, [raw], **window), low, high)
-    away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
-    result = step.writer.scaled("QuantizeLinear", result, away, tensor.name, tensor.dtype)
-    step.put(result, stored=True)
+    _average(step, [], **_window(step, step.shape(step.inputs[0])[1:3], kernel))
 
 
 def resize(step: Step) -> None:
@@ -117,8 +103,27 @@ def resize(step: Step) -> None:
     more = {"mode": "linear" if linear else "nearest", "coordinate_transformation_mode": coordinates}
     if not linear:
         more["nearest_mode"] = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
-    constant = step.constant([batch, channels, *sizes], "sizes")
-    step.put(step.node("Resize", [step.operand(), "", "", constant], **more))
+    _average(step, ["", "", step.constant([batch, channels, *sizes], "sizes")], **more)
+
+
+def _average(step: Step, more: Sequence[str], **attributes: Any) -> None:
+    """Converts an operator whose results are elements of its input, or means of elements, to the ONNX operator of its
+    row, which reads the input and `more`. Means of integers are computed from the stored integers, and halves are
+    rounded away from zero. All results of an image of one pixel are that pixel.
+    """
+    source, tensor = step.tensor(step.inputs[0]), step.tensor(step.output)
+    means = step.operator.kind in ("AVERAGE_POOL_2D", "RESIZE_BILINEAR") and source.shape[1:3] != (1, 1)
+    if not means or tensor.grid is None or not step.same_type(step.inputs[0], step.output):
+        step.put(step.node(step.onnx, [step.operand(), *more], **attributes))
+        return
+    integers = step.operand(0, stored=True)
+    raw = step.writer.scaled("DequantizeLinear", integers, RAW, f"{source.name}/integers", source.dtype)
+    zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
+    low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
+    result = step.clamped(step.node(step.onnx, [raw, *more], **attributes), low, high)
+    away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
+    result = step.writer.scaled("QuantizeLinear", result, away, tensor.name, tensor.dtype)
+    step.put(result, stored=True)
 
 
 def _interpolate(step: Step, sizes: list[int]) -> None:

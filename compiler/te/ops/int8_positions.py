@@ -1,15 +1,14 @@
-"""Operators that move positions (pixels) of quantized tensors on processors, and interpolation along an axis with
-constant weights.
-"""
+"""Operators that move positions (pixels) of quantized tensors on processors, and interpolation between positions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, minimum, select
+from vdla.isa.arithmetic import UNSIGNED_OFFSET
+
+from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, maximum, minimum, select
 from ...ir.stmt import Program, each
 from ...ir.types import DType
-from ..post import Post
 from .movement import clamped
 from .quantization import unsigned_activation
 
@@ -63,30 +62,48 @@ def int8_swap(data: Shape, result: Shape) -> Program:
     return Program(name="int8_swap", parameters=(x_in, y_out), body=each("move", y_out[n, o, c, j], value))
 
 
-def int8_resample(
-    shape: tuple[int, int, int], weights: tuple[int, int], *, bias: int, scale: float, post: Post
+def int8_interpolation(
+    shape: tuple[int, int, int, int],
+    outputs: tuple[int, int],
+    *,
+    source: tuple[float, int],
+    grid: tuple[float, int],
+    limits: tuple[int, int],
 ) -> Program:
-    """Y[i, p, j] = requantize(bias + sum over taps t of W[p, t] * X[i, F[p] + t, j], scale), with the zero point and
-    limits of `post`.
+    """Y = the real values of X, interpolated between two rows and two columns, quantized.
 
-    Parameters: uint8 X of `shape` [outer, size, inner]; int64 F [outputs], the first input of each output; int32 W of
-    shape `weights` [outputs, taps]; uint8 Y [outer, outputs, inner]. Indices of X are clamped to 0 .. size - 1. `bias`
-    is int32, for uint8 activations. Loops n, p, j contain the statement "resample".
+    Parameters: uint8 X of `shape` [outer, height, width, inner]; int64 RF and CF, the first input row and column of
+    each output; float32 RW and CW [outputs, 2], the weights of the first and of the next one; uint8 Y [outer, rows,
+    columns, inner], where `outputs` is (rows, columns). Indices of X are clamped to its plane. `source` and `grid`:
+    scale and int8 zero point of X and of Y; `limits`: the least and the largest int8 value of Y. The float32 sum begins
+    with the first row, and its first column. Loops n, p, q, j contain the statement "resample".
     """
-    (outer, size, inner), (outputs, taps) = shape, weights
-    x_in = Buffer(name="X", shape=(outer, size, inner), dtype=DType.UINT8)
-    first = Buffer(name="F", shape=(outputs,), dtype=DType.INT64)
-    weight = Buffer(name="W", shape=(outputs, taps), dtype=DType.INT32)
-    y_out = Buffer(name="Y", shape=(outer, outputs, inner), dtype=DType.UINT8)
-    n, p, j = (Var(v) for v in ("n", "p", "j"))
-    total: Expr = Const(bias, DType.INT32)
-    for tap in range(taps):
-        inside = clamped(first[p] + tap, size)
-        total = total + cast(x_in[n, inside, j], DType.INT32) * weight[p, tap]
-    limits = [Const(value, DType.INT8) for value in (post.zero_point, post.low, post.high)]
-    value = unsigned_activation(Call("requantize", (total, Const(scale, DType.FLOAT32), *limits), DType.INT8))
+    outer, height, width, inner = shape
+    x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
+    y_out = Buffer(name="Y", shape=(outer, *outputs, inner), dtype=DType.UINT8)
+    row, column = (
+        Buffer(name=f"{axis}F", shape=(size,), dtype=DType.INT64)
+        for axis, size in zip("RC", outputs, strict=True)
+    )
+    of_row, of_column = (
+        Buffer(name=f"{axis}W", shape=(size, 2), dtype=DType.FLOAT32)
+        for axis, size in zip("RC", outputs, strict=True)
+    )
+    n, p, q, j = (Var(v) for v in ("n", "p", "q", "j"))
+
+    def weighted(down: int, along: int) -> Expr:
+        read = x_in[n, clamped(row[p] + down, height), clamped(column[q] + along, width), j]
+        difference = cast(read, DType.INT32) - (source[1] + UNSIGNED_OFFSET)
+        real = cast(difference, DType.FLOAT32) * Const(source[0], DType.FLOAT32)
+        return of_row[p, down] * of_column[q, along] * real
+
+    total = weighted(0, 0) + weighted(0, 1) + weighted(1, 0) + weighted(1, 1)
+    constants = (Const(grid[0], DType.FLOAT32), Const(grid[1], DType.INT8))
+    value = unsigned_activation(Call("quantize", (total, *constants), DType.INT8))
+    low, high = (limit + UNSIGNED_OFFSET for limit in limits)
+    value = value if low == 0 else maximum(value, Const(low, DType.UINT8))
+    value = value if high == 255 else minimum(value, Const(high, DType.UINT8))
+    parameters = (x_in, row, of_row, column, of_column, y_out)
     return Program(
-        name="int8_resample",
-        parameters=(x_in, first, weight, y_out),
-        body=each("resample", y_out[n, p, j], value),
+        name="int8_interpolation", parameters=parameters, body=each("resample", y_out[n, p, q, j], value)
     )

@@ -21,9 +21,9 @@ from ...codegen.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C,
 from ...ir.expr import Load, Var
 from ...ir.kernels import WARP
 from ...ir.named_nodes import find_statement
-from ...ir.stmt import LoopKind, Program, Reduce
+from ...ir.stmt import Copy, LoopKind, Program, Reduce
 from ...ir.types import DType
-from ...ir.visit import loads_in
+from ...ir.visit import loads_in, path_to
 from ...schedule import LegalityError, Schedule
 from ..columns import Columns, one_point
 from ..space import Axis, CostEstimates
@@ -93,6 +93,7 @@ def schedule(
     if (reason := knobs.obstacle(a.dtype, matrix=(a.matrix, b.matrix))) is not None:
         raise LegalityError(f"cannot tile {program.name} for tensor cores: {reason}", program, "gemm")
     s = Schedule(program)
+    rounds = [not _round_ahead(s, factor, constants) for factor in (a, b)]
     partial = knobs.splits > 1
     statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)
@@ -110,8 +111,8 @@ def schedule(
     s.decompose_reduction(statement, k0)
     held = [s.cache_read(f.name, kt, scope) for f, scope in ((a, MATRIX_A), (b, MATRIX_B))]
     share_stages(s, (a, b), k0, None if partial else tile)
-    _load_fragments(s, a, held[0], MATRIX_A)
-    _load_fragments(s, b, held[1], MATRIX_B)
+    _load_fragments(s, a, held[0], MATRIX_A, rounds=rounds[0])
+    _load_fragments(s, b, held[1], MATRIX_B, rounds=rounds[1])
     store_loop = _keep_sums(s, sums, knobs)
     total = sum_type(a.dtype)
     s.tensorize(i, mma(a.dtype, b.dtype))
@@ -240,9 +241,26 @@ def bind_grid(
     bind_all(s, (rows, Z), (columns, Y), (f"{rows}.init", Z), (f"{columns}.init", Y))
 
 
-def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
+def _round_ahead(s: Schedule, factor: Factor, constants: Sequence[str]) -> bool:
+    """Moves the rounding of a float32 factor to tf32 out of the kernel: the arrays of `constants` are rounded when they
+    are packed. Returns False, and leaves the kernel as it is, for a factor that is not a copy of a constant, or whose
+    constant has other readers.
+    """
+    copy = path_to(s.program, factor.name)[-1]
+    if factor.dtype is not DType.FLOAT32 or not isinstance(copy, Copy):
+        return False
+    if copy.source.buffer.name not in constants:
+        return False
+    try:
+        s.compute_early(copy.source.buffer.name, "round_tf32")
+    except LegalityError:
+        return False
+    return True
+
+
+def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str, *, rounds: bool) -> None:
     """Replaces the copy `name` of a factor's elements, for one step in depth, by instructions that load fragments
-    (tensorization).
+    (tensorization). `rounds`: the instructions round float32 to tf32.
     """
     s.expand_copy(name)
     data, depth = f"{name}.{factor.data}", f"{name}.{factor.depth}"
@@ -255,14 +273,14 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
     others = tuple(d for d in range(factor.rank) if d not in (factor.data, factor.depth))
     inside = (factor.rank, factor.depth) if scope == MATRIX_A else (factor.depth, factor.rank)
     s.pack(name, ((factor.data, size),), (*others, factor.data, *inside))
-    if factor.dtype is DType.FLOAT32:
+    if factor.dtype is DType.FLOAT32 and rounds:
         s.compute_early(name)
     order: Order = "rows" if factor.along_depth == (scope == MATRIX_A) else "columns"
     if scope == MATRIX_A:
-        s.tensorize(data, load_a(factor.dtype, order, matrix=factor.matrix))
+        s.tensorize(data, load_a(factor.dtype, order, matrix=factor.matrix, rounds=rounds))
     else:
         first = around[-1] if factor.matrix else depth
-        s.tensorize(first, load_b(factor.dtype, order, matrix=factor.matrix))
+        s.tensorize(first, load_b(factor.dtype, order, matrix=factor.matrix, rounds=rounds))
     s.unroll(around[0])
     drop_single(s, [f"{name}.{d}" for d in others])
 

@@ -17,6 +17,7 @@ from vdla.benchmarks.fuzzing.drawing import Draw
 from vdla.benchmarks.fuzzing.float_graphs import outputs_of, random_float_graph, random_opset, since
 from vdla.benchmarks.fuzzing.graphs.builder import Builder, UnfitError
 from vdla.benchmarks.fuzzing.graphs.compared import compiled_outcome, own_spreads
+from vdla.benchmarks.fuzzing.graphs.drawings import moved_pads
 from vdla.benchmarks.fuzzing.graphs.drawings.table import DRAWINGS, drawing_of
 from vdla.benchmarks.fuzzing.graphs.quantized_builder import QuantizedBuilder
 from vdla.benchmarks.fuzzing.graphs.spread import ALLOWED, Spread
@@ -61,6 +62,24 @@ def test_graphs_branch_and_share_tensors() -> None:
         read = [name for node in graph.nodes for name in set(node.input) if name.startswith("t")]
         shared += len(read) > len(set(read))
     assert min(sizes) == 1 and max(sizes) >= 10 and shared >= 3, (sizes, shared)
+
+
+def test_pads_read_moved_and_averaged_tensors() -> None:
+    """Quantized graphs have pads of all modes behind other moves, whose results are not quantized, and integers that
+    are dequantized with two zero points.
+    """
+    before, modes, twice = set(), set(), 0
+    for index in range(150):
+        builder = QuantizedBuilder(Draw("graphs", 7, index), 19)
+        builder.drawn(lambda builder=builder: moved_pads.pad(builder, Operator("", "Pad")))
+        makers = {name: node for node in builder.nodes for name in node.output}
+        for node in (node for node in builder.nodes if node.op_type == "Pad" and node.input[0] in makers):
+            before.add(makers[node.input[0]].op_type)
+            modes |= {attribute.s for attribute in node.attribute if attribute.name == "mode"}
+        read = [node.input[0] for node in builder.nodes if node.op_type == "DequantizeLinear"]
+        twice += len(read) > len({*read})
+    assert before >= {"Slice", "Transpose", "Gather", "Reshape", "Concat", "AveragePool", "DequantizeLinear"}
+    assert modes >= {b"constant", b"reflect", b"edge", b"wrap"} and twice > 3
 
 
 def test_values_that_are_wrong_are_told() -> None:

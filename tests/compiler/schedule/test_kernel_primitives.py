@@ -13,11 +13,13 @@ from schedules import assert_refused
 from vdla.compiler.ir.expr import Buffer, Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
-from vdla.compiler.ir.stmt import Assign, Program, Reduce, nest, seq
+from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, nest, region, seq, whole
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
-from vdla.compiler.schedule import Schedule
+from vdla.compiler.schedule import Schedule, replay, trace_from_json, trace_to_json
 from vdla.compiler.schedule.pack import pack_array, pack_arrays
+from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.te.scalars import round_tf32
 
 I32 = DType.INT32
 A = Buffer(name="A", shape=(10, 6), dtype=I32)
@@ -156,3 +158,40 @@ ERRORS = [
 @pytest.mark.parametrize(("make", "build", "message"), ERRORS)
 def test_refuses(make, build, message):
     assert_refused(make, build, message)
+
+
+def rounded_product(other: bool = False, pad: float = 0.0) -> Program:
+    """C = A W, with the elements of W rounded to tf32 where they are multiplied. W is copied to a padded buffer first.
+    `other`: C also has an element of W that is not rounded. `pad`: value of the pads of the copy.
+    """
+    f32 = DType.FLOAT32
+    a, w, c = (Buffer(name=n, shape=s, dtype=f32) for n, s in (("A", (5, 6)), ("W", (6, 4)), ("C", (5, 4))))
+    held = Buffer(name="held", shape=(8, 4), dtype=f32)
+    load = Copy(name="load", destination=whole(held), source=region(w, (0, 8), (0, 4)), pad=Const(pad, f32))
+    value = a[ROW, K] * round_tf32(held[K, J]) + (w[K, J] if other else 0.0)
+    total = Reduce(name="sum", op="add", buffer=c, indices=(ROW, J), value=value, first=equal(K, 0))
+    body = Alloc(buffer=held, body=seq(load, nest([(ROW, 5), (J, 4), (K, 6)], total)))
+    return Program(name="product", parameters=(a, w, c), body=body)
+
+
+def test_a_function_of_a_parameter_is_computed_when_its_array_is_packed():
+    before = rounded_product()
+    rng = np.random.default_rng(0)
+    arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in before.parameters}
+    s = Schedule(before)
+    s.compute_early("W", "round_tf32")
+    s.pack("W", ((1, 4),), (1, 0, 2))
+    assert "round_tf32" not in format_node(s.program)
+    assert replay(before, trace_from_json(trace_to_json(s.trace))).program == s.program
+    wanted = interpret(before, arrays, functions=FUNCTIONS)["C"]
+    np.testing.assert_array_equal(interpret(s.program, pack_arrays(s.trace, arrays))["C"], wanted)
+    assert not np.array_equal(interpret(s.program, pack_arrays(s.trace[1:], arrays))["C"], wanted)
+
+
+def test_a_function_of_a_parameter_stays_where_others_read_the_parameter():
+    for make, reason in (
+        (lambda: rounded_product(other=True), "a read of W is not its argument"),
+        (lambda: rounded_product(pad=0.1), "load pads with 0.1"),
+    ):
+        assert_refused(make, lambda s: s.compute_early("W", "round_tf32"), reason)
+    assert_refused(rounded_product, lambda s: s.compute_early("C", "round_tf32"), "sum accesses C other than")

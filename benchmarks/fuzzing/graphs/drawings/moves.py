@@ -16,7 +16,8 @@ from .pointwise import broadcastable
 
 
 def _any(b: Builder, operator: Operator, ranks: tuple[int, ...] = (1, 2, 3, 4)) -> str:
-    return b.tensor([weighted(b.draw, b.types(operator.name, 0))], ranks=ranks, constant=0.1)
+    dtype = weighted(b.draw, b.types(operator.name, 0))
+    return b.tensor([b.array(b.following).dtype.name if b.following else dtype], ranks=ranks, constant=0.1)
 
 
 def reshape(b: Builder, operator: Operator) -> None:
@@ -237,7 +238,7 @@ def pad(b: Builder, operator: Operator) -> None:
     if len(along) < array.ndim or (b.opset >= 18 and b.draw.chance(0.2)):
         formals["axes"] = np.array(along, np.int64)
     if mode == "constant" and b.draw.chance(0.5):
-        value = b.draw.of((0, 1, 3))
+        value = b.draw.of((0, 1, 3, -2, 0.3, 40))
         if b.opset >= 11:
             formals["constant_value"] = np.asarray(value).astype(array.dtype)
         else:

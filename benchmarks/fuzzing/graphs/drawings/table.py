@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ..builder import Builder
 from ..tables import Operator
-from . import control, moves, pointwise, products, quantized, recurrent, reductions, windows
+from . import control, moved_pads, moves, pointwise, products, quantized, recurrent, reductions, windows
 
 Drawing = Callable[[Builder, Operator], None]
 """A function that adds one node of an operator, with its inputs, to a graph. Raises UnfitError if the node is not
@@ -61,7 +61,7 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
         **dict.fromkeys(("ScatterElements", "ScatterND"), moves.scatter),
         "Expand": moves.expand,
         "Tile": moves.tile,
-        "Pad": moves.pad,
+        "Pad": moved_pads.pad,
         **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), moves.blocks),
         "Trilu": moves.trilu,
         "ReverseSequence": moves.reverse_sequence,

@@ -9,7 +9,7 @@ import numpy as np
 
 from vdla.isa.arithmetic import average_pool_scale
 
-from ....graph.int8_operators import Resample
+from ....graph.int8_operators import Interpolation, Neighbours, Resample
 from ....graph.operators import Resize
 from ....te.ops.resize import AxisTable, axis_table
 from ....te.post import Post
@@ -61,7 +61,8 @@ def _resized(
         for size, outputs, scale in zip(plane, shape[2:], resize.scales, strict=True)
     )
     if rows.weight.any() or columns.weight.any():
-        rounded = partial(round_resampled, data=data, rows=rows, columns=columns)
+        rounding = round_interpolated if context.abilities.processor else round_resampled
+        rounded = partial(rounding, data=data, rows=rows, columns=columns)
         operation = Opaque(round=rounded, bounds=data.quantization)
     else:
         images = np.arange(shape[0])[:, None, None] * (plane[0] * plane[1])
@@ -86,11 +87,36 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
     return np.stack([sums[chosen, 0].astype(np.int8) - second, second], axis=1)
 
 
+def round_interpolated(
+    context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
+) -> str:
+    """Adds a node that resizes rows and columns on a processor; returns the name of the result's tensor."""
+    shape = context.tensors[data.tensor].nchw
+    operator = Interpolation(
+        rows=_neighbours(rows, shape[2]),
+        columns=_neighbours(columns, shape[3]),
+        source=data.quantization,
+        grid=to.grid,
+        low=to.low,
+        high=to.high,
+    )
+    shape = (*shape[:2], len(rows.first), len(columns.first))
+    return to.append(context, operator, (data.tensor,), output=to.output, shape=shape)
+
+
+def _neighbours(table: AxisTable, size: int) -> Neighbours:
+    """The neighbours of each output along an axis of `size` elements. ONNX Runtime reads the last element twice, with
+    half of the weight each time.
+    """
+    second = np.where(table.first == size - 1, np.float32(0.5), table.weight)
+    return Neighbours(first=table.first, weight=np.stack([1 - second, second], axis=1))
+
+
 def round_resampled(
     context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
 ) -> str:
-    """Adds a node that resizes columns, rounded to the input's quantization, and then a node that resizes rows; an axis
-    that does not change needs no node. Returns the name of the result's tensor.
+    """Adds nodes of an accelerator: a node that resizes columns, rounded to the input's quantization, and then a node
+    that resizes rows; an axis that does not change needs no node. Returns the name of the result's tensor.
 
     Columns come first because an accelerator stores resized columns one by one, and there are fewer pixels to store
     before the rows are resized.
@@ -106,6 +132,9 @@ def round_resampled(
     for number, (axis, first, weight) in enumerate(passes):
         last = number == len(passes) - 1
         grid, total = to.grid if last else source, int(weight[0].sum())
+        if np.isclose(source.scale, to.grid.scale) and not last:
+            # TFLite's scales of 1 and 1 - 2**-20: both nodes round halves alike, with the same parameters.
+            grid = replace(source, scale=to.grid.scale)
         shape[axis + 2] = len(first)
         operator = Resample(
             axis=axis,

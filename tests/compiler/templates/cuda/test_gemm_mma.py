@@ -21,6 +21,7 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
+from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.convolution import Convolution
@@ -66,6 +67,7 @@ class Case:
     batch: bool = False
     epilogue: Epilogue = PLAIN
     knobs: dict[str, int] | None = None
+    constants: tuple[str, ...] = ()
 
     def program(self) -> Program:
         rows, columns, depth = self.sizes
@@ -106,6 +108,8 @@ CASES = [
         knobs={"splits": 2, "stages": 2},
     ),
     Case(dtype=F32, sizes=(40, 23, 44), transposed=(True, False), epilogue=FINISHED),
+    Case(dtype=F32, sizes=(40, 23, 44), epilogue=FINISHED, constants=("W",)),
+    Case(dtype=F32, sizes=(24, 40, 36), transposed=(False, True), constants=("X",), knobs={"splits": 2}),
     Case(dtype=U8, sizes=(40, 24, 80), weight_dtype=I8, output=I32, transposed=(False, True)),
 ]
 
@@ -142,13 +146,32 @@ def test_generated_text_computes_the_products():
     jobs = []
     for case in CASES:
         program = case.program()
-        s = gemm_mma.schedule(TARGET, program, case.tile())
+        s = gemm_mma.schedule(TARGET, program, case.tile(), constants=case.constants)
         again = replay(program, trace_from_json(trace_to_json(s.trace)), intrinsics())
         assert again.program == s.program
-        jobs.append((lower(prepare(s.program, TARGET), TARGET), operands(program)))
-    for case, (_, arrays), got in zip(CASES, jobs, run_modules(jobs, orders=2), strict=True):
-        wanted, allowed = exact(case, arrays)
+        jobs.append((lower(prepare(s.program, TARGET), TARGET), pack_arrays(s.trace, operands(program))))
+    for case, got in zip(CASES, run_modules(jobs, orders=2), strict=True):
+        wanted, allowed = exact(case, operands(case.program()))
         assert (abs(got["Y"].astype(np.float64) - wanted) <= allowed).all(), case
+
+
+def test_constant_factors_are_rounded_when_they_are_packed():
+    """A kernel rounds only the factor that is no constant to tf32; the constant's array is rounded once."""
+    case = Case(dtype=F32, sizes=(40, 24, 48))
+    program, arrays = case.program(), operands(case.program())
+    texts = []
+    for constants in ((), ("W",), ("X",), ("X", "W")):
+        s = gemm_mma.schedule(TARGET, program, case.tile(), constants=constants)
+        texts.append(lower(prepare(s.program, TARGET), TARGET).source)
+        packed = pack_arrays(s.trace, arrays)
+        for name in ("X", "W"):
+            wanted = FUNCTIONS["round_tf32"](arrays[name]) if name in constants else arrays[name]
+            # Packing adds pads of zeros.
+            np.testing.assert_array_equal(
+                np.sort(packed[name][packed[name] != 0]), np.sort(wanted, axis=None)
+            )
+    rounded = [text.count("round_registers<4>(") + text.count("(round_tf32(") for text in texts]
+    assert rounded[0] > max(rounded[1:3]) and min(rounded[1:3]) > rounded[3] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Drawings of a Pad behind other nodes that move elements. In quantized graphs most of the moves are not quantized, so
+that an importer sees a padded view of a tensor.
+"""
+
+from __future__ import annotations
+
+from ..builder import Builder
+from ..quantized_builder import QuantizedBuilder
+from ..tables import Operator
+from . import moves, windows
+
+MOVED = 0.7
+"""Share of Pads that read a tensor whose elements other nodes moved."""
+QUANTIZED = 0.3
+"""Share of the results of these nodes that are quantized."""
+MOVES = {
+    "Slice": moves.cut,
+    "Transpose": moves.transpose,
+    "Gather": moves.gather,
+    "Reshape": moves.reshape,
+    "Concat": moves.concat,
+    "Split": moves.split,
+    "Tile": moves.tile,
+    "Expand": moves.expand,
+    "Pad": moves.pad,
+}
+"""Drawings of nodes that move elements, by operator."""
+POOLS = {"AveragePool": windows.pool, "MaxPool": windows.pool}
+REREAD = 0.3
+"""Share of the quantized tensors, read by the first of these nodes, whose integers other nodes read with another scale
+and zero point.
+"""
+POOLED = 0.3
+"""Share of pools among the nodes before a Pad."""
+
+
+def pad(b: Builder, operator: Operator) -> None:
+    """Adds a random Pad in any mode. Before most of them come one to three nodes that move or pool elements, each of
+    which reads the node before it.
+    """
+    if not b.draw.chance(MOVED):
+        moves.pad(b, operator)
+        return
+    usual = b.paired if isinstance(b, QuantizedBuilder) else 0.0
+    try:
+        if isinstance(b, QuantizedBuilder):
+            b.paired = QUANTIZED
+            first = b.tensor(ranks=(1, 2, 3, 4, 4, 4), constant=0)
+            b.following = b.reread(first) if b.draw.chance(REREAD) else first
+        for _ in range(1 + b.draw.below(3)):
+            drawings = POOLS if b.draw.chance(POOLED) else MOVES
+            name = b.draw.of(list(drawings))
+            drawings[name](b, Operator("", name))
+            b.following = b.made()[-1].name
+        moves.pad(b, operator)
+    finally:
+        b.following = ""
+        if isinstance(b, QuantizedBuilder):
+            b.paired = usual
