@@ -28,7 +28,7 @@ def cut_products(graph: Graph, machine: Machine) -> Graph:
     """Splits convolutions whose readers use different channels (`split_products`)."""
     from .split_products import split_products
 
-    return split_products(graph, Blocks.of(machine.config).block, machine.transposes)
+    return split_products(graph, Blocks.of(machine.config).block, machine.abilities.products)
 
 
 def exchange(graph: Graph, machine: Machine) -> Graph:
@@ -61,6 +61,13 @@ def attention(graph: Graph, machine: Machine) -> Graph:
     from .attention_kernels import fuse_attention
 
     return fuse_attention(machine.config, graph)
+
+
+def sum_positions(graph: Graph, machine: Machine) -> Graph:
+    """Computes matrix products of one row without exchanging channels and positions of a factor (`sum_positions`)."""
+    from .position_sums import sum_positions
+
+    return sum_positions(graph, machine.config)
 
 
 def norms(graph: Graph, machine: Machine) -> Graph:
