@@ -63,7 +63,8 @@ def unplaced(config: Config, model: bytes) -> Program:
     """The program for `config` that the compiler would make for a memory of fixed latencies, without regard to the rows
     and banks of the DRAM. The fixed latencies are those of an access that must open a row.
     """
-    legalized = legalize(accelerator_graph(model, config), config)
+    fixed = replace(config, memory=Memory(bus_bytes=config.memory.bus_bytes))
+    legalized = legalize(accelerator_graph(model, fixed), fixed)
     network = AcceleratorNetwork(config=config, legalized=legalized)
     points = network.points({})
     return network.linked([network.layer(name, points[name]) for name in points], data=False).program

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 from vdla.isa.program import Program
@@ -10,12 +10,24 @@ from vdla.isa.program import Program
 from . import dram_choices
 from .codegen.vdla.dram_placement import dram_image
 from .codegen.vdla.link import Image, Linked, LoweredLayer
+from .codegen.vdla.placement import ChainBuffer
+from .dram_kernels import blocks_as_rows
 from .node_points import Points
+from .templates.vdla.lower import network_kernels
+from .templates.vdla.template import Kernel
 from .vdla_stages import AcceleratorNetwork
 
 
 class DramNetwork(AcceleratorNetwork):
     """A legalized network for a machine whose memory is a DRAM."""
+
+    @cached_property
+    def _kernels(self) -> tuple[Mapping[str, tuple[Kernel, ...]], Mapping[str, ChainBuffer]]:
+        kernels, chained = network_kernels(self.config, self.legalized)
+        return {
+            name: tuple([blocks_as_rows(self.config, kernel, chained.keys()) for kernel in several])
+            for name, several in kernels.items()
+        }, chained
 
     @cached_property
     def _choices(self) -> dram_choices.DramChoices:

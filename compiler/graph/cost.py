@@ -19,6 +19,7 @@ from .int8_operators import (
     Int8Elementwise,
     Int8MaxPool,
     Normed,
+    PositionSums,
     Products,
     TransposedProduct,
 )
@@ -64,9 +65,12 @@ def count_macs(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """The convolution in a node that fuses a convolution with a further step (TransposedProduct, Normed), as a node of
-    its own. Any other node is returned unchanged."""
+    """The convolution in a node that fuses a convolution with a further step (TransposedProduct, Normed), or the
+    products that a node computes from factors in other layouts (PositionSums), as a node of their own. Any other node
+    is returned unchanged."""
     operator = node.operator
+    if isinstance(operator, PositionSums):
+        return replace(node, operator=operator.products)
     return (
         replace(node, operator=operator.convolution)
         if isinstance(operator, TransposedProduct | Normed)

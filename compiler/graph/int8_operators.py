@@ -203,6 +203,25 @@ class Products:
     table: np.ndarray | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """Input: data with C channels. Each element becomes a pixel of `channels` equal channels: out[n, j, p * C + c] =
+    data[n, c, p] for all j below `channels`, where p counts pixels row by row. For accelerators.
+    """
+
+    channels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionSums:
+    """The matrix products `products` of one row each, computed from factors in other layouts. Inputs: `Repeated` of the
+    first factor a, whose channels are the `depth` of the products; and the second factor b with channels and pixels
+    exchanged, so that each product sums over all pixels of b. For accelerators with depthwise products.
+    """
+
+    products: Products
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
     """Softmax or normalization over the channels of each pixel. Input: data. First `isa.rows` computes an integer share
@@ -269,6 +288,6 @@ class Dequantize:
 
 Int8Operator = (
     Int8Convolution | Int8MaxPool | Int8AveragePool | Int8Elementwise | Table | Channels | Interleave
-    | Positions | Resample | Interpolation | Swap | TransposedProduct | Rows | Products | Attention | Normed
-    | Quantize | Dequantize
+    | Positions | Resample | Interpolation | Swap | TransposedProduct | Rows | Products | Repeated
+    | PositionSums | Attention | Normed | Quantize | Dequantize
 )  # fmt: skip

@@ -30,7 +30,9 @@ from .int8_operators import (
     Interpolation,
     Normed,
     Positions,
+    PositionSums,
     Products,
+    Repeated,
     Resample,
     Rows,
     Swap,
@@ -117,6 +119,13 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return made.reshape(*made.shape[:2], -1, 1).swapaxes(1, 2)
         case Products():
             return _products(operator, operands)
+        case Repeated(channels=channels):
+            each = operands[0].reshape(*operands[0].shape[:2], -1).swapaxes(1, 2)
+            return np.repeat(each.reshape(len(each), 1, -1, 1), channels, axis=1)
+        case PositionSums(products=products):
+            a = operands[0][:, 0].reshape(len(operands[0]), -1, products.depth).swapaxes(1, 2)
+            b = operands[1].reshape(*operands[1].shape[:2], -1).swapaxes(1, 2)
+            return _products(products, [a[..., None], b[..., None]])
         case Rows():
             made = _of_rows(operator, operands[0])
             positions = made.shape[2] * made.shape[3]

@@ -149,9 +149,14 @@ def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
         if batch.group in layers and batch not in tails:
             if batch.name.startswith("STORE"):
                 writes = (*writes, *bus)
-            elif batch.unit == Unit.LOAD and batch.name != "CONFIG":
+            elif _loads(batch) and batch.name != "CONFIG":
                 reads = (*reads, *bus)
         emission.batches[number] = replace(batch, numbers=places[batch.numbers], reads=reads, writes=writes)
+
+
+def _loads(batch: Batch) -> bool:
+    """Whether the load unit executes the instructions, or the compute unit loads accumulators."""
+    return batch.unit == Unit.LOAD or batch.name.startswith("LOAD.ACC")
 
 
 def _cut_tails(emission: Emission, layers: Collection[int], tail: int) -> set[Batch]:
@@ -274,7 +279,8 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
     """
     units, groups = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for batch in batches:
-        units[batch.numbers], groups[batch.numbers] = batch.unit, batch.group
+        units[batch.numbers] = Unit.LOAD if _loads(batch) else batch.unit
+        groups[batch.numbers] = batch.group
     first = np.ones(count, bool)
     first[1:] = (units[1:] != units[:-1]) | (groups[1:] != groups[:-1])
     run = np.cumsum(first) - 1
@@ -282,7 +288,9 @@ def _moved(batches: Sequence[Batch], count: int, layers: Collection[int]) -> NDA
     moves = np.zeros(len(units), bool)
     moves[:-1] = (units[:-1] == Unit.STORE) & (units[1:] == Unit.LOAD) & (groups[:-1] == groups[1:])
     moves &= np.isin(groups, list(layers))
-    moving = [batch for batch in batches if batch.group in layers and batch.unit != Unit.COMPUTE]
+    moving = [
+        batch for batch in batches if batch.group in layers and (_loads(batch) or batch.unit == Unit.STORE)
+    ]
     moves[:-1] &= ~_conflicts(moving, run, len(units))
     order = np.argsort((2 * np.arange(len(units)) + 3 * moves)[run], kind="stable")
     places = np.empty(count, np.int64)

@@ -8,9 +8,12 @@ from vdla.isa.config import Config
 from ...ir.expr import FIRST, Buffer, Var, all_of, cast, equal
 from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
+from ...te.blocks import Pair
 
 
-def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
+def depthwise(
+    config: Config, scope: str = "inp", positions: int = 1, zero_points: Pair = (0, 0)
+) -> IntrinsicDeclaration:
     """The intrinsic of a depthwise product: for each lane, acc += the sum of inp * wgt over `positions` neighbouring
     positions (pixels) of a window; "=" in place of "+=" where FIRST is true. The instruction is DEPTHWISE for one
     position, and TAPS for several.
@@ -20,7 +23,8 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
     1, the lanes of one position take r input vectors and r rows of weights: inp is int8[positions * r, B, ci], and wgt
     is int8[positions * r, ci]. If co is a divisor of ci, inp and wgt have only co of the ci lanes of a vector.
 
-    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers).
+    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points`:
+    values to subtract from inp and from wgt; if they are not 0, the intrinsic needs `intrinsics.gemm_attributes`.
     """
     b_size, lanes = config.batch, config.block_out
     vectors, narrow = config.position_inputs, min(config.block_in, lanes)
@@ -34,7 +38,8 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
     number = t if vectors == 1 else (t * vectors + j // narrow if positions > 1 else j // narrow)
     lane = j if vectors == 1 else j % narrow
     at = () if count == 1 else (number,)
-    product = cast(inp[(*at, b, lane)], DType.INT32) * cast(wgt[(*at, lane)], DType.INT32)
+    left = cast(inp[(*at, b, lane)], DType.INT32) - zero_points[0]
+    product = left * (cast(wgt[(*at, lane)], DType.INT32) - zero_points[1])
     name, loops, first = "depthwise", [(b, b_size), (j, lanes)], FIRST
     if positions > 1:
         name, loops, first = "taps", [(t, positions), *loops], all_of(FIRST, equal(t, 0))
@@ -42,8 +47,8 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
     return IntrinsicDeclaration(name=name, parameters=(acc, inp, wgt), body=nest(loops, reduce))
 
 
-def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
+def taps(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
     """The intrinsic of instruction TAPS, which adds the products of several neighbouring positions of a window, lane by
     lane: `depthwise` with the number of positions that the hardware multiplies at once.
     """
-    return depthwise(config, scope, TAPS)
+    return depthwise(config, scope, TAPS, zero_points)

@@ -57,12 +57,14 @@ class Spread:
     """Outputs that are not adjacent: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a `plane`.
 
     With a `pitch`, rows of outputs are stored one after the other in a plane of a single row. The place of output (0,
-    0) in the tensor is the kernel's byte offset.
+    0) in the tensor is the kernel's byte offset. With `adjacent`, Y has a single block of
+    filters: block o of an output is stored o positions behind block 0.
     """
 
     plane: Pair
     steps: Pair
     pitch: int = 0
+    adjacent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +241,9 @@ class Outputs:
                 f"{filters} blocks of filters must be a multiple of {blocks.outputs}, the output vectors of a position"
             )
         between = () if placement.apart == 1 else (placement.apart,)
-        stored = (images, filters // blocks.outputs, rows, columns * blocks.outputs, *between, *lanes)
+        adjacent = placement.spread is not None and placement.spread.adjacent
+        own = 1 if adjacent else filters // blocks.outputs
+        stored = (images, own, rows, columns * blocks.outputs, *between, *lanes)
         entries = columns if placement.turned else filters
         like = (*stored[:2], 1, 1, *stored[4:]) if placement.planes else stored
         like = (stored[0], 1, *stored[2:]) if placement.turned else like
@@ -304,6 +308,7 @@ class Outputs:
         vector = o if outputs == 1 else o * outputs + s
         place = (o, s) if len(accumulator.shape) > 6 + len(several) else (vector,)
         (sy, sx), operand, turned = window.strides, self.operand, self.placement.turned
+        spread = self.placement.spread
         views = Views(
             out=self._element(self.out, neighbours),
             accumulator=lambda r, c, b, j: accumulator[(n, *place, y * sy + r, x * sx + c, *several, b, j)],
@@ -315,7 +320,7 @@ class Outputs:
         top, left, bottom, right = self.extent
         loops: list[tuple[Var, ExprLike]] = [
             (n, self.out.shape[0]),
-            (o, self.out.shape[1]),
+            (o, self.parameters.shape[0] if spread is not None and spread.adjacent else self.out.shape[1]),
             (y, bottom - top),
         ]
         loops += [(x, (right - left) // neighbours), *((xi, neighbours) for xi in several)]
@@ -336,6 +341,8 @@ class Outputs:
         column = column if outputs == 1 else column * outputs + s
         first = (0,) * (len(buffer.shape) - 6)  # Strides of outputs that are not adjacent.
         block = 0 if self.placement.turned and buffer is self.operand else o
+        if spread is not None and spread.adjacent:
+            column, block = column + o, 0
         if buffer.shape[2:4] == (1, 1) != self.out.shape[2:4]:
             row, column, block = Const(0), Const(0), o
         return lambda b, j: buffer[(n, block, row, column, *first, b, j)]

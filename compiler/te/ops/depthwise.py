@@ -9,7 +9,7 @@ from vdla.isa.array_modes import TAPS
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, parameters_of, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Window, ceil_div
+from ..blocks import Blocks, Pair, Window, ceil_div
 from ..post import Post
 from ..sweep import Sweep
 from ..taps import TapGroups
@@ -60,11 +60,13 @@ def depthwise_conv2d(
     post: Post,
     filters: Filters = CHANNEL_FILTERS,
     placement: Placement = WHOLE,
+    zero_points: Pair = (0, 0),
     name: str = "depthwise_conv2d",
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
     Parameters are those of `conv2d`, except for W, whose layout `filters` describes; `placement` is as in `conv2d`.
+    `zero_points`: values that are subtracted from the elements of X and of W.
 
     An input vector has ci = `blocks.block_in` lanes, an output vector co = `blocks.block_out`. If co = r * ci, the
     weights of a window position take r rows of a weight tile. If ci = r * co, a block of channels has r output vectors:
@@ -137,7 +139,7 @@ def depthwise_conv2d(
         "conv",
         "add",
         acc[place],
-        cast(data, DType.INT32) * cast(taken, DType.INT32),
+        (cast(data, DType.INT32) - zero_points[0]) * (cast(taken, DType.INT32) - zero_points[1]),
         all_of(*(equal(var, 0) for var in (kh, kw, *(t for t, _ in inner)))),
     )
     # The window's loops are outside the lanes: one operation of the array multiplies one position (with `taps`

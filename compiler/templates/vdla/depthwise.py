@@ -14,6 +14,7 @@ from vdla.isa.array_modes import SWEEP_MODE, TAPS
 from vdla.isa.config import Config
 
 from ...codegen.vdla import window_intrinsics
+from ...codegen.vdla.intrinsics import gemm_attributes
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
@@ -232,12 +233,14 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     frame = replace(frame, chunk=chunk)
     frame.pad(workload)
     frame.weights(frame.tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth))
-    scope = inputs_scope(workload)
+    scope, zeros = inputs_scope(workload), expression.zero_points
+    attributes = gemm_attributes(zeros)
     if together:
         sweeps = () if array.sweep is None else (("sweep", 1), *array.pads(values["rows"]).items())
-        s.tensorize(columns[-1], window_intrinsics.taps(config, scope), sweeps)
+        s.tensorize(columns[-1], window_intrinsics.taps(config, scope, zeros), (*sweeps, *attributes))
     else:
-        s.tensorize("conv.b", window_intrinsics.depthwise(config, scope))
+        multiply = window_intrinsics.depthwise(config, scope, zero_points=zeros)
+        s.tensorize("conv.b", multiply, attributes)
     return frame.finish(config, expression, chained=workload.margins is not None)
 
 
@@ -248,6 +251,7 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
         pad_value=details.pad_value,
         filters=filters_of(config, workload.window),
         placement=details.placement(workload),
+        zero_points=details.zero_points,
         **common,
     )
 

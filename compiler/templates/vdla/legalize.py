@@ -64,11 +64,6 @@ class Machine:
         """The optional kinds of nodes that the machine can compute."""
         return Abilities.of(self.config)
 
-    @property
-    def transposes(self) -> bool:
-        """Whether the array can exchange weights and activations, which products of two activations need."""
-        return self.abilities.products
-
 
 def legalize(graph: Graph, config: Config) -> Legalized:
     """A fused graph rewritten to nodes that have kernels on the machine, with the layout of each tensor.
@@ -125,7 +120,7 @@ REWRITES: Sequence[Rewrite[Machine]] = (
     Rewrite(
         name="channels exchanged with positions by the array",
         roots=(Swap,),
-        takes=lambda machine: machine.transposes,
+        takes=lambda machine: machine.abilities.products,
         function=_rare("rewrites:exchange"),
     ),
     Rewrite(
@@ -153,14 +148,20 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         name="attention",
         roots=(Products,),
         takes=lambda machine: (
-            machine.abilities.rows and machine.config.chain_depth > 0 and machine.transposes
+            machine.abilities.rows and machine.config.chain_depth > 0 and machine.abilities.products
         ),
         function=_rare("attention_kernels:fuse_attention"),
     ),
     Rewrite(
+        name="sums over positions in place of exchanges",
+        roots=(Swap,),
+        takes=lambda machine: machine.config.memory.kind == "dram" and machine.abilities.products,
+        function=_rare("position_sums:sum_positions"),
+    ),
+    Rewrite(
         name="normalizations",
         roots=(Rows,),
-        takes=lambda machine: machine.abilities.rows and machine.transposes,
+        takes=lambda machine: machine.abilities.rows and machine.abilities.products,
         function=_rare("normed_kernels:fuse_norms"),
     ),
 )

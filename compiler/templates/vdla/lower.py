@@ -12,23 +12,9 @@ from vdla.util.errors import UserError
 
 from ...codegen.vdla.link import LoweredKernel, LoweredLayer
 from ...codegen.vdla.machine import kernel_fields, scratchpad_depths
+from ...graph import int8_operators as operators
 from ...graph.graph import Graph, Node
 from ...graph.int8_convolution import Int8Convolution
-from ...graph.int8_operators import (
-    Attention,
-    Channels,
-    Int8AveragePool,
-    Int8Elementwise,
-    Int8MaxPool,
-    Normed,
-    Positions,
-    Products,
-    Resample,
-    Rows,
-    Swap,
-    Table,
-    TransposedProduct,
-)
 from ...ir.printer import format_node
 from ...ir.stmt import Program
 from ...ir.verify import verify
@@ -110,19 +96,21 @@ def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
 KERNELS: Mapping[type, str] = MappingProxyType(
     {
         Int8Convolution: "convolution_kernels:convolution_kernels",
-        Int8MaxPool: "pool_kernels:max_pool_kernels",
-        Int8AveragePool: "pool_kernels:average_pool_kernels",
-        Int8Elementwise: "pool_kernels:elementwise_kernels",
-        Table: "pool_kernels:table_kernels",
-        Positions: "position_kernels:position_kernels",
-        Resample: "position_kernels:resample_kernels",
-        Swap: "activation_weights:transpose_kernels",
-        TransposedProduct: "activation_weights:transposed_products",
-        Products: "activation_weights:product_kernels",
-        Attention: "attention_kernels:attention_kernels",
-        Normed: "normed_kernels:normed_kernels",
-        Rows: "row_kernels:row_kernels",
-        Channels: "channel_kernels:channel_kernels",
+        operators.Int8MaxPool: "pool_kernels:max_pool_kernels",
+        operators.Int8AveragePool: "pool_kernels:average_pool_kernels",
+        operators.Int8Elementwise: "pool_kernels:elementwise_kernels",
+        operators.Table: "pool_kernels:table_kernels",
+        operators.Positions: "position_kernels:position_kernels",
+        operators.Resample: "position_kernels:resample_kernels",
+        operators.Swap: "activation_weights:transpose_kernels",
+        operators.TransposedProduct: "activation_weights:transposed_products",
+        operators.Products: "activation_weights:product_kernels",
+        operators.Repeated: "position_sums:repeated_kernels",
+        operators.PositionSums: "position_sums:position_sum_kernels",
+        operators.Attention: "attention_kernels:attention_kernels",
+        operators.Normed: "normed_kernels:normed_kernels",
+        operators.Rows: "row_kernels:row_kernels",
+        operators.Channels: "channel_kernels:channel_kernels",
     }
 )
 """For each operator of the accelerator, the function that makes its kernels, as FILE:NAME; the file is imported when

@@ -42,7 +42,7 @@ def split_products(graph: Graph, machine: Machine) -> Graph:
             continue
         mine = readers.get(node.output, [])
         ranges = [_range(graph, node.output, reader, readers, kept, block) for reader in mine]
-        whole = machine.transposes and reads_whole_blocks(graph, node, makers, readers, block)
+        whole = machine.abilities.products and reads_whole_blocks(graph, node, makers, readers, block)
         alone = [
             isinstance(reader.operator, Table) or (whole and isinstance(reader.operator, Swap))
             for reader in mine
