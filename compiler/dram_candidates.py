@@ -1,7 +1,8 @@
 """Proposes knobs of kernels on a machine with a DRAM (hw/dram.md); `dram_choices` compares them by simulation.
 
 The templates' cost models count bus beats, and the latency of a fixed memory. A DRAM also loses cycles with each burst
-that opens a row, and with each change between reads and writes. So the knobs of least cost need not be the fastest.
+that opens a row, and with each change between reads and writes. So the knobs of least cost need not be the fastest. The
+candidates are ordered by the cost model's cycles and an estimate of these lost cycles.
 """
 
 from __future__ import annotations
@@ -14,35 +15,44 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .node_points import Points
-from .templates.columns import Values
+from .templates.columns import Columns, Values, one_point
 from .templates.space import Space
 from .templates.template import candidate_values, grid_costs
 from .templates.vdla.template import Kernel, template_of
 from .templates.vdla.workload import Workload
 
 CANDIDATES = 7
-"""Number of points (settings of the knobs) of each kernel, those of least cost, that are proposed. With 9, the networks
-of `benchmarks/dram_placement.py` take up to 0.1% fewer cycles, and their compilation a sixth longer.
+"""Number of points (settings of the knobs) of each kernel that are proposed: the point of least cost by the cost model,
+and the other points of least cost on a DRAM.
 """
-_TRIED = 400
-"""Number of points of least cost among which different programs are looked for; many points have the same program."""
+_TRIED = 4000
+"""Number of points of least cost by the cost model among which those of least cost on a DRAM are looked for. Many of
+these points have the same program.
+"""
+_BEAT, _TILE, _INSTRUCTION = 1.15, 40.0, 6.0
+"""Estimated cycles of a DRAM's bus for each beat (with rows and refreshes), in addition for each tile (two changes of
+direction), and for each instruction (its fetch, and the rows that the fetch opens). Chosen by simulation of
+MobileNet-v2 on DDR3-800.
+"""
 
 
 def candidates(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> Iterator[Points]:
-    """Yields knobs for all nodes, from the second best ones by the cost models to those of rank CANDIDATES. Each of
-    them leaves out nodes that have no such knobs, and nodes whose kernels share the knobs of a series.
+    """Yields knobs for all nodes: first each node's knobs of least cost on a DRAM, last those of rank CANDIDATES - 1.
+    The buffers have as many copies as the scratchpads hold. The knobs of least cost by the cost model are left out, and
+    so are nodes that have no knobs of a rank, and nodes whose kernels share the knobs of a series.
 
-    `kernels`: the kernels of all nodes. `virtual_threads`: largest number of copies of a buffer.
+    `kernels`: the kernels of all nodes. `virtual_threads`: largest number of copies of a buffer for which costs are
+    compared.
     """
 
     @cache
     def best(workload: Workload) -> tuple[Values, ...]:
         template = template_of(workload)
-        return _of_least_cost(
-            template.space(config, workload), dict.fromkeys(template.copies, virtual_threads)
-        )
+        most = dict.fromkeys(template.copies, virtual_threads)
+        points = _of_least_cost(template.space(config, workload), most)
+        return (*points[:1], *(_deeper(config, workload, values) for values in points[1:]))
 
     found = {
         name: [best(kernel.workload) for kernel in several]
@@ -58,8 +68,9 @@ def candidates(
 
 
 def _of_least_cost(space: Space, most: Values) -> tuple[Values, ...]:
-    """Up to CANDIDATES points of `space`, in order of cost, whose programs differ. They are in the first group of the
-    space's candidates that has a legal point. `most`: largest values of knobs, by name.
+    """Up to CANDIDATES points of `space` whose programs differ: the point of least cost by the cost model, then the
+    other points in order of their cost on a DRAM. They are in the first group of the space's candidates that has a
+    legal point. `most`: largest values of knobs, by name.
     """
     names = [axis.name for axis in space.axes]
     for group in space.candidates:
@@ -77,11 +88,27 @@ def _of_least_cost(space: Space, most: Values) -> tuple[Values, ...]:
             name: np.array(values)[chosen]
             for name, values, chosen in zip(names, choices, numbers, strict=True)
         }
-        effective = space.cost(columns).effective
-        same = np.stack([np.broadcast_to(effective[name], order.shape) for name in names], 1)
-        first = np.sort(np.unique(same, axis=0, return_index=True)[1])[:CANDIDATES]
-        return tuple([{name: int(columns[name][place]) for name in names} for place in first.tolist()])
+        estimates = space.cost(columns)
+        same = np.stack([np.broadcast_to(estimates.effective[name], order.shape) for name in names], 1)
+        first = np.sort(np.unique(same, axis=0, return_index=True)[1])
+        lost = np.broadcast_to(_lost_cycles(estimates.quantities), order.shape)
+        others = first[1:][np.argsort((costs[order] + lost)[first[1:]], kind="stable")]
+        chosen = [*first[:1].tolist(), *others.tolist()][:CANDIDATES]
+        return tuple([{name: int(columns[name][place]) for name in names} for place in chosen])
     return ()
+
+
+def _lost_cycles(quantities: Columns) -> np.ndarray | float:
+    """Estimated cycles that a kernel loses on a DRAM, for each point (setting of the knobs): the cycles by which the
+    bus is busy longer, with rows and changes of direction, than the kernel's busiest unit without them.
+
+    `quantities`: the cost model's results for these points. The result is 0 if they do not tell the traffic.
+    """
+    if "tiles" not in quantities:
+        return 0.0
+    compute, storing, beats = (quantities[name] for name in ("compute cycles", "storing", "traffic"))
+    bus = _BEAT * beats + _TILE * quantities["tiles"] + _INSTRUCTION * quantities["instructions"]
+    return np.maximum(0.0, bus - np.maximum(np.maximum(compute, storing), beats))
 
 
 def with_deeper_buffers(

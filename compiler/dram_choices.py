@@ -72,12 +72,21 @@ def choose(
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
     trials = _Trials(tuple(kernels), program_of)
-    trials.run([_Option(plain[name], False) for name in kernels])
+    together, separate = (
+        trials.run([_Option(plain[name], apart) for name in kernels]) for apart in (False, True)
+    )
+    # Other knobs are tried with the stores as they are better with the plain knobs.
+    better = _with_neighbours(separate.spent) < _with_neighbours(together.spent)
+    apart = dict(zip(kernels, better.tolist(), strict=True))
+    trials.run([_Option(plain[name], apart[name]) for name in kernels])
     for points in _alternatives(config, kernels, virtual_threads, program_of):
-        trials.run([_Option(points.get(name, plain[name]), False) for name in kernels])
+        trials.run([_Option(points.get(name, plain[name]), apart[name]) for name in kernels])
     trials.run(trials.ranked(0))
 
     # Every proposal changes the options of the best program so far.
+    def toggled() -> list[_Option]:
+        return [option._replace(apart=not option.apart) for option in trials.best.options]
+
     def deeper() -> list[_Option]:
         nodes = zip(kernels.values(), trials.best.options, strict=True)
         return [
@@ -85,16 +94,8 @@ def choose(
             for several, option in nodes
         ]
 
-    def toggled() -> list[_Option]:
-        return [option._replace(apart=not option.apart) for option in trials.best.options]
-
-    def cheapest() -> list[_Option]:
-        return [
-            option._replace(knobs=plain[name])
-            for name, option in zip(kernels, trials.best.options, strict=True)
-        ]
-
-    for proposed in (partial(trials.ranked, 0), deeper, toggled, partial(trials.ranked, 1), cheapest):
+    ranked = [partial(trials.ranked, rank) for rank in range(3)]
+    for proposed in (ranked[0], toggled, *ranked[1:], deeper, toggled):
         trials.improve(proposed())
     chosen = dict(zip(kernels, trials.best.options, strict=True))
     return DramChoices(

@@ -12,7 +12,7 @@ import pytest
 
 from vdla.codesign import models
 from vdla.compiler import dram_choices
-from vdla.compiler.dram_candidates import CANDIDATES, candidates, with_deeper_buffers
+from vdla.compiler.dram_candidates import CANDIDATES, _lost_cycles, candidates, with_deeper_buffers
 from vdla.compiler.node_points import Points
 from vdla.compiler.pipeline import accelerator_graph
 from vdla.compiler.templates.columns import ESTIMATE, Values, one_point
@@ -39,20 +39,35 @@ def estimate(kernel: Kernel, knobs: Values) -> float:
 
 
 @pytest.mark.parametrize("name", ["mlp", "small_cnn"])
-def test_candidates_are_legal_and_in_order_of_cost(name: str) -> None:
+def test_candidates_are_legal_and_differ(name: str) -> None:
     own = network(name)
     plain = choose_points(CONFIG, own.kernels, {}, own.virtual_threads)
     ranks: list[Points] = list(candidates(CONFIG, own.kernels, own.virtual_threads))
     assert len(ranks) == CANDIDATES - 1 and len(ranks[0]) >= 2
     for node in ranks[0]:
         kernel, *rest = own.kernels[node]
-        found = [plain[node][0], *(points[node][0] for points in ranks if node in points)]
-        costs = [estimate(kernel, knobs) for knobs in found]
-        assert costs == sorted(costs) and not rest
-        assert len({tuple(sorted(knobs.items())) for knobs in found}) == len(found) > 2
-        assert all(
-            knobs[axis] <= own.virtual_threads for knobs in found for axis in knobs if "copies" in axis
-        )
+        found = [points[node][0] for points in ranks if node in points]
+        costs = [estimate(kernel, knobs) for knobs in (plain[node][0], *found)]
+        assert min(costs) > 0 and not rest
+        copies = template_of(kernel.workload).copies
+        # No candidate is the plain point, and no two candidates differ in copies of buffers alone.
+        tiles = {tuple(sorted((key, knobs[key]) for key in knobs.keys() - copies.keys())) for knobs in found}
+        assert len(tiles) == len(found) > 1
+        assert all(knobs == with_deeper_buffers(CONFIG, [kernel], [knobs])[0] for knobs in found)
+
+
+def test_few_large_tiles_come_first_where_the_bus_is_busiest() -> None:
+    columns = {
+        "compute cycles": np.array([100.0, 100.0, 9000.0]),
+        "storing": np.array([50.0, 50.0, 50.0]),
+        "traffic": np.array([1000.0, 1000.0, 1000.0]),
+        "tiles": np.array([4.0, 1.0, 4.0]),
+        "instructions": np.array([40.0, 10.0, 40.0]),
+    }
+    many, one, hidden = np.broadcast_to(_lost_cycles(columns), 3).tolist()
+    # The array is busier than the bus with the third point's knobs, so that rows cost nothing.
+    assert many > one > 0 == hidden
+    assert _lost_cycles({"estimate": np.ones(3)}) == 0
 
 
 def test_deeper_buffers_have_more_copies_and_else_the_same_knobs() -> None:
