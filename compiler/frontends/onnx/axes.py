@@ -25,6 +25,16 @@ def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     return tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
 
 
+def reduced_shape(node: OnnxNode, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of a reduction's result: the `axes` of `shape` have length 1, or are removed if the node's attribute
+    `keepdims` is 0. With None for `axes` nothing is reduced.
+    """
+    if axes is None:
+        return shape
+    kept = node.integer("keepdims", 1)
+    return tuple([1 if axis in axes else size for axis, size in enumerate(shape) if kept or axis not in axes])
+
+
 def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
     """The attribute `axis` (`default` where left out) as an index of 0 or more; fails where `shape` has no such
     axis."""

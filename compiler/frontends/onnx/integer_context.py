@@ -146,6 +146,13 @@ class ImportContext(GraphContext):
             self.views[name] = value.view
         self.values[name] = value
 
+    def element_wise(
+        self, node: OnnxNode, operation: Operation, data: Real, before: tuple[str, ...] = ()
+    ) -> Pending:
+        """The result of an operation on each element of `data`, as a pending value (see `pending_result`)."""
+        natural = self.tensors[data.tensor].shape
+        return pending_result(node, operation, natural, shape=data.shape, view=data.view, before=before)
+
     def present(self, node: OnnxNode, index: int) -> Value:
         """The value bound to input `index`; fails where it is missing."""
         value = self.value(node, index)

@@ -15,7 +15,7 @@ from ....te.ops.folds import extreme_index, top_k
 from ....te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
 from ....te.scalars import argument
 from ..attributes import OnnxNode
-from ..axes import one_axis, softmax_axis
+from ..axes import one_axis, reduced_shape, softmax_axis
 from ..context import GraphContext
 from ..operators.gathers import import_gather_nd as import_known
 from .outputs import add_outputs
@@ -38,8 +38,7 @@ def import_extreme(context: GraphContext, node: OnnxNode) -> None:
         last=bool(node.integer("select_last_index", 0)),
         dtype=_ordered(context, node, data),
     )
-    kept = bool(node.integer("keepdims", 1))
-    shape = tuple(1 if d == axis else size for d, size in enumerate(data.shape) if d != axis or kept)
+    shape = reduced_shape(node, data.shape, (axis,))
     context.add(node, Computed(program=program), (data.name,), shape, dtype=DType.INT64)
 
 

@@ -24,7 +24,7 @@ from ....te.ops.folds import FoldKind, fold, running_product
 from ....te.ops.reduction import Kind, reduced_value, reduction_result
 from ....te.scalars import argument, exp, log
 from ..attributes import OnnxNode
-from ..axes import reduced_axes, softmax_axis
+from ..axes import reduced_axes, reduced_shape, softmax_axis
 from ..context import GraphContext
 from .pointwise import add_elementwise, as_type
 
@@ -64,14 +64,13 @@ def import_reduction(context: GraphContext, node: OnnxNode) -> None:
         else:
             context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
-    whole, rest = _reduced(data.shape, axes)
-    keepdims = bool(node.integer("keepdims", 1))
-    shape = whole if keepdims else rest
+    shape = reduced_shape(node, data.shape, axes)
     if rank == 4 and axes == (2, 3) and kind in ("mean", "max"):
         # A pool keeps its input's blocks of channels.
         window = Window(kernel=(data.shape[2], data.shape[3]))
         pool = MaxPool(window=window) if kind == "max" else AveragePool(window=window, counted=(0, 0, 0, 0))
-        if keepdims:
+        whole = (*data.shape[:2], 1, 1)
+        if shape == whole:
             context.add(node, pool, (data.name,), shape)
             return
         pooled = context.add(node, pool, (data.name,), whole, output=context.temporary(node, "pool"))
@@ -89,9 +88,9 @@ def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
         body = argument(0) if exponents else log(argument(0))
         context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
-    whole, rest = _reduced(data.shape, axes)
-    keepdims = bool(node.integer("keepdims", 1))
-    output = None if keepdims else context.temporary(node, "log")
+    whole = tuple([1 if axis in axes else size for axis, size in enumerate(data.shape)])
+    shape = reduced_shape(node, data.shape, axes)
+    output = None if shape == whole else context.temporary(node, "log")
 
     def step(name: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
         return context.add(node, operator, inputs, shape, output=context.temporary(node, name))
@@ -107,14 +106,8 @@ def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
     total = step("sum", Reduction(kind="sum", axes=axes), (terms,), whole)
     body = log(argument(0)) + argument(1) if exponents else log(argument(0))
     result = context.add(node, Elementwise(body=body), (total, *greatest), whole, output=output)
-    if not keepdims:
-        context.view(node, context.tensors[result], rest)
-
-
-def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
-    """`shape` after a reduction over `axes`: with the axes kept as size 1, and with the axes removed."""
-    whole = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    return whole, tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    if shape != whole:
+        context.view(node, context.tensors[result], shape)
 
 
 def import_softmax(context: GraphContext, node: OnnxNode) -> None:
@@ -157,10 +150,7 @@ def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
     if data.dtype is DType.BOOL:
         as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
     program = fold(data.shape, axes, kind, dtype=as_number.dtype)
-    keepdims = bool(node.integer("keepdims", 1))
-    shape = tuple(
-        1 if axis in axes else size for axis, size in enumerate(data.shape) if keepdims or axis not in axes
-    )
+    shape = reduced_shape(node, data.shape, axes)
     if data.dtype is DType.BOOL:
         number = context.add(
             node,

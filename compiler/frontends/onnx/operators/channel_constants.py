@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..attributes import OnnxNode
-from ..integer_context import ImportContext, pending_result
+from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..own_grids import spanning
 from ..strided_views import contiguous, elements_of, without_pads
@@ -77,8 +77,7 @@ def for_each_channel(
         found = _of_channels(context, data, factor, addend)
     if found is None:
         return None
-    product, natural = affine(data, *found), context.tensors[data.tensor].shape
-    return pending_result(node, product, natural, shape=data.shape, view=data.view)
+    return context.element_wise(node, affine(data, *found), data)
 
 
 def _of_channels(

@@ -29,7 +29,7 @@ from ..attributes import OnnxNode
 from ..axes import softmax_axis
 from ..emit import append, emit
 from ..inputs import quantized_input
-from ..integer_context import ImportContext, pending_result
+from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..strided_views import rows_of, with_view
 from ..values import FloatInput, Pending, Real
@@ -74,17 +74,8 @@ def import_masked(context: ImportContext, node: OnnxNode) -> bool:
         return False
     data = scores if isinstance(scores, Real) else data_of(scores)
     members = scores.members if isinstance(scores, Pending) else ()
-    context.bind(
-        node,
-        pending_result(
-            node,
-            Masked(data=data, step=step, mask=mask),
-            context.tensors[data.tensor].shape,
-            shape=data.shape,
-            view=data.view,
-            before=members,
-        ),
-    )
+    masked = Masked(data=data, step=step, mask=mask)
+    context.bind(node, context.element_wise(node, masked, data, members))
     return True
 
 

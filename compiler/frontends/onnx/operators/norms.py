@@ -17,7 +17,7 @@ from onnx import TensorProto
 from ....graph.abilities import needs
 from ..attributes import OnnxNode
 from ..axes import reduced_axes
-from ..integer_context import ImportContext, pending_result
+from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Function
 from ..strided_views import is_line, same_view
@@ -153,7 +153,7 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
         return None
     if node.op_type == "Sub" and index == 1 and not centred and statistic.moment == "mean":
         plain = (statistic.power, statistic.epsilon) == (1, 0)
-        return _pending(context, node, data, Centred(data=data)) if plain else None
+        return context.element_wise(node, Centred(data=data), data) if plain else None
     if (node.op_type == "Div" and index != 1) or power != -0.5:
         return None
     if statistic.moment != "square" or statistic.centre != centred:
@@ -214,9 +214,3 @@ def _number(value: Value | None) -> float | None:
 
 def _same(a: Real, b: Real) -> bool:
     return (a.tensor, a.quantization) == (b.tensor, b.quantization) and same_view(a, b)
-
-
-def _pending(context: ImportContext, node: OnnxNode, data: Real, operation: Centred) -> Pending:
-    return pending_result(
-        node, operation, context.tensors[data.tensor].shape, shape=data.shape, view=data.view
-    )

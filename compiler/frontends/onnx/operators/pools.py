@@ -15,10 +15,10 @@ from ....graph.geometry import Windows, average_divisors, ceiling_pads, output_p
 from ....graph.graph import Tensor
 from ....graph.int8_operators import Int8AveragePool, Int8MaxPool
 from ....graph.operators import AveragePool, MaxPool
-from ....te.blocks import Pair, Window
+from ....te.blocks import Pads, Pair, Window
 from ..accumulators import AccumulatorError, average_bias
 from ..attributes import OnnxNode
-from ..axes import reduced_axes
+from ..axes import reduced_axes, reduced_shape
 from ..context import GraphContext
 from ..emit import Rounding, RoundingError, emit, plane_operand, real_operand
 from ..integer_context import Edges, ImportContext, pending_result
@@ -120,8 +120,16 @@ def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edge
     """Averages a dequantized tensor over windows. Returns a pending result, which the next QuantizeLinear rounds."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
-    rounded = partial(round_average, data=data, pool=operator)
-    return pending_result(node, Opaque(round=rounded, bounds=data.quantization), edges.shape)
+    return pending_result(node, average_of(data, operator.window, operator.counted), edges.shape)
+
+
+def average_of(data: Real, window: Window, counted: Pads = UNCOUNTED, *, total: bool = False) -> Opaque:
+    """The pending operation, rounded by the next QuantizeLinear, that averages the elements of each window of `data`;
+    with `total`, it adds them up. `counted`: pads that count as elements.
+    """
+    pool = AveragePool(window=window, counted=counted)
+    rounded = partial(round_average, data=data, pool=pool, total=total)
+    return Opaque(round=rounded, bounds=None if total else data.quantization)
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
@@ -139,23 +147,19 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     """
     data = real_operand(context, node, 0, viewed=True)
     rank = len(data.shape)
-    found = reduced_axes(context, node, data.shape)
-    axes = set(found or ())
-    keepdims = found is None or node.integer("keepdims", 1)
-    shape = [1 if axis in axes else size for axis, size in enumerate(data.shape)]
-    if not keepdims:
-        shape = [size for axis, size in enumerate(data.shape) if axis not in axes]
-    reduced = {axis for axis in axes if data.shape[axis] != 1}
+    axes = reduced_axes(context, node, data.shape)
+    shape = reduced_shape(node, data.shape, axes)
+    reduced = {axis for axis in axes or () if data.shape[axis] != 1}
     if not reduced and rank > 4:
         # Nothing is reduced, and a tensor of more than four dimensions is no image of which to pool windows.
         view = elements_of(context, data).reshape(shape) if data.view is not None else None
         natural = context.tensors[data.tensor].shape
-        context.bind(node, pending_result(node, Identity(data=data), natural, shape=tuple(shape), view=view))
+        context.bind(node, pending_result(node, Identity(data=data), natural, shape=shape, view=view))
         return
     pending = None
     if data.view is not None and rank - 1 not in reduced:
-        pending = _row_average(context, node, data, reduced, tuple(shape))
-    context.bind(node, pending or _image_average(context, node, data, reduced, tuple(shape)))
+        pending = _row_average(context, node, data, reduced, shape)
+    context.bind(node, pending or _image_average(context, node, data, reduced, shape))
 
 
 def _row_average(
@@ -195,8 +199,7 @@ def _image_average(
         kernel = (height, width) if reduced else (1, 1)
     else:
         lines = lines_along(context, node, given, reduced)
-        pool = AveragePool(window=lines.window, counted=UNCOUNTED)
-        operation = Opaque(round=partial(round_average, data=lines.data, pool=pool), bounds=data.quantization)
+        operation = average_of(lines.data, lines.window)
         return pending_result(node, operation, lines.natural, shape=shape, view=lines.view.reshape(shape))
     natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)
     return _plane_average(node, data, kernel, natural, shape)
@@ -265,9 +268,7 @@ def _plane_average(
     `kernel`. Returns a pending result, which the next QuantizeLinear rounds. `natural`: shape (N, C, OH, OW) of the
     pool's output. `shape`: shape of the node's result.
     """
-    pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
-    operation = Opaque(round=partial(round_average, data=data, pool=pool), bounds=data.quantization)
-    return pending_result(node, operation, natural, shape=shape)
+    return pending_result(node, average_of(data, Window(kernel=kernel)), natural, shape=shape)
 
 
 def round_average(

@@ -12,7 +12,7 @@ from ..attributes import OnnxNode
 from ..context import GraphContext
 from ..emit import emit
 from ..inputs import quantized_input
-from ..integer_context import ImportContext, pending_result
+from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Identity
 from ..strided_views import with_pads_for
@@ -41,13 +41,12 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
         case FloatInput():
             context.bind(node, quantized_input(context, node, value, output, quantization))
             return
-        case Real(tensor=stored, shape=shape, view=view):
-            natural = context.tensors[stored].shape
-            same = pending_result(node, Identity(data=value), natural, shape=shape, view=view)
-            tensor = emit(context, node, same, output, quantization).tensor
-        case Pending(shape=shape, view=view):
-            tensor = emit(context, node, value, output, quantization).tensor
-    context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view))
+        case Real():
+            value = context.element_wise(node, Identity(data=value), value)
+        case Pending():
+            pass
+    tensor = emit(context, node, value, output, quantization).tensor
+    context.bind(node, Integer(tensor=tensor, shape=value.shape, dtype=quantization.dtype, view=value.view))
 
 
 def _grid(

@@ -14,9 +14,8 @@ import numpy as np
 from ....graph.abilities import needs
 from ....graph.int8_convolution import Quantization
 from ....graph.int8_operators import Table
-from ....graph.operators import AveragePool
 from ..attributes import OnnxNode
-from ..axes import reduced_axes
+from ..axes import reduced_axes, reduced_shape
 from ..emit import Rounding, append, emit, real_operand
 from ..integer_context import ImportContext, pending_result
 from ..operations import Function, Maximum, Opaque, Operation
@@ -24,7 +23,7 @@ from ..strided_views import elements_of, with_view, without_pads
 from ..values import Pending, Real, reshaped
 from .activation_products import multiplied
 from .differences import negated
-from .pools import UNCOUNTED, Lines, lines_along, round_average
+from .pools import Lines, average_of, lines_along
 from .row_values import Shared
 from .rows import shared_rows
 from .tables import STORED, real_values, round_function
@@ -40,10 +39,7 @@ def import_reduced(context: ImportContext, node: OnnxNode) -> None:
     """Imports a reduction of a dequantized tensor over any axes."""
     data = without_pads(context, node, real_operand(context, node, 0, viewed=True))
     found = reduced_axes(context, node, data.shape)
-    keepdims = found is None or node.integer("keepdims", 1)
-    axes = set(found or ())
-    sizes = enumerate(data.shape)
-    shape = tuple([1 if axis in axes else size for axis, size in sizes if keepdims or axis not in axes])
+    axes, shape = set(found or ()), reduced_shape(node, data.shape, found)
     if node.op_type in ("ReduceL2", "ReduceSumSquare"):
         context.bind(node, reshaped(_products(context, node, data, axes), shape))
         return
@@ -61,8 +57,7 @@ def _operation(context: ImportContext, node: OnnxNode, lines: Lines) -> Operatio
             return Opaque(round=partial(_round_minimum, node=node, lines=lines))
         case "ReduceL1":
             lines = replace(lines, data=_magnitudes(context, node, lines.data))
-    pool = AveragePool(window=lines.window, counted=UNCOUNTED)
-    return Opaque(round=partial(round_average, data=lines.data, pool=pool, total=True))
+    return average_of(lines.data, lines.window, total=True)
 
 
 def _round_minimum(context: ImportContext, to: Rounding, *, node: OnnxNode, lines: Lines) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..attributes import OnnxNode
 from ..emit import Rounding, emit, real_operand
-from ..integer_context import ImportContext, pending_result
+from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Identity, Opaque, Product
 from ..strided_views import without_pads
@@ -35,9 +35,7 @@ def import_slopes(context: ImportContext, node: OnnxNode) -> bool:
     operation = product.operation
     assert isinstance(operation, Product)
     data = operation.data
-    plain = pending_result(
-        node, Identity(data=data), context.tensors[data.tensor].shape, shape=data.shape, view=data.view
-    )
+    plain = context.element_wise(node, Identity(data=data), data)
 
     def rounded(context: ImportContext, to: Rounding) -> str:
         above = emit(context, node, replace(plain, low=0.0), f"{to.output}.above", to.grid)

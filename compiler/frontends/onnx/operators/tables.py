@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from vdla.isa.scales import dequantize, quantize
@@ -11,7 +13,7 @@ from ....graph.int8_operators import Table
 from ..attributes import OnnxNode
 from ..constants import evaluate_node
 from ..emit import Rounding
-from ..integer_context import ImportContext, pending_result
+from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Function, Identity
 from ..strided_views import same_view, without_pads
@@ -65,15 +67,9 @@ def import_function(context: ImportContext, node: OnnxNode) -> bool:
         return False
     if not context.abilities.tables:
         context.fail(node, *needs("table"))
-    pending = pending_result(
-        node,
-        Function(data=data, values=result.astype(np.float32)),
-        context.tensors[data.tensor].shape,
-        shape=seen.shape,
-        view=seen.view,
-        before=members,
-    )
-    context.bind(node, pending)
+    function = Function(data=data, values=result.astype(np.float32))
+    data = replace(data, shape=seen.shape, view=seen.view)
+    context.bind(node, context.element_wise(node, function, data, members))
     return True
 
 

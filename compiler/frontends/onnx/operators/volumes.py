@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 import numpy as np
 
 from ....graph.geometry import Windows
-from ....graph.operators import AveragePool
 from ....te.blocks import Window
 from ..attributes import OnnxNode
 from ..emit import real_operand
 from ..integer_context import ImportContext, pending_result
-from ..operations import Maximum, Opaque, Operation, Product
+from ..operations import Maximum, Operation, Product
 from ..strided_views import arranged, check_size, elements_of, without_pads
 from ..values import FloatInput, Pending, Real
-from .pools import UNCOUNTED, lines_along, pool_windows, round_average
+from .pools import UNCOUNTED, average_of, lines_along, pool_windows
 from .products import bias_operand, weight_operand
 from .window_attributes import convolution_groups, read_windows
 
@@ -124,23 +122,15 @@ def _pooled(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
         pads=(top * rows, left, bottom * rows, right),
     )
     counted = (window.pads[0], left, window.pads[2], right) if counts else UNCOUNTED
-    pool = AveragePool(window=window, counted=counted)
-    operation: Operation = (
-        Opaque(round=partial(round_average, data=taken, pool=pool), bounds=data.quantization)
-        if average
-        else Maximum(data=taken, window=window)
-    )
+    operation = average_of(taken, window, counted) if average else Maximum(data=taken, window=window)
     return sliced(node, operation, data.shape[0], depths, data.shape[1], plane)
 
 
 def _pooled_whole(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     lines = lines_along(context, node, data, {2, 3, 4})
-    pool = AveragePool(window=lines.window, counted=UNCOUNTED)
-    operation: Operation = (
-        Opaque(round=partial(round_average, data=lines.data, pool=pool), bounds=data.quantization)
-        if node.op_type == "GlobalAveragePool"
-        else Maximum(data=lines.data, window=lines.window)
-    )
+    average = node.op_type == "GlobalAveragePool"
+    kind = average_of if average else Maximum
+    operation = kind(data=lines.data, window=lines.window)
     shape = (*data.shape[:2], 1, 1, 1)
     return pending_result(node, operation, lines.natural, shape=shape, view=lines.view.reshape(shape))
 
