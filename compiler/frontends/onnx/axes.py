@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ...graph.errors import NodeErrors
 from .attributes import OnnxNode
 from .context import GraphContext
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS
@@ -35,13 +36,32 @@ def reduced_shape(node: OnnxNode, shape: tuple[int, ...], axes: tuple[int, ...] 
     return tuple([1 if axis in axes else size for axis, size in enumerate(shape) if kept or axis not in axes])
 
 
-def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
+def one_axis(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], default: int = 0) -> int:
     """The attribute `axis` (`default` where left out) as an index of 0 or more; fails where `shape` has no such
     axis."""
     axis = node.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
         context.refuse(node, f"its axis {axis} is not an axis of its input of shape {shape}")
     return axis % len(shape)
+
+
+def gathered_axis(
+    context: NodeErrors, node: OnnxNode, data: tuple[int, ...], indices: tuple[int, ...]
+) -> int:
+    """The axis of a GatherElements, as an index of 0 or more. `data` and `indices`: shapes of its inputs, which are
+    refused if they do not match.
+    """
+    axis = one_axis(context, node, data)
+    beside = [size for at, size in enumerate(data) if at != axis]
+    if len(indices) != len(data) or any(
+        count > size for count, size in zip(indices[:axis] + indices[axis + 1 :], beside, strict=True)
+    ):
+        context.refuse(
+            node,
+            f"its indices of shape {indices} must have as many axes as its data of shape {data}, and must not be "
+            f"longer than its data along an axis other than axis {axis}",
+        )
+    return axis
 
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:

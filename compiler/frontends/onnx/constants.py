@@ -17,6 +17,7 @@ from ...ir.limits import (
     MOST_LOOPED_ELEMENTS,
 )
 from .attributes import STANDARD, OnnxNode, subgraphs
+from .axes import gathered_axis
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 
 LOOPED = frozenset(
@@ -243,19 +244,7 @@ def _gather_elements(
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:
         context.refuse(node, "its data or indices are missing")
-    axis = node.integer("axis", 0)
-    shapes = f"{data.shape} and {indices.shape}"
-    if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
-        context.refuse(
-            node,
-            f"its data and indices, of shapes {shapes}, must have the same number of dimensions, and an axis {axis}",
-        )
-    axis %= data.ndim
-    if any(i > d for k, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if k != axis):
-        context.refuse(
-            node,
-            f"its indices are longer than its data along an axis other than axis {axis}: they have the shapes {shapes}",
-        )
+    axis = gathered_axis(context, node, data.shape, indices.shape)
     size = data.shape[axis]
     if indices.size and not (indices.min() >= -size and indices.max() < size):
         context.refuse(node, f"some of its indices lie outside of axis {axis}, which has {size} elements")

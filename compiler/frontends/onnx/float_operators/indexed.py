@@ -15,7 +15,7 @@ from ....te.ops.folds import extreme_index, top_k
 from ....te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
 from ....te.scalars import argument
 from ..attributes import OnnxNode
-from ..axes import one_axis, reduced_shape, softmax_axis
+from ..axes import gathered_axis, one_axis, reduced_shape, softmax_axis
 from ..context import GraphContext
 from ..operators.gathers import import_gather_nd as import_known
 from .outputs import add_outputs
@@ -109,16 +109,22 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
             f"shape {values.shape}) two elements",
         )
     axis %= rank
-    chosen = _int64_indices(context, node, indices)
+    # Floats are truncated toward zero, as ONNX defines OneHot.
+    chosen = as_type(context, node, indices, DType.INT64)
     program = one_hot(indices.shape, axis, depth, dtype=values.dtype)
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
     context.add(node, Computed(program=program), (chosen, values.name), shape, dtype=values.dtype)
 
 
-def gather_nd_of_run_time(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND with indices that are no constants."""
-    data, indices = context.tensor(node, 0), context.tensor(node, 1)
+def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GatherND. With constant indices and batch_dims 0, the indexed axes are flattened to one axis, and the
+    node becomes a Gather along this axis.
+    """
     batch = node.integer("batch_dims", 0)
+    if context.is_constant(node, 1) and not batch:
+        import_known(context, node)
+        return
+    data, indices = context.tensor(node, 0), context.tensor(node, 1)
     if not indices.shape:
         context.refuse(node, "its indices must have at least one dimension")
     try:
@@ -167,37 +173,11 @@ def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     return data.dtype
 
 
-def _int64_indices(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
-    """Casts `indices` to int64; returns the result's name. Floats are truncated toward zero, as ONNX defines OneHot."""
-    return as_type(context, node, indices, DType.INT64)
-
-
 def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     """Imports GatherElements: one element for each index."""
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
-    axis = one_axis(context, node, data.shape)
-    if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
-        context.refuse(
-            node,
-            f"its indices, {indices.dtype} of shape {indices.shape}, must be int32 or int64 and have as many "
-            f"dimensions as its data of shape {data.shape}",
-        )
-    sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
-    if any(count > size for count, size in sizes):
-        context.refuse(
-            node,
-            f"its indices of shape {indices.shape} are longer than its data of shape {data.shape} along an axis other "
-            f"than axis {axis}",
-        )
+    axis = gathered_axis(context, node, data.shape, indices.shape)
+    if indices.dtype not in (DType.INT32, DType.INT64):
+        context.refuse(node, f"its indices must be int32 or int64, not {indices.dtype}")
     wide = as_type(context, node, indices, DType.INT64)
     context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
-
-
-def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
-    """Imports GatherND. With constant indices and batch_dims 0, the indexed axes are flattened to one axis, and the
-    node becomes a Gather along this axis.
-    """
-    if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
-        gather_nd_of_run_time(context, node)
-        return
-    import_known(context, node)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....graph.operators import Gather
 from ..attributes import OnnxNode
-from ..axes import one_axis
+from ..axes import gathered_axis
 from ..context import GraphContext
 
 
@@ -43,14 +43,7 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
 def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     """Imports GatherElements with constant indices into an integer graph."""
     data, indices = context.tensor(node, 0), _indices(context, node)
-    axis = one_axis(context, node, data.shape)
-    beside = [d for d in range(len(data.shape)) if d != axis]
-    if indices.ndim != len(data.shape) or any(indices.shape[d] > data.shape[d] for d in beside):
-        context.refuse(
-            node,
-            f"its indices of shape {indices.shape} must have as many axes as its data of shape {data.shape} and be no "
-            "longer along the axes that are not gathered",
-        )
+    axis = gathered_axis(context, node, data.shape, indices.shape)
     if (indices < -data.shape[axis]).any() or (indices >= data.shape[axis]).any():
         context.refuse(
             node, f"some of its indices lie outside of axis {axis}, which has {data.shape[axis]} elements"
