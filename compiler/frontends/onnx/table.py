@@ -203,7 +203,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "IsNaN": _both("masks:import_guard", "logic:import_logic"),
         **_alike("Max Min", _NORM, _TABLE, *_both("extrema:import_extremum", "pointwise:import_nary")),
-        "PRelu": (_quantized("slopes:import_slopes"), *_function("pointwise:import_nary")),
+        "PRelu": (_quantized("channel_constants:import_slopes"), *_function("pointwise:import_nary")),
         "Mod": (_float("logic:import_bits", "fmod"),),
         "Mul": (_NORM, _CHAIN, _CONSTANTS, *_both("elementwise:import_pairwise", "pointwise:import_nary")),
         "Pow": (_NORM, *_function("pointwise:import_power")),

@@ -1,20 +1,27 @@
 """Add, Sub, Mul and Div of a quantized tensor and a float constant of several numbers, in integer graphs. The constant
 becomes a factor and an addend for each channel, or a quantized tensor whose scale and zero point span the constant's
 numbers.
+
+PRelu with one slope for each channel is the sum of two tensors: the positive part of the data, and the negative part
+times the slopes. Both tensors have the scale and zero point of the result, so that their sum is not rounded again.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..attributes import OnnxNode
+from ..emit import Rounding, emit, real_operand
 from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
+from ..operations import Identity, Opaque, Product
 from ..own_grids import spanning
 from ..strided_views import contiguous, elements_of, without_pads
 from ..values import Pending, Real
 from .batch_normalization import affine
-from .elementwise import pairwise, stored_operand
+from .elementwise import pairwise, round_pairwise, stored_operand
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
@@ -100,3 +107,32 @@ def _of_channels(
             return None
         found.append(own)
     return found[0], found[1]
+
+
+def import_slopes(context: ImportContext, node: OnnxNode) -> bool:
+    """Imports a PRelu with one constant slope for each channel; returns False for a PRelu of any other slopes.
+
+    A PRelu with a single slope is imported by another row of the operator table, as a look-up table.
+    """
+    slopes = context.value(node, 1)
+    if not isinstance(slopes, Constant | QuantizedConstant) or slopes.real().size == 1:
+        return False
+    data = without_pads(context, node, real_operand(context, node, 0, viewed=True))
+    factor = slopes.real().astype(np.float64)
+    product = for_each_channel(context, node, data, factor, np.zeros_like(factor))
+    if product is None:
+        return False
+    operation = product.operation
+    assert isinstance(operation, Product)
+    data = operation.data
+    plain = context.element_wise(node, Identity(data=data), data)
+
+    def rounded(context: ImportContext, to: Rounding) -> str:
+        above = emit(context, node, replace(plain, low=0.0), f"{to.output}.above", to.grid)
+        below = emit(context, node, replace(plain, high=0.0), f"{to.output}.below", data.quantization)
+        scaled = replace(product, operation=replace(operation, data=below))
+        parts = (above, emit(context, node, scaled, f"{to.output}.scaled", to.grid))
+        return round_pairwise(context, to, kind="add", operands=parts)
+
+    context.bind(node, replace(plain, operation=Opaque(round=rounded)))
+    return True
