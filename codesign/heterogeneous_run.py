@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 
 from vdla.compiler.divided import Division
-from vdla.compiler.frontends.onnx.model.load import OLDEST_OPSET, opset_of
+from vdla.compiler.frontends.onnx.attributes import opset_of
+from vdla.compiler.frontends.onnx.model.load import OLDEST_OPSET
 from vdla.compiler.frontends.onnx.model.opset_conversion import convert_opset
 from vdla.compiler.frontends.onnx.model.qlinear import write_steps
 from vdla.compiler.frontends.onnx.model.read import is_quantized, read_model

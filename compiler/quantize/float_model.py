@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ..frontends.onnx.attributes import OnnxNode, read_node
+from ..frontends.onnx.attributes import OnnxNode, opset_of, read_node
 from ..frontends.onnx.constants import evaluate_node
 from ..frontends.onnx.model.foreign_domains import foreign, is_qonnx
 from ..frontends.onnx.model.inference import inferred_shapes
-from ..frontends.onnx.model.load import initializer_array, load_model, opset_of, static_shapes
+from ..frontends.onnx.model.load import initializer_array, load_model, static_shapes
 from ..frontends.onnx.model.read import QUANTIZED
 from ..graph.errors import ModelError, NodeErrors, node_error
 from .recurrent import unrolled

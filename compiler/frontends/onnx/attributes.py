@@ -49,7 +49,7 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
     """Raises InvalidNodeError for a node, also in subgraphs, with an attribute that ONNX's schema of the operator lacks
     in the model's opset. Operators without a schema are not checked. `label` names the model in the message."""
-    opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
+    opset = opset_of(model)
     for number, proto in nodes_of(model.graph):
         names = schema_attributes(proto.op_type, proto.domain, opset)
         for entry in proto.attribute:
@@ -71,11 +71,8 @@ def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any
 def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, Any] | None:
     """The attributes of an operator in `opset`, with their default values (`NO_DEFAULT` for an attribute without one);
     None for an operator without schema."""
-    try:
-        schema = defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
-    except defs.SchemaError:
-        return None
-    return MappingProxyType(
+    schema = schema_of(operator, domain, opset)
+    return schema and MappingProxyType(
         {
             name: onnx.helper.get_attribute_value(attribute.default_value)
             if attribute.default_value.name
@@ -83,6 +80,20 @@ def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, An
             for name, attribute in schema.attributes.items()
         }
     )
+
+
+@cache
+def schema_of(operator: str, domain: str, opset: int) -> Any:
+    """ONNX's schema (onnx.defs.OpSchema) of an operator in `opset`; None for an operator without one."""
+    try:
+        return defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
+    except defs.SchemaError:
+        return None
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Version of the default operator set that the model imports; 0 where it imports none."""
+    return max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

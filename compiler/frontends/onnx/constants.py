@@ -16,7 +16,7 @@ from ...ir.limits import (
     MOST_CONSTANT_BYTES,
     MOST_LOOPED_ELEMENTS,
 )
-from .attributes import STANDARD, OnnxNode, subgraphs
+from .attributes import STANDARD, OnnxNode, schema_of, subgraphs
 from .axes import gathered_axis
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 
@@ -205,11 +205,9 @@ def _evaluation_opset(node: OnnxNode, opset: int) -> int:
     """
     if node.op_type == "BatchNormalization":
         return onnx.defs.onnx_opset_version()
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
-    except onnx.defs.SchemaError:
-        return opset
-    return opset if len(node.inputs) <= schema.max_input else onnx.defs.onnx_opset_version()
+    schema = schema_of(node.op_type, node.domain, opset)
+    fits = schema is None or len(node.inputs) <= schema.max_input
+    return opset if fits else onnx.defs.onnx_opset_version()
 
 
 def _with_unit_axes(

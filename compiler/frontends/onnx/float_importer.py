@@ -14,11 +14,11 @@ import onnx
 from ...graph.errors import InvalidModelError, ModelError, NodeError
 from ...graph.graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ...ir.types import DType
-from .attributes import OnnxNode, read_node
+from .attributes import OnnxNode, opset_of, read_node
 from .constants import evaluate_node, reference_is_mistaken
 from .context import TYPES, GraphContext
 from .model.foreign_domains import foreign, unsupported
-from .model.load import input_shape, load_model, opset_of, static_shapes, type_name
+from .model.load import input_shape, load_model, static_shapes, type_name
 from .model.looked_up import with_rows
 from .model.model_rewrites import means_standard
 from .model.read import ReadModel, Source

@@ -18,11 +18,11 @@ from ...graph.abilities import PLAIN, Abilities
 from ...graph.errors import InvalidModelError, ModelError, NodeError
 from ...graph.graph import Graph, GraphOutput
 from ...ir.types import DType
-from .attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
+from .attributes import CONTRIBUTED, STANDARD, OnnxNode, opset_of, read_node
 from .integer_context import QUANTIZE, ImportContext
 from .known_values import Constant
 from .model.foreign_domains import foreign, unsupported
-from .model.load import input_shape, load_model, opset_of, static_shapes, type_name
+from .model.load import input_shape, load_model, static_shapes, type_name
 from .model.read import ReadModel, Source
 from .operator_rows import Row, refuse_unread
 from .strided_views import readable

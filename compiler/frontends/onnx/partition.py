@@ -16,7 +16,8 @@ import onnx
 
 from ...graph.abilities import PLAIN, Abilities
 from ...graph.phases import assign_phases
-from .model.load import OLDEST_OPSET, opset_of
+from .attributes import opset_of
+from .model.load import OLDEST_OPSET
 from .submodel import SubmodelWriter, tensors_read
 from .survey import Survey, survey_model
 

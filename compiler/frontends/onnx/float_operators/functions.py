@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import onnx
-from onnx import defs, helper
+from onnx import helper
 
-from ..attributes import OnnxNode
+from ..attributes import OnnxNode, schema_of
 from ..context import GraphContext
+from ..model.model_rewrites import SOFTMAX_HAS_ONE_AXIS
 from ..steps import FloatSteps
 
 REDEFINED = frozenset(
@@ -29,6 +30,13 @@ def has_function(context: GraphContext, node: OnnxNode) -> bool:
     return any(variables) and function_body(context, node) is not None
 
 
+def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether a softmax is computed in 16 bits by ONNX's function body, with each intermediate result rounded: if its
+    input is a 16-bit float and the model's opset is at least 13.
+    """
+    return context.half_type(node) is not None and context.opset >= SOFTMAX_HAS_ONE_AXIS
+
+
 def function_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute an operator that ONNX defines as a function."""
     s.nodes += function_body(s.context, s.node) or []
@@ -37,12 +45,8 @@ def function_steps(s: FloatSteps) -> None:
 def function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
     """The nodes of ONNX's function for an operator in the model's opset; None if ONNX defines no function, or none
     whose operators mean the same in this opset."""
-    try:
-        schema = defs.get_schema(node.op_type, context.opset, node.domain)
-    except defs.SchemaError:
-        return None
-    function = _function(context, node, schema)
-    if function is None:
+    schema = schema_of(node.op_type, node.domain, context.opset)
+    if schema is None or (function := _function(context, node, schema)) is None:
         return None
     names = dict(zip(function.input, [*node.inputs, *[""] * len(function.input)], strict=False))
     names |= {formal: name for formal, name in zip(function.output, node.outputs, strict=False) if name}
@@ -101,7 +105,7 @@ def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
     """Whether a node in a function body of opset `version` computes the same in `opset`: there is no newer version of
     the operator, or newer versions add only dtypes, optional inputs, and attributes with defaults. A newer version of
     an operator of `REDEFINED` never computes the same."""
-    old, new = _schema(node, version), _schema(node, opset)
+    old, new = (schema_of(node.op_type, node.domain, number) for number in (version, opset))
     if old is None or new is None:
         return old is new
     if old.since_version == new.since_version:
@@ -125,14 +129,6 @@ def _default(schema: Any, attribute: str) -> bytes | None:
     """The default value of an attribute, serialized; None if the attribute has no default value."""
     known = schema.attributes.get(attribute)
     return None if known is None else known.default_value.SerializeToString() or None
-
-
-def _schema(node: onnx.NodeProto, opset: int) -> Any:
-    """ONNX's schema (onnx.defs.OpSchema) of an operator in an opset; None for an unknown operator."""
-    try:
-        return defs.get_schema(node.op_type, opset, node.domain)
-    except defs.SchemaError:
-        return None
 
 
 def _types(context: GraphContext, node: OnnxNode) -> list[bytes]:
@@ -164,20 +160,14 @@ def _renamed(
     """Copies a node of a function body into the graph of the function's caller. `inner`: the node; `number`: its index
     in the body.
 
-    `names` maps names of the body to tensors of the caller; `prefix` is put before all other names. An attribute that
+    `names` maps names of the body to tensors of the caller; the node's own name begins with `prefix`. An attribute that
     refers to an attribute of the function gets the value that the caller gives (`caller_attributes`), or is omitted if
     the caller gives none.
     """
-
-    def renamed(name: str) -> str:
-        return names.get(name, f"{prefix}{name}" if name else "")
-
     made = onnx.NodeProto()
     made.CopyFrom(inner)
     made.name = f"{prefix}{inner.op_type}_{number}"
     rename(made, names)
-    made.input[:] = [renamed(name) for name in inner.input]
-    made.output[:] = [renamed(name) for name in inner.output]
     attributes = list(made.attribute)
     del made.attribute[:]
     for attribute in attributes:

@@ -4,10 +4,9 @@ EyeLike, MelWeightMatrix and Tile."""
 from __future__ import annotations
 
 import numpy as np
-import onnx
 
 from ....graph.budgets import SMALLER, too_large
-from ..attributes import OnnxNode
+from ..attributes import OnnxNode, schema_of
 from ..context import GraphContext
 from ..steps import FloatSteps
 from .logic import element_type
@@ -17,7 +16,7 @@ def import_known(context: GraphContext, node: OnnxNode) -> None:
     """Raises an error for the first input of the node that is not a constant. (A node with constant inputs only is
     evaluated earlier and never imported.)
     """
-    schema = onnx.defs.get_schema(node.op_type, context.opset, node.domain)
+    schema = schema_of(node.op_type, node.domain, context.opset)
     for index in range(len(node.inputs)):
         context.array(node, index, schema.inputs[index].name.replace("_", " "))
     context.refuse(node, "must have an input")

@@ -13,10 +13,10 @@ import onnx
 from onnx import numpy_helper
 
 from ....graph.errors import NodeError, NodeErrors
-from ..attributes import read_node
+from ..attributes import opset_of, read_node
 from ..constants import evaluate_node
 from .inference import inferred_shapes
-from .load import input_shape, opset_of, static_shapes
+from .load import input_shape, static_shapes
 
 MOST_ELEMENTS = 2**20
 """Largest number of elements of a folded result: as many as a mask of 1,024 x 1,024 tokens has."""

@@ -15,7 +15,7 @@ from onnx.defs import onnx_opset_version
 
 from ....graph.budgets import check_shapes
 from ....graph.errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
-from ..attributes import check_attributes, nodes_of, refuse_unknown
+from ..attributes import check_attributes, nodes_of, opset_of, refuse_unknown
 from .model_rewrites import first_line, infer_shapes
 from .read import ReadModel, Source, quantizes, read_model
 from .tensor_arrays import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
@@ -234,11 +234,6 @@ def _with_shapes(
         # Inference may have failed because these values are missing.
         whole = LoadedModel(label="", proto=model, weights=weights).whole()
         return infer_shapes(whole, follow=follow), {}
-
-
-def opset_of(model: onnx.ModelProto) -> int:
-    """Version of the default operator set that the model imports; 0 where it imports none."""
-    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
 
 
 def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None = None) -> np.ndarray:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import onnx
-from onnx import defs, inliner, shape_inference
+from onnx import inliner, shape_inference
 
 from ....graph.errors import InvalidModelError
-from ..attributes import CONTRIBUTED, STANDARD
+from ..attributes import CONTRIBUTED, STANDARD, schema_of
 
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """Operators of the domain `com.microsoft` with the same meaning as ONNX's operators of the same names. Models of opsets
@@ -132,9 +131,8 @@ def _write_defaults(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if node.domain not in STANDARD:
             continue
-        try:
-            schema: Any = defs.get_schema(node.op_type, versions.get(node.domain, versions.get("", 1)), "")
-        except defs.SchemaError:
+        schema = schema_of(node.op_type, "", versions.get(node.domain, versions.get("", 1)))
+        if schema is None:
             continue
         known = schema.has_type_and_shape_inference_function or not schema.has_function
         if known and node.op_type not in DEFAULTS_MISREAD:

@@ -15,7 +15,7 @@ import onnx
 from onnx import helper
 
 from ....graph.errors import NodeErrors
-from ..attributes import STANDARD, OnnxNode, read_node
+from ..attributes import OnnxNode, opset_of, read_node
 from ..operator_rows import RowContext
 from ..steps import Nodes
 from ..table import rows_of
@@ -275,8 +275,7 @@ def write_steps(label: str, model: onnx.ModelProto) -> bool:
 
     `label` names the model in messages. Raises NodeError for a node that cannot be replaced.
     """
-    opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
-    context = _Writing(source=label, opset=opset, model=model)
+    context = _Writing(source=label, opset=opset_of(model), model=model)
     found = False
     for index, proto in enumerate(model.graph.node):
         writers = rows_of(proto.domain, proto.op_type, "integers", "blocked")
