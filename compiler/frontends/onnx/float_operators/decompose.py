@@ -9,6 +9,7 @@ import numpy as np
 from ..attributes import OnnxNode
 from ..context import GraphContext
 from ..steps import FloatSteps
+from .normalizations import moments
 
 MOST_NEIGHBOURS = 256
 """Largest `size` of LRN, the number of channels in its sum; each of these channels becomes a Slice node."""
@@ -17,28 +18,6 @@ MOST_NEIGHBOURS = 256
 def has_variables(context: GraphContext, node: OnnxNode) -> bool:
     """Whether an input after the first is missing or not constant."""
     return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
-
-
-def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a softmax is computed in 16 bits, each intermediate result rounded: if its input is a 16-bit float and
-    the model's opset is at least 13.
-    """
-    return context.half_type(node) is not None and context.opset >= 13
-
-
-def softmax_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute Softmax and LogSoftmax along one axis, for 16-bit floats: each step is
-    rounded.
-    """
-    axes = s.axes(s.node.integer("axis", -1))
-    x = s.input(0)
-    distance = s.add("Sub", x, s.add("ReduceMax", x, axes, keepdims=1))
-    power = s.add("Exp", distance)
-    total = s.add("ReduceSum", power, axes, keepdims=1)
-    if s.node.op_type == "LogSoftmax":
-        s.done(s.add("Sub", distance, s.add("Log", total)))
-    else:
-        s.done(s.add("Div", power, total))
 
 
 def lp_normalization_steps(s: FloatSteps) -> None:
@@ -74,8 +53,7 @@ def instance_normalization_steps(s: FloatSteps) -> None:
     rank = len(s.shape(0))
     axes, column = s.axes(*range(2, rank)), s.constant([-1, *[1] * (rank - 2)], np.int64)
     scale, shift = (s.add("Reshape", s.input(i), column) for i in (1, 2))
-    distance = s.add("Sub", s.input(0), s.add("ReduceMean", s.input(0), axes, keepdims=1))
-    variance = s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)
+    _, distance, variance = moments(s, s.input(0), axes)
     root = s.add("Sqrt", s.add("Add", variance, s.like(float(s.node.attributes.get("epsilon", 1e-5)))))
     s.done(s.add("Add", s.add("Mul", s.add("Div", distance, root), scale), shift))
 

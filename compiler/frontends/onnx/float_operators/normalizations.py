@@ -102,7 +102,7 @@ def layer_normalization_steps(s: FloatSteps) -> None:
     if any(s.node.outputs[1:]):
         half = s.half_type()
         data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
-        mean, distance, variance = _moments(s, data, s.axes(*range(axis, len(shape))))
+        mean, distance, variance = moments(s, data, s.axes(*range(axis, len(shape))))
         inverse = s.add("Reciprocal", s.add("Sqrt", s.add("Add", variance, s.constant(epsilon, np.float32))))
         made = s.add("Mul", distance, inverse)
         made = s.add("CastLike", made, s.input(0)) if half else made
@@ -142,11 +142,11 @@ def mean_variance_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given
     axes.
     """
-    _, distance, variance = _moments(s, s.input(0), s.axes(*s.node.integers("axes", (0, 2, 3))))
+    _, distance, variance = moments(s, s.input(0), s.axes(*s.node.integers("axes", (0, 2, 3))))
     s.done(s.add("Div", distance, s.add("Add", s.add("Sqrt", variance), s.like(MEAN_VARIANCE_EPSILON))))
 
 
-def _moments(s: FloatSteps, data: str, axes: str) -> tuple[str, str, str]:
+def moments(s: FloatSteps, data: str, axes: str) -> tuple[str, str, str]:
     """Adds the mean over `axes`, the distances from the mean, and their mean square; returns the names of all three."""
     mean = s.add("ReduceMean", data, axes, keepdims=1)
     distance = s.add("Sub", data, mean)
