@@ -15,7 +15,8 @@ from onnx import helper, numpy_helper
 
 from ..attributes import OnnxNode, read_node
 from ..context import GraphContext
-from ..table import import_node
+from ..steps import Nodes
+from ..table import import_body, import_node
 from .functions import rename
 
 MOST_NODES = 4096
@@ -197,16 +198,7 @@ def _stack(context: GraphContext, node: OnnxNode, name: str, turns: list[str], a
     if not name:
         return
     along = context.store(context.temporary(node, "axis"), np.array([axis], np.int64))
-    wide: list[str] = []
-    for t, turn in enumerate(turns):
-        made = f"{name}/turn{t}"
-        proto = helper.make_node("Unsqueeze", [turn, along], [made], name=f"{node.name}/Unsqueeze_{t}")
-        # Before opset 13 the axes are an attribute.
-        if context.opset < 13:
-            proto = helper.make_node(
-                "Unsqueeze", [turn], [made], name=f"{node.name}/Unsqueeze_{t}", axes=[axis]
-            )
-        import_node(context, read_node(proto, 0))
-        wide.append(made)
-    proto = helper.make_node("Concat", wide, [name], name=f"{node.name}/Concat", axis=axis)
-    import_node(context, read_node(proto, 0))
+    steps = Nodes(context=context, node=node)
+    wide = [steps.add("Unsqueeze", turn, along, output=f"{name}/turn{t}") for t, turn in enumerate(turns)]
+    steps.add("Concat", *wide, output=name, axis=axis)
+    import_body(context, steps.nodes)

@@ -243,22 +243,17 @@ def import_trilu(context: GraphContext, node: OnnxNode) -> None:
     data = context.tensor(node, 0)
     if len(data.shape) < 2:
         context.refuse(node, f"its input of shape {data.shape} must have at least two dimensions")
+    rows, columns = data.shape[-2:]
     if len(node.inputs) > 1 and node.inputs[1] and not context.is_constant(node, 1):
-        rows, columns = data.shape[-2:]
-        own = context.store(
-            context.temporary(node, "diagonals"), np.arange(columns)[None] - np.arange(rows)[:, None]
-        )
+        diagonals = np.arange(columns)[None] - np.arange(rows)[:, None]
+        own = context.store(context.temporary(node, "diagonals"), diagonals)
         k = context.view(node, context.tensor(node, 1), (), output=context.temporary(node, "diagonal"))
         a, b = argument(1, DType.INT64), argument(2, DType.INT64)
-        inside = b <= a if node.integer("upper", 1) else a <= b
-        x = argument(0, data.dtype)
-        zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
-        add_elementwise(context, node, select(inside, x, zero), [data.name, own, k])
-        return
-    k = int(context.number(node, 1, "diagonal k", 0))
-    ones = np.ones(data.shape[-2:], np.bool_)
-    inside = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
-    mask = context.store(context.temporary(node, "kept"), inside)
-    x = argument(0, data.dtype)
+        inside, names = b <= a if node.integer("upper", 1) else a <= b, [own, k]
+    else:
+        k = int(context.number(node, 1, "diagonal k", 0))
+        ones = np.ones((rows, columns), np.bool_)
+        kept = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
+        inside, names = argument(1, DType.BOOL), [context.store(context.temporary(node, "kept"), kept)]
     zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
-    add_elementwise(context, node, select(argument(1, DType.BOOL), x, zero), [data.name, mask])
+    add_elementwise(context, node, select(inside, argument(0, data.dtype), zero), [data.name, *names])

@@ -3,6 +3,8 @@ tensors."""
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from ....graph.graph import Shape, Tensor
@@ -28,22 +30,15 @@ def import_matmul(context: GraphContext, node: OnnxNode) -> None:
     if len(data.shape) == 1 or not context.is_constant(node, 1) or len(weight.shape) != 2:
         _import_matrix_product(context, node, data, weight)
         return
-    if not data.shape or data.shape[-1] != weight.shape[0]:
-        context.refuse(
-            node,
-            f"its factors of shapes {data.shape} and {weight.shape} do not match: the first must have as many "
-            "columns as the second has rows",
-        )
-    *outer, depth = data.shape
-    columns = weight.shape[1]
-    rows = int(np.prod(outer, dtype=np.int64))
+    shape = _factors(context, node, data.shape, weight.shape)[-1]
     if len(data.shape) == 2:
-        context.add(node, Dense(), (data.name, weight.name), (rows, columns))
+        context.add(node, Dense(), (data.name, weight.name), shape)
         return
+    rows, (depth, columns) = prod(shape[:-1]), weight.shape
     flat = context.view(node, data, (rows, depth), output=context.temporary(node, "rows"))
     product = context.temporary(node, "product")
     context.add(node, Dense(), (flat, weight.name), (rows, columns), output=product)
-    context.view(node, context.tensors[product], (*outer, columns))
+    context.view(node, context.tensors[product], shape)
 
 
 def _import_plain_product(context: GraphContext, node: OnnxNode) -> None:
@@ -112,14 +107,8 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
     if context.is_constant(node, 1):
         weight = context.constants[b.name]
         matrix = weight.T if node.integer("transB", 0) else weight
-    depth, columns = b.shape if matrix is None else matrix.shape
-    if a.shape[1] != depth:
-        context.refuse(
-            node,
-            f"its factors of shapes {a.shape} and {(depth, columns)} do not match: the first must have as many columns "
-            "as the second has rows",
-        )
-    shape = (a.shape[0], columns)
+    rows, columns = _factors(context, node, a.shape, b.shape if matrix is None else matrix.shape)[-1]
+    shape = (rows, columns)
     if len(node.inputs) > 2 and node.inputs[2]:
         _check_addend(context, node, context.operand(node, 2), shape)
     if matrix is None:
