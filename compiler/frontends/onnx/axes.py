@@ -10,6 +10,13 @@ from .context import GraphContext
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS
 
 
+def check_spatial(context: NodeErrors, node: OnnxNode, shape: tuple[int, ...]) -> None:
+    """Refuses an input whose `shape` has no dimension after (N, C)."""
+    if len(shape) < 3:
+        problem = f"its input of shape {shape} must have at least three dimensions"
+        context.refuse(node, problem, "give a tensor (N, C, ...)")
+
+
 def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The axes that a node reduces, in ascending order, from an attribute or an input. If the node lists no axes, all
     axes are reduced. With the attribute `noop_with_empty_axes` the node then reduces nothing, and None is returned.

@@ -166,14 +166,19 @@ class GraphContext(NodeErrors):
         if name not in self.constants:
             self.refuse(node, f"its input '{name}' is produced by no node before it")
         array = self.constants[name]
+        dtype = self.constant_type(node, name, array)
+        self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=dtype)
+        return self.tensors[name]
+
+    def constant_type(self, node: OnnxNode, name: str, array: np.ndarray) -> DType:
+        """The dtype of the constant input `name`, whose value is `array`; fails on types that no graph has."""
         if array.dtype.name not in TYPES:
             self.fail(
                 node,
                 f"its input '{name}' is a constant of type {array.dtype}, which is not supported",
                 f"convert the constant to one of {', '.join(TYPES)}",
             )
-        self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
-        return self.tensors[name]
+        return DType(array.dtype.name)
 
     def types(self, node: OnnxNode) -> list[DType]:
         """Dtypes of the inputs that are tensors or constants of the graph, in the order of the inputs."""

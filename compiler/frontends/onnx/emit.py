@@ -216,14 +216,8 @@ def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: 
 
 
 def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:
-    """The (H, W) of operand `data` of an operator with windows, which must be an image (N, C, H, W) as stored; fails on
-    any other number of dimensions, and on reshaped operands."""
-    if len(data.shape) != 4:
-        context.fail(
-            node,
-            f"its input of shape {data.shape} must have four dimensions",
-            "only 2-D windows over (N, C, H, W) are supported",
-        )
+    """The (H, W) of `data`, an image (N, C, H, W) that an operator with windows reads; fails on an image that is stored
+    in another shape."""
     if data.shape != context.tensors[data.tensor].nchw:
         stored = context.tensors[data.tensor].shape
         context.fail(

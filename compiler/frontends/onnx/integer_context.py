@@ -16,7 +16,7 @@ from ...graph.operators import Operator
 from ...ir.types import DType
 from .attributes import OnnxNode
 from .constants import evaluate_node
-from .context import TYPES, GraphContext
+from .context import GraphContext
 from .known_values import Constant, QuantizedConstant
 from .operations import Operation
 from .values import FloatInput, Integer, Pending, Real, RowStatistic, Value, reshaped
@@ -133,13 +133,7 @@ class ImportContext(GraphContext):
     def bind(self, node: OnnxNode, value: Value) -> None:
         """Binds the node's first output to `value`; refuses the node if ONNX inferred another shape."""
         name = node.outputs[0]
-        expected = self.static_shapes.get(name)
-        if expected is not None and expected != value.shape:
-            self.refuse(
-                node,
-                f"its output '{name}' is declared {expected} but computes {value.shape}",
-                "export the model again",
-            )
+        self.check_shape(node, name, value.shape)
         if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
             raise AssertionError(f"{node.name} computes {value.natural}, but claims the shape {value.shape}")
         if isinstance(value, Integer) and value.view is not None and value.tensor == name:
@@ -176,14 +170,8 @@ class ImportContext(GraphContext):
         match value:
             case Integer(dtype=dtype):
                 held = DType(dtype)
-            case Constant(array=array) if array.dtype.name in TYPES:
-                held = DType(array.dtype.name)
             case Constant(array=array):
-                self.fail(
-                    node,
-                    f"its input '{node.inputs[index]}' is a constant of type {array.dtype}, which is not supported",
-                    f"convert the constant to one of {', '.join(TYPES)}",
-                )
+                held = self.constant_type(node, node.inputs[index], array)
             case _:
                 held = DType.FLOAT32
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)

@@ -15,7 +15,7 @@ from onnx import TensorProto
 from ....graph.graph import Shape
 from ....graph.operators import Normalization
 from ..attributes import OnnxNode
-from ..axes import one_axis
+from ..axes import check_spatial, one_axis
 from ..context import GraphContext
 from ..steps import FloatSteps
 
@@ -45,12 +45,7 @@ def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
 def import_instance_normalization(context: GraphContext, node: OnnxNode) -> None:
     """Imports InstanceNormalization over all dimensions after (N, C), with constant scale and bias per channel."""
     data = context.operand(node, 0)
-    if len(data.shape) < 3:
-        context.fail(
-            node,
-            f"its input of shape {data.shape} must have at least three dimensions",
-            "give a tensor (N, C, ...)",
-        )
+    check_spatial(context, node, data.shape)
     _normalize(context, node, 2, data.shape[1:2], by_channel=True)
 
 

@@ -20,10 +20,11 @@ from ....te.ops.movement import pad_runs
 from ....te.ops.plain_windows import Spacing, plain_convolution, plain_pool, plain_transposed
 from ....te.scalars import argument
 from ..attributes import OnnxNode
+from ..axes import check_spatial
 from ..context import GraphContext
 from ..operators.pools import pool_windows
 from ..operators.transposed import transposed_windows
-from ..operators.window_attributes import convolution_groups, read_windows
+from ..operators.window_attributes import bias_tensor, convolution_groups, read_windows
 from ..steps import FloatSteps
 from .pointwise import add_elementwise
 
@@ -71,12 +72,7 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
 def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
-    if len(data.shape) < 3:
-        context.refuse(
-            node,
-            f"its input of shape {data.shape} must have at least three dimensions",
-            "give a tensor (N, C, ...)",
-        )
+    check_spatial(context, node, data.shape)
     windows, declared = pool_windows(context, node, data.shape[2:])
     greatest = node.op_type == "MaxPool"
     power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
@@ -148,13 +144,7 @@ def _finish(
     if len(node.inputs) < 3 or not node.inputs[2]:
         context.add(node, operator, inputs, shape)
         return
-    bias = context.operand(node, 2)
-    if bias.shape != (shape[1],):
-        context.refuse(
-            node,
-            f"its bias of shape {bias.shape} must have one value for each of its {shape[1]} filters",
-            f"give the shape ({shape[1]},)",
-        )
+    bias = bias_tensor(context, node, shape[1])
     total = context.add(node, operator, inputs, shape, output=context.temporary(node, "sum"))
     column = context.view(
         node, bias, (shape[1], *(1,) * (len(shape) - 2)), output=context.temporary(node, "bias")
@@ -169,11 +159,7 @@ def is_neither_image_nor_line(context: GraphContext, node: OnnxNode) -> bool:
 
 def global_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
-    if len(s.shape(0)) < 3:
-        s.refuse(
-            f"its input of shape {s.shape(0)} must have at least three dimensions",
-            "give a tensor (N, C, ...)",
-        )
+    check_spatial(s.context, s.node, s.shape(0))
     operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
@@ -188,10 +174,7 @@ def max_pool_steps(s: FloatSteps) -> None:
     integers. The integers are cast to float32, and the maxima are cast back.
     """
     shape = s.shape(0)
-    if len(shape) < 3:
-        s.refuse(
-            f"its input of shape {shape} must have at least three dimensions", "give a tensor (N, C, ...)"
-        )
+    check_spatial(s.context, s.node, shape)
     kind = helper.np_dtype_to_tensor_dtype(s.dtype(0).numpy)
     x = s.input(0) if kind == TensorProto.FLOAT else s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     maxima = s.add("MaxPool", x, **s.attributes("storage_order"))

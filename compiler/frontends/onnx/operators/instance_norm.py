@@ -14,6 +14,7 @@ from ....graph.abilities import needs
 from ....graph.int8_convolution import Quantization
 from ....graph.int8_operators import Channels
 from ..attributes import OnnxNode
+from ..axes import check_spatial
 from ..emit import Rounding, append, emit, real_operand
 from ..integer_context import ImportContext, pending_result
 from ..operations import Opaque
@@ -42,10 +43,7 @@ def import_instance_normalization(context: ImportContext, node: OnnxNode) -> Non
     them to the normalized values.
     """
     data = real_operand(context, node, 0, viewed=True)
-    if len(data.shape) < 3:
-        context.refuse(
-            node, f"its input of shape {data.shape} must have at least three dimensions (N, C, ...)"
-        )
+    check_spatial(context, node, data.shape)
     if not context.abilities.rows:
         context.fail(node, *needs("rows"))
     data = without_pads(context, node, data)

@@ -12,7 +12,6 @@ import numpy as np
 from vdla.isa.arithmetic import average_pool_scale
 
 from ....graph.geometry import Windows, average_divisors, ceiling_pads, output_plane
-from ....graph.graph import Tensor
 from ....graph.int8_operators import Int8AveragePool, Int8MaxPool
 from ....graph.operators import AveragePool, MaxPool
 from ....te.blocks import Pads, Pair, Window
@@ -33,7 +32,7 @@ from ..strided_views import (
     without_pads,
 )
 from ..values import Integer, Pending, Real
-from .window_attributes import PerDimension, on_plane, read_windows
+from .window_attributes import PerDimension, check_image, on_plane, read_windows
 
 UNCOUNTED = (0, 0, 0, 0)
 """No pads on any side: without `count_include_pad`, an average counts no pads as elements."""
@@ -53,7 +52,8 @@ def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) ->
 
 def import_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports MaxPool without indices, and AveragePool. With `count_include_pad` an average counts pads as elements."""
-    data = _image(context, node)
+    data = context.operand(node, 0)
+    check_image(context, node, data.shape)
     plane = data.shape[2], data.shape[3]
     windows, (top, left, bottom, right) = pool_windows(context, node, plane)
     window, spans, declared = on_plane(windows), windows.extents, (top, left, bottom, right)
@@ -78,22 +78,11 @@ def import_pool(context: GraphContext, node: OnnxNode) -> None:
 
 def import_global_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports GlobalAveragePool and GlobalMaxPool: one window over the whole image."""
-    data = _image(context, node)
+    data = context.operand(node, 0)
+    check_image(context, node, data.shape)
     window, average = Window(kernel=(data.shape[2], data.shape[3])), node.op_type == "GlobalAveragePool"
     operator = AveragePool(window=window, counted=UNCOUNTED) if average else MaxPool(window=window)
     context.add(node, operator, (data.name,), (*data.shape[:2], 1, 1))
-
-
-def _image(context: GraphContext, node: OnnxNode) -> Tensor:
-    """The data of a pool, (N, C, H, W)."""
-    data = context.operand(node, 0)
-    if len(data.shape) != 4:
-        context.fail(
-            node,
-            f"its input of shape {data.shape} must have four dimensions",
-            "only (N, C, H, W) is supported",
-        )
-    return data
 
 
 def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Edges) -> Pending | Integer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....graph.geometry import Windows, automatic_pads
+from ....graph.graph import Tensor
 from ....graph.operators import Convolution
 from ....te.blocks import Window
 from ....te.ops.sums import Epilogue
@@ -123,6 +124,11 @@ def bias_names(context: GraphContext, node: OnnxNode, filters: int) -> tuple[str
     if not context.is_constant(node, 2):
         # Fails, and tells which inputs of the model decide the values.
         context.array(node, 2, "bias")
+    return (bias_tensor(context, node, filters).name,)
+
+
+def bias_tensor(context: GraphContext, node: OnnxNode, filters: int) -> Tensor:
+    """The bias of a node with `filters` filters; fails if it has another shape."""
     bias = context.operand(node, 2)
     if bias.shape != (filters,):
         context.fail(
@@ -130,4 +136,4 @@ def bias_names(context: GraphContext, node: OnnxNode, filters: int) -> tuple[str
             f"its bias of shape {bias.shape} must have one value for each of its {filters} filters",
             f"give the shape ({filters},)",
         )
-    return (bias.name,)
+    return bias
