@@ -21,7 +21,7 @@ from ..own_grids import spanning
 from ..strided_views import contiguous, elements_of, without_pads
 from ..values import Pending, Real
 from .batch_normalization import affine
-from .elementwise import pairwise, round_pairwise, stored_operand
+from .elementwise import pairwise, round_pairwise, rounded, stored_operand
 
 
 def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
@@ -61,14 +61,7 @@ def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
 def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
     """`constant` rounded to uint8, with the scale and zero point that span its numbers."""
     array = constant.real().astype(np.float32)
-    grid = spanning(float(array.min(initial=0)), float(array.max(initial=0)))
-    steps = np.rint(array / grid.scale) + grid.zero_point
-    return QuantizedConstant(
-        integers=np.clip(steps, 0, 255).astype(np.uint8),
-        scale=np.asarray(grid.scale),
-        zero_point=np.asarray(grid.zero_point),
-        axis=None,
-    )
+    return rounded(array, spanning(float(array.min(initial=0)), float(array.max(initial=0))))
 
 
 def for_each_channel(

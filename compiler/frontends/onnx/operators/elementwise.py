@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from vdla.isa.arithmetic import SMALLEST_RATIO, add_constants, multiply_ratio
+from vdla.isa.scales import quantize
 
 from ....graph.abilities import needs
 from ....graph.graph import Tensor
@@ -114,8 +115,8 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
         context.fail(node, f"its operands of shapes {a.shape} and {b.shape} do not match", BROADCAST)
     if not same and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))
-    rounded = partial(round_pairwise, kind=kind, operands=(a, b))
-    operation = Opaque(round=rounded, bounds=combined(kind, a, b))
+    round_result = partial(round_pairwise, kind=kind, operands=(a, b))
+    operation = Opaque(round=round_result, bounds=combined(kind, a, b))
     whole, natural = (a, first) if first.size >= second.size else (b, second)
     return pending_result(node, operation, natural.shape, shape=whole.shape, view=whole.view)
 
@@ -209,6 +210,17 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
         return Real(tensor=few, shape=other.shape, quantization=quantization, view=view)
     tensor = context.store_constant(name, stored.reshape(natural), quantization)
     return replace(other, tensor=tensor, quantization=quantization)
+
+
+def rounded(numbers: np.ndarray, grid: Quantization) -> QuantizedConstant:
+    """A constant of float32 `numbers`, rounded to the scale, zero point and type of `grid`."""
+    stored = quantize(numbers, grid.scale, grid.stored_zero_point)
+    return QuantizedConstant(
+        integers=(stored.astype(np.int16) + grid.offset).astype(grid.dtype),
+        scale=np.asarray(grid.scale),
+        zero_point=np.asarray(grid.zero_point),
+        axis=None,
+    )
 
 
 def import_clamp(context: ImportContext, node: OnnxNode) -> None:

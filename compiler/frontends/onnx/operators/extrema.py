@@ -14,23 +14,19 @@ from functools import partial, reduce
 
 import numpy as np
 
-from vdla.isa.scales import quantize
-
 from ....graph.abilities import needs
 from ....graph.int8_convolution import Quantization
 from ....te.combination import Combination
 from ..attributes import OnnxNode
 from ..emit import Rounding, real_operand
 from ..integer_context import ImportContext, pending_result
-from ..known_values import Constant, QuantizedConstant
+from ..known_values import Known
 from ..operations import Opaque
 from ..own_grids import common
 from ..rescaling import rescale
 from ..strided_views import elements_of, is_whole, lying_like, rows_of, with_view
 from ..values import Real
-from .elementwise import BROADCAST, one_for_each_channel, over_channels, stored_operand
-
-Known = Constant | QuantizedConstant
+from .elementwise import BROADCAST, one_for_each_channel, over_channels, rounded, stored_operand
 
 
 def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
@@ -59,10 +55,10 @@ def import_extremum(context: ImportContext, node: OnnxNode) -> bool:
     if not is_whole(context, whole):
         whole = rows_of(context, node, whole).data
     laid_out = (whole, *(_like(context, node, other, whole) for other in others))
-    rounded = partial(_round_extremum, node=node, tensors=laid_out, known=tuple(known))
+    round_result = partial(_round_extremum, node=node, tensors=laid_out, known=tuple(known))
     natural = context.tensors[whole.tensor].shape
     bounds = None if known else common(laid_out)
-    operation = Opaque(round=rounded, bounds=bounds)
+    operation = Opaque(round=round_result, bounds=bounds)
     context.bind(node, pending_result(node, operation, natural, shape=whole.shape, view=whole.view))
     return True
 
@@ -95,7 +91,8 @@ def _round_extremum(
         for index, tensor in enumerate(tensors)
     ]
     for constant in known:
-        stored = stored_operand(context, node, 1, [tensors[0], _rounded(constant, to.grid)])
+        operand = rounded(constant.real().astype(np.float32), to.grid)
+        stored = stored_operand(context, node, 1, [tensors[0], operand])
         parts.append(stored.tensor)
     last = len(parts) - 1
 
@@ -105,17 +102,6 @@ def _round_extremum(
         return _of_two(context, node, replace(to, output=output), result, part)
 
     return reduce(extremum, enumerate(parts[1:], start=1), parts[0])
-
-
-def _rounded(constant: Known, grid: Quantization) -> QuantizedConstant:
-    """Rounds `constant` to the scale, zero point and type of `grid`."""
-    stored = quantize(constant.real().astype(np.float32), grid.scale, grid.stored_zero_point)
-    return QuantizedConstant(
-        integers=(stored.astype(np.int16) + grid.offset).astype(grid.dtype),
-        scale=np.asarray(grid.scale),
-        zero_point=np.asarray(grid.zero_point),
-        axis=None,
-    )
 
 
 def _of_two(context: ImportContext, node: OnnxNode, to: Rounding, a: str, b: str) -> str:
