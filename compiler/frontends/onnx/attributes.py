@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 from onnx import defs
 
-from ...graph.errors import AGAIN, invalid_node_error
+from ...graph.errors import AGAIN, InvalidNodeError, invalid_node_error
 
 STANDARD = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -42,8 +42,7 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
         for attribute in node.attribute:
             if attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
                 problem = f"has {attribute.name} = {attribute.i}, which must be 0 or 1"
-                name = read_node(node, index).name
-                raise invalid_node_error(label, name, node.op_type, problem, "write 0 or 1")
+                raise contradiction(label, node, index, problem, "write 0 or 1")
 
 
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
@@ -55,8 +54,7 @@ def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
         for entry in proto.attribute:
             if names is not None and entry.name not in names:
                 problem = f"has the attribute {entry.name}, which the operator does not have in opset {opset}"
-                way_out, name = f"remove the attribute, or {AGAIN}", read_node(proto, number).name
-                raise invalid_node_error(label, name, proto.op_type, problem, way_out)
+                raise contradiction(label, proto, number, problem, f"remove the attribute, or {AGAIN}")
 
 
 def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any:
@@ -136,6 +134,13 @@ class OnnxNode:
         """A string attribute's value, or `default` (the operator specification's default) if the node lacks it."""
         value = self.attributes.get(attribute, default)
         return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def contradiction(
+    label: str, node: onnx.NodeProto, number: int, problem: str, way_out: str = AGAIN
+) -> InvalidNodeError:
+    """The error about a node that no target can compile. `number`: the node's index in its graph."""
+    return invalid_node_error(label, read_node(node, number).name, node.op_type, problem, way_out)
 
 
 def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:

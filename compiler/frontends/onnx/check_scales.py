@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto
 
-from ...graph.errors import invalid_node_error
+from .attributes import contradiction
 from .model.tensor_arrays import Bytes, tensor_array
 
 _LARGE = 1e36
@@ -51,13 +51,10 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
             low, high = scale.min(initial=1.0), scale.max(initial=1.0)
             if not (low > 0 and low >= least and high < np.inf):
                 usable = np.isfinite(scale) & (scale > 0) & (scale >= least)
-                raise invalid_node_error(
-                    label,
-                    node.name or f"{node.op_type}_{number}",
-                    node.op_type,
-                    f"its scale is not a positive finite number: '{name}' holds {scale[~usable].flat[0]}",
-                    "calibrate the model again",
+                problem = (
+                    f"its scale is not a positive finite number: '{name}' holds {scale[~usable].flat[0]}"
                 )
+                raise contradiction(label, node, number, problem, "calibrate the model again")
             if data is not None and not bias and high > _LARGE:
                 _check_finite(label, node, number, tensor_array(data, apart.get(node.input[0])), scale)
 
@@ -77,10 +74,8 @@ def _check_counts(
                 problem or f"has {zeros} zero points for {'one scale' if scales == 1 else f'{scales} scales'}"
             )
     if problem is not None:
-        name = node.name or f"{node.op_type}_{number}"
-        raise invalid_node_error(
-            label, name, node.op_type, problem, "give one scale or more, and one zero point for each"
-        )
+        way_out = "give one scale or more, and one zero point for each"
+        raise contradiction(label, node, number, problem, way_out)
 
 
 def _check_finite(
@@ -92,13 +87,8 @@ def _check_finite(
         return
     largest = int(np.abs(data.astype(np.int16)).max(initial=0))
     if float(scale.max()) * largest > float(np.finfo(np.float32).max):
-        raise invalid_node_error(
-            label,
-            node.name or f"{node.op_type}_{number}",
-            node.op_type,
-            f"its scale {scale.max()} makes constants infinite",
-            "calibrate the model again",
-        )
+        problem = f"its scale {scale.max()} makes constants infinite"
+        raise contradiction(label, node, number, problem, "calibrate the model again")
 
 
 def _scale_names(node: NodeProto) -> Iterator[str]:

@@ -21,11 +21,11 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from ....graph.budgets import SMALLER
-from ....graph.errors import AGAIN, ModelError, invalid_node_error
+from ....graph.errors import ModelError
 from ....graph.geometry import ceiling_pads, window_extent
 from ....ir.limits import MOST_NUMBERS
 from ....te.blocks import ceil_div
-from ..attributes import nodes_of, read_node, subgraphs
+from ..attributes import contradiction, nodes_of, read_node, subgraphs
 from .model_rewrites import HIDDEN, in_domains, needs_a_shape, set_domains
 
 MOST_RANGES = 32
@@ -57,7 +57,7 @@ def check_returns(label: str, model: onnx.ModelProto) -> None:
             if EQUATION.fullmatch(equation.replace(" ", "")):
                 continue
             problem = f"has the equation {equation!r}, which must be terms of letters, commas and an arrow"
-        raise invalid_node_error(label, node.name, node.op_type, problem, AGAIN)
+        raise contradiction(label, proto, number, problem)
 
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:

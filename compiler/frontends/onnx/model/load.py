@@ -14,8 +14,8 @@ from onnx import TensorProto, checker, shape_inference
 from onnx.defs import onnx_opset_version
 
 from ....graph.budgets import check_shapes
-from ....graph.errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
-from ..attributes import check_attributes, nodes_of, opset_of, refuse_unknown
+from ....graph.errors import ContradictionError, InvalidModelError, ModelError
+from ..attributes import check_attributes, contradiction, nodes_of, opset_of, refuse_unknown
 from .model_rewrites import first_line, infer_shapes
 from .read import ReadModel, Source, quantizes, read_model
 from .tensor_arrays import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
@@ -161,10 +161,10 @@ def _name_outputs_once(model: onnx.ModelProto) -> None:
 def _check_names(label: str, model: onnx.ModelProto) -> None:
     """Raises InvalidNodeError if two nodes have the same name: messages, reports and records identify nodes by name."""
     seen: set[str] = set()
-    for node in model.graph.node:
+    for number, node in enumerate(model.graph.node):
         if node.name in seen:
             problem, way_out = "another node has the same name", "give each node a unique name, or no name"
-            raise invalid_node_error(label, node.name, node.op_type, problem, way_out)
+            raise contradiction(label, node, number, problem, way_out)
         if node.name:
             seen.add(node.name)
 
