@@ -244,7 +244,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         **_alike("Squeeze Unsqueeze", _either("structure:import_view", "axes")),
         "Tile": (_steps("known:tile_steps"),),
         "Transpose": (_shared("rearrangement:import_transpose", "perm"),),
-        "Trilu": (_float("logic:import_trilu", "upper"),),
+        "Trilu": (_steps("decompose:trilu_steps", "upper"),),
         # Along axes: reductions, normalizations, running sums.
         **_alike("ArgMax ArgMin", _float("indexed:import_extreme", "axis keepdims select_last_index")),
         "BatchNormalization": (
@@ -264,7 +264,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "GroupNormalization": (
             _steps("normalizations:group_normalization_steps", "epsilon num_groups stash_type"),
         ),
-        "Hardmax": (_float("indexed:import_hardmax", "axis"),),
+        "Hardmax": (_steps("decompose:hardmax_steps", "axis"),),
         "InstanceNormalization": (
             _quantized("instance_norm:import_instance_normalization", "epsilon"),
             _float("normalizations:import_instance_normalization", "epsilon"),
@@ -294,7 +294,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", _REDUCTION),
             *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
         ),
-        **_alike("ReduceLogSum ReduceLogSumExp", _float("reductions:import_logarithm", _REDUCTION)),
+        **_alike("ReduceLogSum ReduceLogSumExp", _steps("decompose:logarithm_steps", _REDUCTION)),
         "ReduceMean": (
             _quantized("norms:import_norm", _REDUCTION),
             *_both("pools:import_reduce_mean", "reductions:import_reduction", _REDUCTION),

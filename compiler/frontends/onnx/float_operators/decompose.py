@@ -4,9 +4,13 @@ body that this importer cannot use.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
+from onnx import TensorProto
 
 from ..attributes import OnnxNode
+from ..axes import reduced_axes, reduced_shape, softmax_axis
 from ..context import GraphContext
 from ..steps import FloatSteps
 from .normalizations import moments
@@ -102,3 +106,57 @@ def reverse_sequence_steps(s: FloatSteps) -> None:
     chosen = s.add("Where", s.add("Less", step, length), back, step)
     wide = s.add("Expand", chosen, s.constant(shape, np.int64))
     s.done(s.add("GatherElements", s.input(0), wide, axis=time))
+
+
+def hardmax_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
+    shape, x = s.shape(0), s.input(0)
+    axis, alone = softmax_axis(s.context, s.node, shape)
+    size = shape[axis] if alone else prod(shape[axis:])
+    if not alone:
+        x, axis = s.add("Reshape", x, s.axes(prod(shape[:axis]), size)), 1
+    index = s.add("ArgMax", x, axis=axis, keepdims=0)
+    values = s.constant([0, 1], s.dtype(0).numpy)
+    hot = s.add("OneHot", index, s.constant(size, np.int64), values, axis=axis)
+    s.done(hot if alone else s.add("Reshape", hot, s.axes(*shape)))
+
+
+def trilu_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute Trilu: elements whose diagonal is less than k (with `upper`) or greater than k
+    become 0.
+    """
+    shape, upper = s.shape(0), s.node.integer("upper", 1)
+    if len(shape) < 2:
+        s.refuse(f"its input of shape {shape} must have at least two dimensions")
+    rows, columns = shape[-2:]
+    diagonals = np.arange(columns) - np.arange(rows)[:, None]
+    if s.input(1) and not s.is_constant(1):
+        k, places = s.add("Reshape", s.input(1), s.axes()), s.constant(diagonals, np.int64)
+        kept = s.add("LessOrEqual", *((k, places) if upper else (places, k)))
+    else:
+        k = int(s.number(1, "diagonal k", 0))
+        kept = s.constant(diagonals >= k if upper else diagonals <= k, np.bool_)
+    s.done(s.add("Where", kept, s.input(0), s.like(0)))
+
+
+def logarithm_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute ReduceLogSum or ReduceLogSumExp. ReduceLogSumExp subtracts the greatest element
+    before Exp, to avoid overflow. 16-bit floats are computed in float32 and rounded once.
+    """
+    half, exponents = s.half_type(), s.node.op_type == "ReduceLogSumExp"
+    made = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
+    axes = reduced_axes(s.context, s.node, s.shape(0))
+    if axes is None:
+        made = made if exponents else s.add("Log", made)
+    else:
+        along, shift = s.axes(*axes), ""
+        if exponents:
+            # An infinite maximum is not subtracted (inf - inf is NaN): with 0 in its place the result is that maximum.
+            zero = s.constant(0, np.float32) if half else s.like(0)
+            most = s.add("ReduceMax", made, along, keepdims=1)
+            shift = s.add("Where", s.add("Equal", s.add("Sub", most, most), zero), most, zero)
+            made = s.add("Exp", s.add("Sub", made, shift))
+        made = s.add("Log", s.add("ReduceSum", made, along, keepdims=1))
+        made = s.add("Add", made, shift) if shift else made
+        made = s.add("Reshape", made, s.axes(*reduced_shape(s.node, s.shape(0), axes)))
+    s.done(s.add("CastLike", made, s.input(0)) if half else made)

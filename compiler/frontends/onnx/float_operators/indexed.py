@@ -1,21 +1,17 @@
-"""Operators on indices: GatherElements, GatherND, ScatterElements, ScatterND, OneHot, TopK, ArgMax, ArgMin, Hardmax."""
+"""Operators on indices: GatherElements, GatherND, ScatterElements, ScatterND, OneHot, TopK, ArgMax, ArgMin."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import get_args
 
-import numpy as np
-
-from ....graph.graph import Shape, Tensor
-from ....graph.operators import Computed, Elementwise, GatherElements
-from ....ir.expr import cast, equal
+from ....graph.graph import Tensor
+from ....graph.operators import Computed, GatherElements
 from ....ir.types import DType
 from ....te.ops.folds import extreme_index, top_k
 from ....te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
-from ....te.scalars import argument
 from ..attributes import OnnxNode
-from ..axes import gathered_axis, one_axis, reduced_shape, softmax_axis
+from ..axes import gathered_axis, one_axis, reduced_shape
 from ..context import GraphContext
 from ..operators.gathers import import_gather_nd as import_known
 from .outputs import add_outputs
@@ -40,38 +36,6 @@ def import_extreme(context: GraphContext, node: OnnxNode) -> None:
     )
     shape = reduced_shape(node, data.shape, (axis,))
     context.add(node, Computed(program=program), (data.name,), shape, dtype=DType.INT64)
-
-
-def import_hardmax(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
-    data = context.operand(node, 0)
-    shape = data.shape
-    at, alone = softmax_axis(context, node, shape)
-    if not alone:
-        shape, at = (prod(shape[:at]), prod(shape[at:])), 1
-    program = extreme_index(shape, at)
-    whole = tuple(1 if d == at else size for d, size in enumerate(shape))
-    name = context.view(node, data, shape, output=context.temporary(node, "rows"))
-    index = context.add(
-        node,
-        Computed(program=program),
-        (name,),
-        whole,
-        output=context.temporary(node, "index"),
-        dtype=DType.INT64,
-    )
-    places = _positions_along(context, node, shape, at)
-    body = cast(equal(argument(0, DType.INT64), argument(1, DType.INT64)), DType.FLOAT32)
-    hot = context.add(
-        node, Elementwise(body=body), (index, places), shape, output=context.temporary(node, "hot")
-    )
-    context.view(node, context.tensors[hot], data.shape)
-
-
-def _positions_along(context: GraphContext, node: OnnxNode, shape: Shape, axis: int) -> str:
-    along = [1] * len(shape)
-    along[axis] = shape[axis]
-    return context.store(context.temporary(node, "places"), np.arange(shape[axis]).reshape(along))
 
 
 def import_top_k(context: GraphContext, node: OnnxNode) -> None:

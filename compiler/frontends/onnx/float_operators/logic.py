@@ -1,4 +1,4 @@
-"""Comparisons, operators on bool and on bits, Where, Trilu, and casts of a float model."""
+"""Comparisons, operators on bool and on bits, Where, and casts of a float model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from ....graph.graph import Tensor
 from ....ir.conditions import not_equal
-from ....ir.expr import Const, Expr, cast, dtype_of, equal, select, wrap
+from ....ir.expr import Expr, cast, dtype_of, equal, select, wrap
 from ....ir.types import DType
 from ....te import scalars, small_types
 from ....te.scalars import absolute, argument
@@ -234,26 +234,3 @@ def _float_remainder(context: GraphContext, node: OnnxNode, x: Expr, y: Expr, dt
         select(y < 0.0, scalars.number(-0.0), scalars.number(0.0)),
         select(opposite, rest + y, rest),
     )
-
-
-def import_trilu(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Trilu. With a constant k, a constant mask selects the elements; otherwise k is compared with each
-    element's diagonal.
-    """
-    data = context.tensor(node, 0)
-    if len(data.shape) < 2:
-        context.refuse(node, f"its input of shape {data.shape} must have at least two dimensions")
-    rows, columns = data.shape[-2:]
-    if len(node.inputs) > 1 and node.inputs[1] and not context.is_constant(node, 1):
-        diagonals = np.arange(columns)[None] - np.arange(rows)[:, None]
-        own = context.store(context.temporary(node, "diagonals"), diagonals)
-        k = context.view(node, context.tensor(node, 1), (), output=context.temporary(node, "diagonal"))
-        a, b = argument(1, DType.INT64), argument(2, DType.INT64)
-        inside, names = b <= a if node.integer("upper", 1) else a <= b, [own, k]
-    else:
-        k = int(context.number(node, 1, "diagonal k", 0))
-        ones = np.ones((rows, columns), np.bool_)
-        kept = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
-        inside, names = argument(1, DType.BOOL), [context.store(context.temporary(node, "kept"), kept)]
-    zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
-    add_elementwise(context, node, select(inside, argument(0, data.dtype), zero), [data.name, *names])

@@ -13,16 +13,15 @@ from ....graph.operators import (
     CumulativeSum,
     Elementwise,
     MaxPool,
-    Operator,
     Reduction,
     Softmax,
 )
-from ....ir.expr import cast, equal, select
+from ....ir.expr import cast
 from ....ir.types import DType
 from ....te.blocks import Window
 from ....te.ops.folds import FoldKind, fold, running_product
 from ....te.ops.reduction import Kind, reduced_value, reduction_result
-from ....te.scalars import argument, exp, log
+from ....te.scalars import argument
 from ..attributes import OnnxNode
 from ..axes import reduced_axes, reduced_shape, softmax_axis
 from ..context import GraphContext
@@ -77,37 +76,6 @@ def import_reduction(context: GraphContext, node: OnnxNode) -> None:
         context.view(node, context.tensors[pooled], shape)
         return
     context.add(node, Reduction(kind=kind, axes=axes), (data.name,), shape)
-
-
-def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports ReduceLogSum and ReduceLogSumExp, which subtracts the greatest element before exp to avoid overflow."""
-    data = context.operand(node, 0)
-    axes = reduced_axes(context, node, data.shape)
-    exponents = node.op_type == "ReduceLogSumExp"
-    if axes is None:
-        body = argument(0) if exponents else log(argument(0))
-        context.add(node, Elementwise(body=body), (data.name,), data.shape)
-        return
-    whole = tuple([1 if axis in axes else size for axis, size in enumerate(data.shape)])
-    shape = reduced_shape(node, data.shape, axes)
-    output = None if shape == whole else context.temporary(node, "log")
-
-    def step(name: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
-        return context.add(node, operator, inputs, shape, output=context.temporary(node, name))
-
-    terms, greatest = data.name, ()
-    if exponents:
-        most = step("max", Reduction(kind="max", axes=axes), (data.name,), whole)
-        # An infinite maximum is not subtracted (inf - inf is NaN): with 0 in its place the result is that maximum.
-        finite = select(equal(argument(0) - argument(0), 0.0), argument(0), 0.0)
-        greatest = (step("shift", Elementwise(body=finite), (most,), whole),)
-        body = exp(argument(0) - argument(1))
-        terms = step("exp", Elementwise(body=body), (data.name, *greatest), data.shape)
-    total = step("sum", Reduction(kind="sum", axes=axes), (terms,), whole)
-    body = log(argument(0)) + argument(1) if exponents else log(argument(0))
-    result = context.add(node, Elementwise(body=body), (total, *greatest), whole, output=output)
-    if shape != whole:
-        context.view(node, context.tensors[result], shape)
 
 
 def import_softmax(context: GraphContext, node: OnnxNode) -> None:
