@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from ...graph.errors import NodeErrors
 from .attributes import OnnxNode
 from .context import GraphContext
@@ -69,6 +71,33 @@ def gathered_axis(
             f"longer than its data along an axis other than axis {axis}",
         )
     return axis
+
+
+def unit_axes(
+    context: NodeErrors, node: OnnxNode, shape: tuple[int, ...], given: np.ndarray | None
+) -> tuple[int, ...]:
+    """The shape after Squeeze or Unsqueeze of a tensor of this `shape`. `given`: the node's input with the axes; None
+    if the axes are an attribute, or left out (then Squeeze removes all axes of size 1).
+    """
+    listed = node.attributes.get("axes") if given is None else given.reshape(-1).tolist()
+    squeezes = node.op_type == "Squeeze"
+    if listed is None:
+        if not squeezes:
+            context.refuse(node, "its axes are missing")
+        return tuple(size for size in shape if size != 1)
+    rank = len(shape) if squeezes else len(shape) + len(listed)
+    axes = {axis % rank for axis in listed if -rank <= axis < rank}
+    if len(axes) < len(listed) or (squeezes and any(shape[axis] != 1 for axis in axes)):
+        allowed = "different axes of size 1" if squeezes else "different axes of its output"
+        context.fail(
+            node,
+            f"its axes {listed} of its input of shape {shape} must be {allowed}",
+            "export the model again",
+        )
+    if squeezes:
+        return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    rest = iter(shape)
+    return tuple(1 if axis in axes else next(rest) for axis in range(rank))
 
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:

@@ -17,7 +17,7 @@ from ...ir.limits import (
     MOST_LOOPED_ELEMENTS,
 )
 from .attributes import STANDARD, OnnxNode, schema_of, subgraphs
-from .axes import gathered_axis
+from .axes import gathered_axis, unit_axes
 from .model.model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 
 LOOPED = frozenset(
@@ -217,18 +217,7 @@ def _with_unit_axes(
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
         context.refuse(node, "its input with the data is missing")
-    axes = given[0] if given else node.attributes.get("axes")
-    if axes is None and node.op_type == "Unsqueeze":
-        context.refuse(node, "its axes are missing")
-    places = None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
-    try:
-        return np.expand_dims(data, places or ()) if node.op_type == "Unsqueeze" else np.squeeze(data, places)
-    except ValueError as error:
-        context.refuse(
-            node,
-            f"its axes {places} do not match its input of shape {data.shape}: {error}",
-            "export the model again",
-        )
+    return data.reshape(unit_axes(context, node, data.shape, given[0] if given else None))
 
 
 def _gather_elements(

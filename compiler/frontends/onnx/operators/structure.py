@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from ..attributes import OnnxNode
+from ..axes import unit_axes
 from ..context import GraphContext
 
 
@@ -42,7 +43,7 @@ def import_view(context: GraphContext, node: OnnxNode) -> None:
         case "Reshape":
             seen = _target_shape(context, node, shape)
         case _:
-            seen = _with_unit_axes(context, node, shape)
+            seen = unit_axes(context, node, shape, context.array(node, 1, "axes"))
     if prod(seen) != prod(shape):
         context.refuse(node, f"reshapes {shape} to {seen}, which has another number of elements")
     context.bind_view(node, seen)
@@ -68,33 +69,3 @@ def _target_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...])
         known = prod([size for size in wanted if size != -1])
         wanted[wanted.index(-1)] = prod(shape) // max(known, 1)
     return tuple(wanted)
-
-
-def _with_unit_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape after Squeeze or Unsqueeze."""
-    given = context.array(node, 1, "axes")
-    if given is None and "axes" in node.attributes:
-        given = np.array(node.attributes["axes"], np.int64)
-    if node.op_type == "Squeeze":
-        axes = (
-            [axis for axis, size in enumerate(shape) if size == 1]
-            if given is None
-            else _axes(given, len(shape))
-        )
-        if any(axis >= len(shape) or shape[axis] != 1 for axis in axes):
-            context.fail(
-                node,
-                f"its axes {axes} of its input of shape {shape} must have size 1",
-                "squeeze dimensions of size 1 only",
-            )
-        return tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    if given is None:
-        context.refuse(node, "its axes are missing")
-    rank = len(shape) + given.size
-    axes = _axes(given, rank)
-    rest = iter(shape)
-    return tuple(1 if axis in axes else next(rest, 1) for axis in range(rank))
-
-
-def _axes(given: np.ndarray, rank: int) -> list[int]:
-    return [int(axis) % rank for axis in given.reshape(-1)]
