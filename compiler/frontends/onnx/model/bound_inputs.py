@@ -37,11 +37,16 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
             model.graph.initializer.remove(initialized[name])
         model.graph.initializer.append(numpy_helper.from_array(_fitting(label, inputs[name], given), name))
         model.graph.input.remove(inputs[name])
+    return serialized(label, model, "values")
+
+
+def serialized(label: str, model: onnx.ModelProto, changed: str) -> bytes:
+    """The bytes of a model's file; the message about a model that is too large names what was `changed`."""
     try:
         return model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError):
         raise ModelError(
-            f"{label}: the model is too large to be copied with new values; write the values into its file"
+            f"{label}: the model is too large to be copied with new {changed}; write the {changed} into its file"
         ) from None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import onnx
-from google.protobuf.message import EncodeError
 
 from ....graph.errors import ModelError
+from .bound_inputs import serialized
 from .load import dimension_name, is_zero
 from .read import SizedModel, Source, read_model
 
@@ -21,7 +21,7 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
     read = read_model(source)
     label, model = read.label, read.whole()
     _give_sizes(label, model, sizes)
-    return _serialized(label, model)
+    return serialized(label, model, "sizes")
 
 
 def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
@@ -34,7 +34,7 @@ def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
         model = onnx.ModelProto()
         model.CopyFrom(read.bare)
         _give_sizes(read.label, model, sizes)
-        return SizedModel(label=read.label, bare=_serialized(read.label, model), weights=read.weights)
+        return SizedModel(label=read.label, bare=serialized(read.label, model, "sizes"), weights=read.weights)
 
     return sized
 
@@ -66,12 +66,3 @@ def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) ->
                     dimension.dim_value = sizes[dimension.dim_param]
                 elif dimension.dim_param not in dynamic:
                     dimension.Clear()
-
-
-def _serialized(label: str, model: onnx.ModelProto) -> bytes:
-    try:
-        return model.SerializeToString(deterministic=True)
-    except (ValueError, EncodeError):
-        raise ModelError(
-            f"{label}: the model is too large to be copied with new sizes; write the sizes into its file"
-        ) from None
