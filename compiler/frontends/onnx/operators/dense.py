@@ -12,7 +12,7 @@ from ..emit import real_operand
 from ..integer_context import ImportContext, pending_result
 from ..known_values import Bias, Constant, QuantizedConstant
 from ..operations import Product
-from ..strided_views import Rows, rows_of
+from ..strided_views import rows_of
 from ..values import Pending, Real
 from .products import bias_operand, weight_operand
 
@@ -70,40 +70,25 @@ def dense(
             "only (..., K) x (K, M) is supported",
         )
     _check_bias(context, node, bias, rows.shape[0])
+    filters, view = rows.shape[0], None
     batch, channels, height, width = context.tensors[data.tensor].nchw
+    kernel, natural = (height, width), (batch, filters)
     if data.view is not None or len(data.shape) != 2 or batch != data.shape[0]:
         # Move windows of an image where fewer elements move: before a product that widens, else later, when their
         # order is needed.
-        widens = not context.abilities.processor and rows.shape[0] > rows.shape[1]
+        widens = not context.abilities.processor and filters > rows.shape[1]
         lines = rows_of(context, node, data, in_order=widens)
-        return _dense_rows(context, node, lines, rows, scale, bias)
+        data = lines.data
+        batch, channels, height, width = context.tensors[data.tensor].nchw
+        kernel, natural = (1, 1), (batch, filters, height, width)
+        view = lines.view(natural)
     product = Product(
         data=data,
-        weight=np.ascontiguousarray(rows.reshape(rows.shape[0], channels, height, width)),
+        weight=np.ascontiguousarray(rows.reshape(filters, channels, *kernel)),
         weight_scale=scale,
         bias=bias,
-        window=Window(kernel=(height, width)),
+        window=Window(kernel=kernel),
     )
-    shape = (batch, rows.shape[0])
-    return pending_result(node, product, shape)
-
-
-def _dense_rows(
-    context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
-) -> Pending:
-    """Multiplies the channels of each pixel of `data` by the weights `rows` (M, K), as a 1x1 convolution. Returns a
-    pending result, which the next QuantizeLinear rounds.
-    """
-    batch, channels, height, width = context.tensors[data.data.tensor].nchw
-    product = Product(
-        data=data.data,
-        weight=np.ascontiguousarray(rows.reshape(-1, channels, 1, 1)),
-        weight_scale=scale,
-        bias=bias,
-        window=Window(kernel=(1, 1)),
-    )
-    natural = (batch, rows.shape[0], height, width)
-    view = data.view(natural)
     return pending_result(node, product, natural, view=view)
 
 

@@ -72,8 +72,7 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
                 data = replace(read, shape=value.shape, view=value.view)
     if data is None:
         return None
-    rank = len(data.shape)
-    if reduced_axes(context, node, data.shape) != (rank - 1,) or not node.integer("keepdims", 1) or rank < 2:
+    if not _is_along_rows(context, node, data):
         return None
     if not context.abilities.rows:
         context.fail(node, *needs("rows"))
@@ -92,6 +91,12 @@ length.
 """
 
 
+def _is_along_rows(context: ImportContext, node: OnnxNode, data: Real) -> bool:
+    """Whether a reduction of `data` is along the last of several axes, which it keeps."""
+    axes, last = reduced_axes(context, node, data.shape), len(data.shape) - 1
+    return axes == (last,) and last > 0 and bool(node.integer("keepdims", 1))
+
+
 def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
     """Imports a ReduceL2 of `value` that computes the lengths of rows, as a number for each row (`RowStatistic`). This
     is possible only if a Div divides the rows by their lengths, and nothing else reads the lengths; operators in
@@ -99,8 +104,8 @@ def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowS
     """
     if not isinstance(value, Real) or not context.abilities.rows:
         return None
-    rank, name = len(value.shape), node.outputs[0]
-    if reduced_axes(context, node, value.shape) != (rank - 1,) or not node.integer("keepdims", 1) or rank < 2:
+    name = node.outputs[0]
+    if not _is_along_rows(context, node, value):
         return None
     while True:
         readers = [reader for reader in context.model_nodes if name in reader.inputs]

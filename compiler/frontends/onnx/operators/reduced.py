@@ -13,20 +13,19 @@ import numpy as np
 
 from ....graph.abilities import needs
 from ....graph.int8_convolution import Quantization
-from ....graph.int8_operators import Table
 from ..attributes import OnnxNode
 from ..axes import reduced_axes, reduced_shape
-from ..emit import Rounding, append, emit, real_operand
+from ..emit import Rounding, emit, real_operand
 from ..integer_context import ImportContext, pending_result
 from ..operations import Function, Maximum, Opaque, Operation
 from ..strided_views import elements_of, with_view, without_pads
 from ..values import Pending, Real, reshaped
 from .activation_products import multiplied
-from .differences import negated
+from .differences import magnitudes, negated
 from .pools import Lines, average_of, lines_along
 from .row_values import Shared
 from .rows import shared_rows
-from .tables import STORED, real_values, round_function
+from .tables import real_values, round_function
 
 DIRECTION = Quantization(scale=np.float32(1 / 127), zero_point=0, dtype="int8")
 """Scale and zero point of directions: rows of length 1, whose elements are between -1 and 1."""
@@ -56,7 +55,7 @@ def _operation(context: ImportContext, node: OnnxNode, lines: Lines) -> Operatio
         case "ReduceMin":
             return Opaque(round=partial(_round_minimum, node=node, lines=lines))
         case "ReduceL1":
-            lines = replace(lines, data=_magnitudes(context, node, lines.data))
+            lines = replace(lines, data=magnitudes(context, node, lines.data))
     return average_of(lines.data, lines.window, total=True)
 
 
@@ -68,19 +67,6 @@ def _round_minimum(context: ImportContext, to: Rounding, *, node: OnnxNode, line
     most = replace(to.pending, operation=Maximum(data=data, window=lines.window), low=-np.inf, high=np.inf)
     greatest = emit(context, node, most, f"{to.output}.negated", data.quantization)
     return round_function(context, Function(data=greatest, values=-real_values(greatest)), to)
-
-
-def _magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The absolute values of a tensor as a new tensor of the same scale, without a rounding."""
-    if not context.abilities.tables:
-        context.fail(node, *needs("table"))
-    grid = Quantization(scale=data.quantization.scale, zero_point=0, dtype="uint8")
-    distance = np.abs(STORED.astype(np.int16) - data.quantization.stored_zero_point)
-    shape = context.tensors[data.tensor].shape
-    tensor = context.declare(f"{node.outputs[0]}.magnitudes", shape, grid)
-    operator = Table(table=(distance + grid.offset).astype(np.int8))
-    append(context, (node.name,), tensor, operator, (data.tensor,), tensor)
-    return replace(data, tensor=tensor, quantization=grid)
 
 
 def _products(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
