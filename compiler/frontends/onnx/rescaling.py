@@ -22,6 +22,7 @@ from .integer_context import ImportContext
 from .values import Real
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
+"""All stored values."""
 # The ratio that equals a multiplication by one scale and a division by the other is within two steps of their
 # quotient; eight steps leave a margin.
 STEPS = 8

@@ -219,13 +219,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Elements moved, picked or known.
         "Concat": (_shared("rearrangement:import_concat", "axis"),),
-        **_alike("ConstantOfShape MelWeightMatrix Range", _float("known:import_known", whole=True)),
+        **_alike("ConstantOfShape MelWeightMatrix Range", _steps("decompose:known_steps", whole=True)),
         **_alike(
             "DepthToSpace SpaceToDepth", _shared("rearrangement:import_depth_to_space", "blocksize mode")
         ),
         "Dropout": (_either("structure:import_identity", idle="ratio seed"),),
         "Expand": (_NORM, _shared("rearrangement:import_expand")),
-        "EyeLike": (_float("known:import_eye", "dtype k"),),
+        "EyeLike": (_steps("decompose:eye_steps", "dtype k"),),
         "Flatten": (_either("structure:import_view", "axis"),),
         "Gather": (_shared("rearrangement:import_gather", "axis"),),
         "GatherElements": _both("gathers:import_gather_elements", "indexed:import_gather_elements", "axis"),
@@ -242,7 +242,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Slice": (_shared("rearrangement:import_slice"),),
         "Split": (_shared("rearrangement:import_split", "axis num_outputs split"),),
         **_alike("Squeeze Unsqueeze", _either("structure:import_view", "axes")),
-        "Tile": (_steps("known:tile_steps"),),
+        "Tile": (_steps("decompose:tile_steps"),),
         "Transpose": (_shared("rearrangement:import_transpose", "perm"),),
         "Trilu": (_steps("decompose:trilu_steps", "upper"),),
         # Along axes: reductions, normalizations, running sums.

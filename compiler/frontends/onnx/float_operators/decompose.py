@@ -9,10 +9,12 @@ from math import prod
 import numpy as np
 from onnx import TensorProto
 
-from ..attributes import OnnxNode
+from ....graph.budgets import SMALLER, too_large
+from ..attributes import OnnxNode, schema_of
 from ..axes import reduced_axes, reduced_shape, softmax_axis
 from ..context import GraphContext
 from ..steps import FloatSteps
+from .logic import element_type
 from .normalizations import moments
 
 MOST_NEIGHBOURS = 256
@@ -160,3 +162,44 @@ def logarithm_steps(s: FloatSteps) -> None:
         made = s.add("Add", made, shift) if shift else made
         made = s.add("Reshape", made, s.axes(*reduced_shape(s.node, s.shape(0), axes)))
     s.done(s.add("CastLike", made, s.input(0)) if half else made)
+
+
+def tile_steps(s: FloatSteps) -> None:
+    """Adds the ONNX nodes that compute a Tile with constant repeats. A Reshape splits each axis into (1, size), an
+    Expand enlarges the 1 to the number of repeats, and another Reshape joins both axes.
+    """
+    shape, repeats = s.shape(0), s.array(1, "repeats")
+    if repeats is None or repeats.shape != (len(shape),) or (repeats < 0).any():
+        s.refuse(
+            f"its repeats {repeats} do not match its input of shape {shape}",
+            "give a number of 0 or more for each axis",
+        )
+    counts = [int(count) for count in repeats]
+    wide = [size for axis, count in zip(shape, counts, strict=True) for size in (count, axis)]
+    if problem := too_large(tuple(wide), s.dtype(0).bits // 8):
+        s.fail(f"its output {problem}", SMALLER)
+    split = s.add("Reshape", s.input(0), s.constant([size for axis in shape for size in (1, axis)], np.int64))
+    result = [count * size for count, size in zip(counts, shape, strict=True)]
+    repeated = s.add("Expand", split, s.constant(wide, np.int64))
+    s.done(s.add("Reshape", repeated, s.constant(result, np.int64), allowzero=1))
+
+
+def eye_steps(s: FloatSteps) -> None:
+    """Replaces EyeLike by a constant of the input's shape; its dtype is the attribute `dtype` or, by default, the
+    input's.
+    """
+    shape, number = s.shape(0), s.node.integer("dtype", 0)
+    if len(shape) != 2:
+        s.refuse(f"its input must have two dimensions, not the shape {shape}", "give a matrix")
+    dtype = element_type(s.context, s.node, number) if number else s.dtype(0)
+    s.done(s.constant(np.eye(*shape, k=s.node.integer("k", 0)), dtype.numpy))
+
+
+def known_steps(s: FloatSteps) -> None:
+    """Raises an error for the first input of the node that is not a constant: the inputs of Range, ConstantOfShape and
+    MelWeightMatrix determine their shapes. (A node with constant inputs only is evaluated before.)
+    """
+    schema = schema_of(s.node.op_type, s.node.domain, s.context.opset)
+    for index in range(len(s.node.inputs)):
+        s.array(index, schema.inputs[index].name.replace("_", " "))
+    s.refuse("must have an input")

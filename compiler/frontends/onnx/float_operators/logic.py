@@ -54,11 +54,10 @@ def import_logic(context: GraphContext, node: OnnxNode) -> None:
 
 def element_type(context: GraphContext, node: OnnxNode, number: int) -> DType:
     """The DType of ONNX's element type `number` (TensorProto.DataType); fails for types that the graph lacks."""
-    name = type_name(number) if number in TensorProto.DataType.values() else str(number)
-    if number in (0, TensorProto.STRING) or number not in TensorProto.DataType.values():
-        context.fail(node, f"the element type {name} is not supported", f"use one of {', '.join(TYPES)}")
-    held = helper.tensor_dtype_to_np_dtype(number).name
+    defined = number in TensorProto.DataType.values()
+    held = helper.tensor_dtype_to_np_dtype(number).name if defined and number else ""
     if held not in TYPES:
+        name = type_name(number) if defined else str(number)
         context.fail(node, f"the element type {name} is not supported", f"use one of {', '.join(TYPES)}")
     return DType(held)
 

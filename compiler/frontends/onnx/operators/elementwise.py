@@ -258,11 +258,8 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
 def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
     if node.op_type == "Relu":
         return 0.0, np.inf
-    low, high = context.array(node, 1, "lower bound"), context.array(node, 2, "upper bound")
-    return (
-        -np.inf if low is None else float(low.reshape(-1)[0]),
-        np.inf if high is None else float(high.reshape(-1)[0]),
-    )
+    low = context.number(node, 1, "lower bound", -np.inf)
+    return low, context.number(node, 2, "upper bound", np.inf)
 
 
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:

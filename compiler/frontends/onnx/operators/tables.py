@@ -16,10 +16,9 @@ from ..emit import Rounding
 from ..integer_context import ImportContext
 from ..known_values import Constant, QuantizedConstant
 from ..operations import Function, Identity
+from ..rescaling import STORED
 from ..strided_views import same_view, without_pads
 from ..values import Pending, Real
-
-STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 
 
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
