@@ -146,7 +146,7 @@ def logarithm_steps(s: FloatSteps) -> None:
     before Exp, to avoid overflow. 16-bit floats are computed in float32 and rounded once.
     """
     half, exponents = s.half_type(), s.node.op_type == "ReduceLogSumExp"
-    made = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
+    made = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.context.operand(s.node, 0).name
     axes = reduced_axes(s.context, s.node, s.shape(0))
     if axes is None:
         made = made if exponents else s.add("Log", made)
@@ -154,8 +154,7 @@ def logarithm_steps(s: FloatSteps) -> None:
         along, shift = s.axes(*axes), ""
         if exponents:
             # An infinite maximum is not subtracted (inf - inf is NaN): with 0 in its place the result is that maximum.
-            zero = s.constant(0, np.float32) if half else s.like(0)
-            most = s.add("ReduceMax", made, along, keepdims=1)
+            most, zero = s.add("ReduceMax", made, along, keepdims=1), s.constant(0, np.float32)
             shift = s.add("Where", s.add("Equal", s.add("Sub", most, most), zero), most, zero)
             made = s.add("Exp", s.add("Sub", made, shift))
         made = s.add("Log", s.add("ReduceSum", made, along, keepdims=1))
