@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper
 
 from ...graph.errors import InvalidModelError, ModelError, NodeError
 from ...graph.graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
@@ -27,17 +28,6 @@ from .operator_sets import STRUCTURE
 from .table import GRAPHS, import_body, import_node, operators, rows_of
 
 OLDEST_OPSET = 11
-_NAMES = {
-    "float": "float32",
-    "double": "float64",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
-    "float4e2m1": "float4_e2m1fn",
-}
-"""ONNX's names of element types where they differ from `DType`'s."""
 
 
 def import_float_model(
@@ -61,10 +51,8 @@ def import_float_model(
         if info.name not in context.constants:
             inputs.append(_input(context, info))
             context.input_names.add(info.name)
-    types = {
-        info.name: _NAMES.get(dtype := type_name(info.type.tensor_type.elem_type), dtype)
-        for info in (*model.graph.value_info, *model.graph.output)
-    }
+    infos = (*model.graph.value_info, *model.graph.output)
+    types = {info.name: held_type(info.type.tensor_type.elem_type) for info in infos}
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
     for place, node in enumerate(nodes):
         try:
@@ -99,6 +87,12 @@ def import_float_model(
     )
 
 
+def held_type(element_type: int) -> str:
+    """The name in `DType` of ONNX's element type with this number; another text for a type that no graph has."""
+    known = element_type and element_type in TensorProto.DataType.values()
+    return helper.tensor_dtype_to_np_dtype(element_type).name if known else ""
+
+
 def _stand_in(context: GraphContext, types: Mapping[str, str], name: str) -> bool:
     """Declares a tensor for the output of a refused node, so that the import continues with later nodes; returns False
     if type or shape are unknown.
@@ -113,7 +107,7 @@ def _stand_in(context: GraphContext, types: Mapping[str, str], name: str) -> boo
 def _input(context: GraphContext, info: onnx.ValueInfoProto) -> GraphInput:
     shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
-    held = _NAMES.get(dtype, dtype)
+    held = held_type(info.type.tensor_type.elem_type)
     if held not in TYPES:
         raise ModelError(
             f"{context.source}: input '{info.name}' has type {dtype}; processors and GPUs take {', '.join(TYPES)}: "
@@ -156,7 +150,7 @@ def _output(context: GraphContext, info: onnx.ValueInfoProto) -> GraphOutput:
         )
         name = as_integers(context, maker, name)
     declared = type_name(info.type.tensor_type.elem_type)
-    if _NAMES.get(declared, declared) != context.tensors[name].dtype:
+    if held_type(info.type.tensor_type.elem_type) != context.tensors[name].dtype:
         raise ModelError(
             f"{context.source}: output '{info.name}' is declared {declared} but computed as "
             f"{context.tensors[name].dtype}; put a Cast before it"

@@ -8,7 +8,7 @@ from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from ....graph.graph import Tensor
 from ....ir.conditions import not_equal
@@ -18,6 +18,7 @@ from ....te import scalars, small_types
 from ....te.scalars import absolute, argument
 from ..attributes import OnnxNode
 from ..context import TYPES, GraphContext
+from ..float_importer import held_type
 from ..model.load import type_name
 from .pointwise import add_elementwise
 
@@ -54,10 +55,9 @@ def import_logic(context: GraphContext, node: OnnxNode) -> None:
 
 def element_type(context: GraphContext, node: OnnxNode, number: int) -> DType:
     """The DType of ONNX's element type `number` (TensorProto.DataType); fails for types that the graph lacks."""
-    defined = number in TensorProto.DataType.values()
-    held = helper.tensor_dtype_to_np_dtype(number).name if defined and number else ""
+    held = held_type(number)
     if held not in TYPES:
-        name = type_name(number) if defined else str(number)
+        name = type_name(number) if number in TensorProto.DataType.values() else str(number)
         context.fail(node, f"the element type {name} is not supported", f"use one of {', '.join(TYPES)}")
     return DType(held)
 
