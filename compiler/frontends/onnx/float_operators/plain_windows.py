@@ -74,18 +74,12 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     check_spatial(context, node, data.shape)
     windows, declared = pool_windows(context, node, data.shape[2:])
-    greatest = node.op_type == "MaxPool"
-    power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
-    if node.op_type == "LpPool" and power < 1:
-        context.refuse(node, f"its p is {power:g}; an Lp norm has a p of at least 1", "use p = 1 or p = 2")
-    name = data.name
-    if power:
-        body = (
-            scalars.general_power(scalars.absolute(argument(0)), power)
-            if power > 1
-            else scalars.absolute(argument(0))
-        )
-        body = argument(0) * argument(0) if power == 2 else body
+    greatest, name, power = node.op_type == "MaxPool", data.name, node.integer("p", 2)
+    if node.op_type == "LpPool":
+        if power < 1:
+            context.refuse(node, f"its p is {power}; an Lp norm has a p of at least 1", "use p = 1 or p = 2")
+        size = scalars.absolute(argument(0))
+        body = {1: size, 2: argument(0) * argument(0)}.get(power) or scalars.general_power(size, power)
         name = context.add(
             node, Elementwise(body=body), (name,), data.shape, output=context.temporary(node, "power")
         )
@@ -97,15 +91,15 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     except ValueError as error:
         context.refuse(node, str(error))
     shape = (*data.shape[:2], *program.parameters[-1].shape[1:])
-    if greatest:
+    if greatest or (node.op_type == "LpPool" and power == 1):
         context.add(node, Computed(program=program), (padded,), shape)
         return
     total = context.add(
         node, Computed(program=program), (padded,), shape, output=context.temporary(node, "sum")
     )
-    if power:
+    if node.op_type == "LpPool":
         body = scalars.sqrt(argument(0)) if power == 2 else scalars.general_power(argument(0), 1 / power)
-        context.add(node, Elementwise(body=body if power > 1 else argument(0) + 0.0), (total,), shape)
+        context.add(node, Elementwise(body=body), (total,), shape)
         return
     counted = bool(node.integer("count_include_pad", 0))
     divisors = average_divisors(data.shape[2:], windows, declared, counted).astype(np.float32)
