@@ -280,7 +280,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
-            _steps("functions:function_steps", "axis", when="is_in_16_bits"),
+            _steps("functions:function_steps", when="is_in_16_bits", whole=True),
         ),
         "LpNormalization": (_steps("decompose:lp_normalization_steps", "axis p"),),
         "Mean": (_steps("decompose:mean_steps"),),
@@ -305,7 +305,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("rows:import_rows", "axis"),
             _quantized("masks:import_masked_softmax", "axis", behind="Masked"),
             _float("reductions:import_softmax", "axis"),
-            _steps("functions:function_steps", "axis", when="is_in_16_bits"),
+            _steps("functions:function_steps", when="is_in_16_bits", whole=True),
         ),
         "TopK": (_float("indexed:import_top_k", "axis largest", idle="sorted"),),
         # Recurrent layers.

@@ -74,12 +74,13 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     check_spatial(context, node, data.shape)
     windows, declared = pool_windows(context, node, data.shape[2:])
-    greatest, name, power = node.op_type == "MaxPool", data.name, node.integer("p", 2)
+    greatest, name, power = node.op_type == "MaxPool", data.name, 0
     if node.op_type == "LpPool":
+        power = node.integer("p", 2)
         if power < 1:
             context.refuse(node, f"its p is {power}; an Lp norm has a p of at least 1", "use p = 1 or p = 2")
-        size = scalars.absolute(argument(0))
-        body = {1: size, 2: argument(0) * argument(0)}.get(power) or scalars.general_power(size, power)
+        body = scalars.absolute(argument(0)) if power != 2 else argument(0) * argument(0)
+        body = scalars.general_power(body, float(power)) if power > 2 else body
         name = context.add(
             node, Elementwise(body=body), (name,), data.shape, output=context.temporary(node, "power")
         )
@@ -91,13 +92,13 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     except ValueError as error:
         context.refuse(node, str(error))
     shape = (*data.shape[:2], *program.parameters[-1].shape[1:])
-    if greatest or (node.op_type == "LpPool" and power == 1):
+    if greatest or power == 1:
         context.add(node, Computed(program=program), (padded,), shape)
         return
     total = context.add(
         node, Computed(program=program), (padded,), shape, output=context.temporary(node, "sum")
     )
-    if node.op_type == "LpPool":
+    if power:
         body = scalars.sqrt(argument(0)) if power == 2 else scalars.general_power(argument(0), 1 / power)
         context.add(node, Elementwise(body=body), (total,), shape)
         return
@@ -236,15 +237,16 @@ def max_unpool_steps(s: FloatSteps) -> None:
     shape is larger.
     """
     shape, rank = s.shape(0), len(s.shape(0)) - 2
-    if rank < 1 or s.shape(1) != shape:
+    kernel, strides = (s.node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
+    pads = s.node.integers("pads", (0,) * (2 * rank))
+    if rank < 1 or not len(kernel) == len(strides) == rank == len(pads) // 2 or s.shape(1) != shape:
         s.refuse(
-            f"its input of shape {shape} must have at least three dimensions, and its indices of shape {s.shape(1)} "
-            "must have the same shape"
+            f"its kernel {kernel} and strides {strides} must have one number for each spatial dimension, its pads "
+            f"{pads} two for each, and its indices the shape {shape} of its input"
         )
-    windows = read_windows(s.context, s.node, shape[2:], s.node.integers("kernel_shape", ()))
     inner = [
-        (n - 1) * t + k - windows.pads[d] - windows.pads[d + rank]
-        for d, (n, k, t) in enumerate(zip(shape[2:], windows.kernel, windows.strides, strict=True))
+        (n - 1) * t + k - pads[d] - pads[d + rank]
+        for d, (n, k, t) in enumerate(zip(shape[2:], kernel, strides, strict=True))
     ]
     own = (*shape[:2], *inner)
     wanted = s.array(2, "output shape")
@@ -274,21 +276,20 @@ def column_to_image_steps(s: FloatSteps) -> None:
             f"its input of shape {s.shape(0)} must have three dimensions, and its image shape and block shape the "
             "same number of sizes"
         )
-    sizes, kernel = image.astype(int).tolist(), tuple(block.astype(int).tolist())
+    sizes, kernel = image.astype(int).tolist(), block.astype(int).tolist()
     rank, elements = len(kernel), prod(kernel)
-    windows = read_windows(s.context, s.node, sizes, kernel)
-    spaces = [
-        size + before + after - extent
-        for size, before, after, extent in zip(
-            sizes, windows.pads[:rank], windows.pads[rank:], windows.extents, strict=True
-        )
-    ]
-    counts = [space // stride + 1 for space, stride in zip(spaces, windows.strides, strict=True)]
-    more = [space % stride for space, stride in zip(spaces, windows.strides, strict=True)]
+    strides, dilations = (s.node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = s.node.integers("pads", (0,) * (2 * rank))
+    counts, more = [], []
+    for d in range(rank):
+        span = (kernel[d] - 1) * dilations[d] + 1
+        length = sizes[d] + pads[d] + pads[d + rank]
+        counts.append((length - span) // strides[d] + 1)
+        more.append((length - span) % strides[d])
     batch, rows, columns = s.shape(0)
     if min(counts) < 1 or prod(counts) != columns or rows % elements:
         s.refuse(
-            f"its columns of shape {s.shape(0)} do not match an image of {sizes} elements in blocks of {list(kernel)} "
+            f"its columns of shape {s.shape(0)} do not match an image of {sizes} elements in blocks of {kernel} "
             "elements"
         )
     channels = rows // elements
@@ -299,9 +300,9 @@ def column_to_image_steps(s: FloatSteps) -> None:
         blocks,
         s.constant(ones, np.float32),
         group=channels,
-        strides=windows.strides,
-        dilations=windows.dilations,
-        pads=windows.pads,
+        strides=list(strides),
+        dilations=list(dilations),
+        pads=list(pads),
         output_padding=more,
     )
     s.done(image_of)
