@@ -17,7 +17,7 @@ from ..frontends.onnx.attributes import OnnxNode, opset_of, read_node
 from ..frontends.onnx.constants import evaluate_node
 from ..frontends.onnx.model.foreign_domains import foreign, is_qonnx
 from ..frontends.onnx.model.inference import inferred_shapes
-from ..frontends.onnx.model.load import initializer_array, load_model, static_shapes
+from ..frontends.onnx.model.load import free_inputs, initializer_array, load_model, static_shapes
 from ..frontends.onnx.model.read import QUANTIZED
 from ..graph.errors import ModelError, NodeErrors, node_error
 from .recurrent import unrolled
@@ -124,8 +124,7 @@ def read_float_model(
     header.CopyFrom(proto)
     for part in ("node", "initializer", "value_info", "quantization_annotation", "input"):
         header.graph.ClearField(part)
-    initialized = {tensor.name for tensor in graph.initializer}
-    header.graph.input.extend(info for info in graph.input if info.name not in initialized)
+    header.graph.input.extend(free_inputs(graph))
     # Before version 4 every initializer had to be an input as well.
     header.ir_version = max(header.ir_version, LEAST_IR_VERSION)
     model = FloatModel(

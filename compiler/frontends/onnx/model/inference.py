@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import onnx
 from onnx import helper, numpy_helper, shape_inference
@@ -177,7 +176,9 @@ def write_ceilings(model: onnx.ModelProto, *, follow: bool) -> None:
     inference also propagates values.
     """
     waiting = [
-        node for node in model.graph.node if node.op_type in POOLS and _attribute(node, "ceil_mode", 0)
+        node
+        for node in model.graph.node
+        if node.op_type in POOLS and read_node(node, 0).integer("ceil_mode", 0)
     ]
     while waiting:
         graph = inferred_shapes(model, data_prop=follow).graph
@@ -203,16 +204,15 @@ def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
     """Larger pads that replace `ceil_mode` of the pool `node` without changing its outputs. None if inference gets the
     output's size right with `ceil_mode`, or if no such pads exist.
     """
-    plane, kernel = shape[2:], _attribute(node, "kernel_shape", [])
-    rank = len(plane)
-    ones = [1] * rank
-    strides, dilations = _attribute(node, "strides", ones), _attribute(node, "dilations", ones)
-    pads = _attribute(node, "pads", [0] * (2 * rank))
+    pool, plane, rank = read_node(node, 0), shape[2:], len(shape[2:])
+    kernel = pool.integers("kernel_shape", ())
+    strides, dilations = (pool.integers(name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = pool.integers("pads", (0,) * (2 * rank))
     sizes = (kernel, strides, dilations, pads[rank:])
     if not rank or min(plane) < 1 or any(len(given) != rank for given in sizes) or min(strides) < 1:
         return None
     # With count_include_pad the new pads would enter the averages.
-    if _attribute(node, "auto_pad", b"NOTSET") != b"NOTSET" or _attribute(node, "count_include_pad", 0):
+    if pool.text("auto_pad", "NOTSET") != "NOTSET" or pool.integer("count_include_pad", 0):
         return None
     extents = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
     whole = ceiling_pads(plane, extents, strides, pads)
@@ -227,9 +227,3 @@ def _forget_shapes(graph: onnx.GraphProto) -> None:
     del graph.value_info[:]
     for info in graph.output:
         info.type.tensor_type.ClearField("shape")
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    return next(
-        (helper.get_attribute_value(entry) for entry in node.attribute if entry.name == name), default
-    )

@@ -112,8 +112,7 @@ def load_model(
         raise InvalidModelError(
             f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
         ) from None
-    initialized = {initializer.name for initializer in model.graph.initializer}
-    check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
+    check_sizes(label, free_inputs(model.graph), empty=empty)
     check_attributes(label, model)
     follow = _prepare_inference(label, model)
     try:
@@ -249,6 +248,12 @@ def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None =
         ) from None
 
 
+def free_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """The inputs of a graph that have no initializer, so that each run gives them."""
+    initialized = {tensor.name for tensor in graph.initializer}
+    return [info for info in graph.input if info.name not in initialized]
+
+
 def input_shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
     """The shape of an input of a loaded model."""
     return tuple([dimension.dim_value for dimension in info.type.tensor_type.shape.dim])
@@ -298,16 +303,10 @@ def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
 
 def fix_batch(model: onnx.ModelProto, batch: int) -> None:
     """Sets a symbolic or unknown first dimension of each input to `batch`, and other dimensions of the same symbol."""
-    initialized = {initializer.name for initializer in model.graph.initializer}
     symbols: set[str] = set()
-    for info in model.graph.input:
+    for info in free_inputs(model.graph):
         dimensions = info.type.tensor_type.shape.dim
-        if (
-            info.name in initialized
-            or not dimensions
-            or dimensions[0].dim_value > 0
-            or is_zero(dimensions[0])
-        ):
+        if not dimensions or dimensions[0].dim_value > 0 or is_zero(dimensions[0]):
             continue
         if dimensions[0].dim_param:
             symbols.add(dimensions[0].dim_param)

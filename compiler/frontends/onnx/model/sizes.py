@@ -8,7 +8,7 @@ import onnx
 
 from ....graph.errors import ModelError
 from .bound_inputs import serialized
-from .load import dimension_name, is_zero
+from .load import dimension_name, free_inputs, is_zero
 from .read import SizedModel, Source, read_model
 
 
@@ -40,11 +40,10 @@ def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
 
 
 def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
-    initialized = {initializer.name for initializer in model.graph.initializer}
     dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
-    for info in model.graph.input:
+    for info in free_inputs(model.graph):
         for axis, dimension in enumerate(info.type.tensor_type.shape.dim):
-            if info.name not in initialized and dimension.dim_value < 1 and not is_zero(dimension):
+            if dimension.dim_value < 1 and not is_zero(dimension):
                 dynamic.setdefault(dimension_name(info, axis), []).append(dimension)
     for name, size in sizes.items():
         if name not in dynamic:
