@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 from ....graph.budgets import SMALLER, too_large
 from ..attributes import OnnxNode, schema_of
@@ -112,7 +112,7 @@ def reverse_sequence_steps(s: FloatSteps) -> None:
 
 def hardmax_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
-    shape, x = s.shape(0), s.input(0)
+    shape, x = s.shape(0), s.input(0) if s.half_type() else s.context.operand(s.node, 0).name
     axis, alone = softmax_axis(s.context, s.node, shape)
     size = shape[axis] if alone else prod(shape[axis:])
     if not alone:
@@ -138,7 +138,7 @@ def trilu_steps(s: FloatSteps) -> None:
     else:
         k = int(s.number(1, "diagonal k", 0))
         kept = s.constant(diagonals >= k if upper else diagonals <= k, np.bool_)
-    s.done(s.add("Where", kept, s.input(0), s.like(0)))
+    s.done(s.add("Where", kept, s.input(0), s.add("CastLike", s.constant(0, np.int32), s.input(0))))
 
 
 def logarithm_steps(s: FloatSteps) -> None:
@@ -191,7 +191,8 @@ def eye_steps(s: FloatSteps) -> None:
     if len(shape) != 2:
         s.refuse(f"its input must have two dimensions, not the shape {shape}", "give a matrix")
     dtype = element_type(s.context, s.node, number) if number else s.dtype(0)
-    s.done(s.constant(np.eye(*shape, k=s.node.integer("k", 0)), dtype.numpy))
+    value = numpy_helper.from_array(np.eye(*shape, k=s.node.integer("k", 0)).astype(dtype.numpy))
+    s.add("Constant", output=s.node.outputs[0], value=value)
 
 
 def known_steps(s: FloatSteps) -> None:
