@@ -83,6 +83,8 @@ def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple
 def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape, description: str) -> str:
     if tensor.shape == shape:
         return tensor.name
+    if context.resolve(tensor.name) in context.constants:
+        return context.store(tensor.name, context.constants[context.resolve(tensor.name)].reshape(shape))
     return context.view(node, tensor, shape, output=context.temporary(node, description))
 
 

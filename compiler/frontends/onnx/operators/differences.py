@@ -52,28 +52,29 @@ def import_difference(context: ImportContext, node: OnnxNode) -> None:
 
 def negated(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """The negative of `data`, without a rounding."""
-    return looked_up(context, node, data, NEGATED, negative(data.quantization), "negated")
+    return looked_up(context, node, data, NEGATED, negative(data.quantization), f"{data.tensor}.negated")
 
 
 def magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """The absolute values of `data`, of the same scale, without a rounding."""
     grid = Quantization(scale=data.quantization.scale, zero_point=0, dtype="uint8")
     distance = np.abs(np.arange(-128, 128) - data.quantization.stored_zero_point)
-    return looked_up(context, node, data, (distance + grid.offset).astype(np.int8), grid, "magnitudes")
+    table, name = (distance + grid.offset).astype(np.int8), f"{node.outputs[0]}.magnitudes"
+    return looked_up(context, node, data, table, grid, name)
 
 
 def looked_up(
     context: ImportContext, node: OnnxNode, data: Real, table: np.ndarray, grid: Quantization, name: str
 ) -> Real:
     """The entries of `table`, int8 (256,), for the stored values of `data`: a new tensor with the quantization `grid`,
-    read through the same view as `data`. A second call for the same tensor and `name` returns the first call's tensor.
+    read through the same view as `data`. The tensor is called `name`, and is made once for each name.
     """
     if not context.abilities.tables:
         context.fail(node, *needs("table"))
     shape = context.tensors[data.tensor].shape
     key = (data.tensor, shape, name.encode())
     if key not in context.moved:
-        tensor = context.declare(f"{data.tensor}.{name}", shape, grid)
+        tensor = context.declare(name, shape, grid)
         append(context, (node.name,), tensor, Table(table=table), (data.tensor,), tensor)
         context.moved[key] = tensor
     return replace(data, tensor=context.moved[key], quantization=grid)
