@@ -37,14 +37,11 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
     if not isinstance(value, FloatInput | Real | Pending):
         context.refuse_float(node, 0, value)
     quantization = _grid(context, node, value.shape, rounds=True)
-    match value:
-        case FloatInput():
-            context.bind(node, quantized_input(context, node, value, output, quantization))
-            return
-        case Real():
-            value = context.element_wise(node, Identity(data=value), value)
-        case Pending():
-            pass
+    if isinstance(value, FloatInput):
+        context.bind(node, quantized_input(context, node, value, output, quantization))
+        return
+    if isinstance(value, Real):
+        value = context.element_wise(node, Identity(data=value), value)
     tensor = emit(context, node, value, output, quantization).tensor
     context.bind(node, Integer(tensor=tensor, shape=value.shape, dtype=quantization.dtype, view=value.view))
 
