@@ -15,7 +15,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .node_points import Points
-from .templates.columns import Columns, Values, one_point
+from .templates.columns import Columns, Values
 from .templates.space import Space
 from .templates.template import candidate_values, grid_costs
 from .templates.vdla.template import Kernel, template_of
