@@ -64,13 +64,18 @@ def own_half_steps(builder: Builder, network: vdla.Executable) -> dict[str, floa
     """
     if not isinstance(network, AcceleratorExecutable):
         return {}
-    tensors = network.compiled.graph.tensors
+    steps: dict[str, float] = {}
+    for name, tensor in network.compiled.graph.tensors.items():
+        if tensor.quantization is not None:
+            # A Concat of unlike grids is computed in parts, which have the name of its result, a dot and a number.
+            whole, _, number = name.rpartition(".")
+            key = whole if number.isdigit() else name
+            steps[key] = max(float(tensor.grid.scale) / 2, steps.get(key, 0.0))
     return {
-        name: float(tensors[name].grid.scale) / 2
+        name: steps[name]
         for node in builder.nodes
         for name in node.output
-        if node.op_type != "DequantizeLinear" and name in tensors and tensors[name].quantization is not None
-        if builder.array(name).dtype == np.float32
+        if node.op_type != "DequantizeLinear" and name in steps and builder.array(name).dtype == np.float32
     }
 
 
