@@ -69,8 +69,8 @@ EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
 EXTENDED_FITTED draws are for fitting models, and EXTENDED_HELD_OUT draws are for judging the models.
 """
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
-"""Extensions of random machines from number EXTENDED on. Each machine has each extension with probability 1/2, if it
-can have it.
+"""Extensions of random machines from number EXTENDED on. Each extension is drawn with probability 1/2; a machine that
+gets none, or that cannot have all of them, is drawn again.
 """
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
 """Random machines ("draws") with the extension `rows` (statistics of rows for softmax and normalizations). ROWED is the
@@ -175,11 +175,12 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 
 def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
-    """The machine `config` with one kind of special features: a chain memory (on-chip memory between layers) of some
-    hundred words, some of EXTRAS, or the extension `rows`, `sweep`, `wide_loads` or `fold`. `kind`: number of the first
-    draw of the kind (CHAINED, EXTENDED, ...).
+    """The machine `config` with one kind of special features: a chain memory (on-chip memory between layers) of 64 to
+    2048 words, some of EXTRAS, or the extension `rows`, `sweep`, `wide_loads` or `fold`. `kind`: number of the draw
+    modulo HELD_OUT; its range (from CHAINED, EXTENDED, ... on) determines the features.
 
-    None if `config` is too large for its kind, or lacks STORE.POST, which most of these features need.
+    None if `config` is too large or lacks STORE.POST, which most of these features need; if it cannot have the
+    features; or if no feature was drawn.
     """
     if kind >= FOLDING:
         return _folding(config, rng)
@@ -201,7 +202,8 @@ def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
     """A random machine with the extension `taps`, and with `sweep`, `wide_loads` or both; one in two has zero points,
     one in four a chain memory (on-chip memory between layers).
 
-    Raises ConfigError for fields that are invalid together.
+    None if neither `sweep` nor `wide_loads` is drawn, or if one of them would have no effect on `config`. Raises
+    ConfigError for fields that are invalid together.
     """
     more = ["taps", *(name for name in ("sweep", "wide_loads") if rng.random() < 0.75)]
     more += ["zero_points"] if rng.random() < 0.5 else []
@@ -227,7 +229,8 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
     small machines but more lanes.
 
     Three in four have `taps`, and most of these also `sweep` if possible; one in two has zero points, one in four a
-    chain memory (on-chip memory between layers).
+    chain memory (on-chip memory between layers). None if `config` has no square array or no STORE.POST, is too large,
+    or cannot have the features.
     """
     if config.block_in != config.block_out or not config.has("post"):
         return None

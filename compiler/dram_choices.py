@@ -1,5 +1,5 @@
-"""Chooses the knobs of a network on a machine with a DRAM (hw/dram.md), and the nodes whose stores are kept apart from
-loads (`codegen/vdla/dram_placement.py`), by simulated cycles of the whole network.
+"""Chooses the knobs of a network on a machine with a DRAM (hw/dram.md), and the nodes whose stores are separated in
+time from loads (`codegen/vdla/dram_placement.py`), by simulated cycles of the whole network.
 
 `dram_candidates` proposes knobs. The simulator counts row misses and turnarounds exactly. One program compares options
 of many nodes: the cycles of a node and its neighbours show whether the node's option is good.
@@ -35,14 +35,14 @@ NOT_COMPILED = (LegalityError, EmissionError, PlacementError, UnfitNodeError, Va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DramChoices:
-    """Choices for a network: the knobs of each node's kernels, and the nodes whose stores are `apart` from loads."""
+    """Choices for a network: knobs of each node's kernels, and nodes whose stores are `apart` in time from loads."""
 
     points: Points
     apart: frozenset[str]
 
 
 class _Option(NamedTuple):
-    """A choice for one node: the knobs of its kernels, and whether its stores are kept apart from loads."""
+    """A choice for one node: the knobs of its kernels, and whether its stores are separated in time from loads."""
 
     knobs: tuple[Values, ...]
     apart: bool
@@ -60,15 +60,15 @@ class _Run(NamedTuple):
 
 ProgramOf = Callable[[Points, Collection[str]], Program]
 """A function that links the program of a network without constants, from the knobs of all nodes and the names of the
-nodes whose stores are kept apart from loads. The program has an instruction group for each node."""
+nodes whose stores are separated in time from loads. The program has an instruction group for each node."""
 
 
 def choose(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> DramChoices:
-    """Chooses the knobs of all nodes, and the nodes whose stores are kept apart from loads, so that the simulated
-    network takes the fewest cycles of all programs that are tried. `kernels`: the kernels of all nodes. Tuning records
-    are ignored. Raises UnfitNodeError.
+    """Chooses the knobs of all nodes, and the nodes whose stores are separated in time from loads, so that the
+    simulated network takes the fewest cycles of all programs that are tried. `kernels`: the kernels of all nodes.
+    Tuning records are ignored. Raises UnfitNodeError.
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
     trials = _Trials(tuple(kernels), program_of)

@@ -43,7 +43,7 @@ class DramNetwork(AcceleratorNetwork):
 
     def linked(self, layers: Sequence[LoweredLayer], *, data: bool, image: Image | None = None) -> Linked:
         """Links `layers` to one program, as `AcceleratorNetwork.linked` does. `image`: an empty memory image (None: an
-        image in which the stores of the chosen layers are kept apart from loads).
+        image in which the stores of the chosen layers are separated in time from loads).
         """
         image = dram_image(self.config, layers, self._choices.apart) if image is None else image
         return super().linked(layers, data=data, image=image)

@@ -191,7 +191,7 @@ def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _count_idle(M, E, K, shown):  # type: ignore[no-untyped-def]
-    """Counts the cycles without a burst before `shown`, in which an address came to the bus. M, E, K: state arrays."""
+    """Counts the cycles without a burst before cycle `shown`, when an address is on the bus. M, E, K: state arrays."""
     waits = M[M_ACCEPTED] > M[M_SERVED] or E[E_ANNOUNCED] > E[E_WRITTEN]
     if shown > E[E_DONE] + 1 and not waits:
         count_until(K, LATENCY, E[E_DONE] + 1)
@@ -213,7 +213,9 @@ def _accept_read(M, C, Q, traffic, c, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _write_address(P, M, W, E, cycle):  # type: ignore[no-untyped-def]
-    """A write address comes to the bus in `cycle`, or the one that is there is accepted. P, M, W, E: state arrays."""
+    """A write address comes to the bus in `cycle`, unless one waits there. Memory accepts the address in `cycle` if it
+    has requested all words of the accepted writes by then. P, M, W, E: state arrays.
+    """
     if not E[E_WAITS]:
         E[E_ANNOUNCED] += 1
         E[E_OFFERED] = cycle
@@ -270,8 +272,8 @@ def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
-    """The oldest read that memory accepted requests its words from cycle `first` on. Returns a bit for each client for
-    whose unit more times may follow from the read's beats. P: the parameters of the run.
+    """Sends requests for all words of the oldest accepted read to the DRAM controller, from cycle `first` on. Returns a
+    bit for each client for whose unit more times may follow from the read's beats. P: the parameters of the run.
     """
     M, Q = bus.M, bus.Q
     A, E, D, G, S = dram.A, dram.E, dram.P, dram.G, dram.S
@@ -302,7 +304,7 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
-    """The oldest accepted write requests its words from cycle `first` on."""
+    """Sends requests for all words of the oldest accepted write to the DRAM controller, from cycle `first` on."""
     W = bus.W
     E, D, G, S, T = dram.E, dram.P, dram.G, dram.S, dram.T
     burst = W[E[E_WRITTEN] & (W.shape[0] - 1)]

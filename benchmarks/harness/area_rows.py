@@ -41,7 +41,7 @@ class Synthesized:
 
     @property
     def logic(self) -> float:
-        """Total area of the machine's cells in square micrometres."""
+        """Total area of the machine's standard cells, without memory macros, in square micrometres."""
         return sum(area for _, area in self.modules.values())
 
     @property

@@ -23,7 +23,9 @@ from vdla.util.closing import Closing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTrial:
-    """A measured candidate; `asking_seconds`: CPU seconds of this process while it waited for the result."""
+    """A measured candidate. `asking_seconds`: overhead of this process, the CPU seconds that its thread spent from the
+    request to the result.
+    """
 
     result: Result
     asking_seconds: float

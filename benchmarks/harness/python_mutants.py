@@ -191,6 +191,6 @@ def _between(
 
 
 def _columns(lines: Sequence[str], line: int, start: int, end: int) -> tuple[int, int]:
-    """Start and end columns in characters, from columns in bytes as `ast` counts them."""
+    """Converts start and end columns of line number `line`, from 1, from bytes as `ast` counts them to characters."""
     data = lines[line - 1].encode()
     return len(data[:start].decode()), len(data[:end].decode())

@@ -1,8 +1,8 @@
 """Normalize a seeded network on sample inputs, and measure the range of every tensor.
 
-Random weights alone give dead or saturated layers. Each convolution and hidden dense layer is therefore
-normalized per output channel, as a trained batch normalization would, and the result folded into its weights
-and bias; the last layer gets no random shift, so that no class wins on every input.
+Random weights alone give dead or saturated layers. Each convolution and dense layer is therefore normalized per
+output channel, as by a trained batch normalization: a gain and a shift are folded into its weights and bias. They vary
+at random from channel to channel, but not in the last layer, so that no class wins on every input.
 
 Everything is computed in float64, and stored results are rounded to `KEPT_BITS` significant bits, eleven orders of
 magnitude above the rounding errors of sums, so a model file does not depend on the machine or its matrix library.
@@ -49,7 +49,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """A normalized network, with the range of every tensor and of the input of each ReLU (`before_relu`)."""
+    """A network whose convolutions and dense layers are normalized: weights and biases are scaled and shifted for each
+    output channel, as by batch normalization. `ranges`: the range of the network's input (INPUT) and of each layer's
+    result, by name; `before_relu`: the range of each ReLU's input, by the name of its layer.
+    """
 
     network: Network
     ranges: dict[str, Range]
@@ -63,13 +66,13 @@ def round_significand(values: Float64Array, bits: int = KEPT_BITS) -> Float64Arr
 
 
 def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -> Calibrated:
-    """Run `network` on sample inputs, layer by layer, and normalize the weights of each layer on the way. Returns the
-    network with the measured range of every tensor.
+    """Run `network` on sample inputs, layer by layer, and normalize convolutions and dense layers on the way. Returns
+    the network with the measured range of every tensor.
 
     `families` are kinds of inputs, each float64 [count, *input_shape]; the measured ranges cover all families. The last
     layer's weights are made orthogonal to the differences between the means of the families, so that no class wins for
-    all inputs of a family. `seed`: the gain and the shift of each normalized channel are drawn at random, so that
-    channels differ.
+    all inputs of a family. `seed`: gain and shift are varied at random, so that
+    channels differ, except in the last layer.
     """
     rng = np.random.default_rng([seed, 1])
     inputs = np.concatenate(families)
@@ -150,7 +153,7 @@ def _normalization(
 ) -> tuple[Float64Array, Float64Array]:
     """Returns a factor and an addend for each channel, float64 [channels] each: `values` times factor plus addend has
     about the mean `centre` and the deviation 1, varied at random by channel. In the last layer (`is_last`) every mean
-    is 0.
+    is 0, and nothing is random.
     """
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     mean = values.mean(axis=axes)

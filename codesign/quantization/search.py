@@ -1,10 +1,10 @@
 """A search for quantization decisions: first decisions that are uniform over all layers, then changes of single layers,
-then combinations of these in the order of gain per cost.
+then combinations of these in the order of gain per cost, at last random changes of the best decisions (Pareto front).
 
 The search is a generator: it yields decisions and receives their figures, so that it neither runs nor records anything.
 Equal seeds and figures give equal decisions. Decisions are compared by two numbers: noise over signal at the output,
-and a cost. A move (a change of one decision) is predicted to change both numbers as much as it did alone; reported
-figures are always evaluated.
+and a cost. A move (a change of one decision) is predicted to change both numbers as much as it did alone; a move that
+was not evaluated alone, by an estimate (`Search.expected`). Reported figures are always evaluated.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a linear form whose range depends on other variables; None if there is none."""
+    """The innermost of those variables in `form` whose ranges depend on other variables; None if there are none."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]

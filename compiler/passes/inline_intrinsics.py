@@ -31,8 +31,8 @@ def inline_intrinsics(program: Program) -> Program:
 
 
 class _Use:
-    """The expansion of one intrinsic. `operands`: for each formal buffer, by name, (buffer, region of the operand).
-    `values`: for each formal variable, by name, the expression that replaces the variable.
+    """The expansion of one intrinsic. `operands`: by name of a formal buffer, (the formal buffer, region of the actual
+    operand). `values`: by name of a variable of the declaration's body, the expression that replaces the variable.
     """
 
     def __init__(self, use: Intrinsic, prefix: str) -> None:

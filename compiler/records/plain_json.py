@@ -11,17 +11,17 @@ from vdla.util.printable import printable
 MOST_SHOWN = 60
 """Largest number of characters of a value that a message shows."""
 MOST_LEVELS = 8
-"""Deepest nesting of lists and objects within a workload or a target."""
+"""Greatest number of nested levels of a workload or target. The innermost plain values count as a level."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def is_integer(value: object) -> bool:
-    """Whether the value is an integer of 64 bits."""
+    """Whether the value is an int, not a bool, that fits in 64 signed bits."""
     return type(value) is int and _LEAST <= value <= _MOST
 
 
 def is_number(value: object) -> bool:
-    """Whether the value is a finite number."""
+    """Whether the value is a finite float, or an int that fits in 64 signed bits; a bool is not a number."""
     return (type(value) is float and math.isfinite(value)) or is_integer(value)
 
 

@@ -51,7 +51,7 @@ Content = bytes | Sequence[Bytes]
 
 
 class UnreadableArchiveError(Exception):
-    """Raised if the reader refuses a description that the compiler itself wrote, which is a defect of the compiler."""
+    """Raised before a file is written, if the reader would refuse its description: a defect of the compiler."""
 
 
 def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) -> None:

@@ -1,5 +1,5 @@
-"""Random chains of data movement, products, functions and concatenations of any rank: each is refused with a message,
-or is right on the accelerator and on CPUs.
+"""Random chains of data movement, products, sums, functions and concatenations of up to four dimensions: each is
+refused with a message, or is right on the accelerator and on CPUs.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Chain(Rounded):
         return True
 
     def compute(self) -> bool:
-        """Adds a random matrix product, function, addition or concatenation; returns False if the drawn kind does not
-        apply.
+        """Adds a random matrix product, Sigmoid, Softmax, element-wise sum or product, or concatenation; returns False
+        if the drawn kind does not apply.
         """
         rng, shape, kind = self.rng, self.shape, self.rng.integers(0, 5)
         axis = int(rng.integers(0, len(shape)))

@@ -30,10 +30,12 @@ MONOTONE = {
 
 
 def bounds(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, Interval]:
-    """Bounds of each tensor except weights: (lower, upper), float64 arrays of the tensor's shape.
+    """Bounds of each tensor of `model` except weights, for the inputs `feeds` and all rounding errors of float32:
+    (lower, upper), float64 arrays of the tensor's shape. Bounds of a quantized tensor are stored integers.
 
-    Supports 1x1 convolutions, matrix products, sums, products, and the functions in MONOTONE; raises KeyError for other
-    operators.
+    Supports QuantizeLinear, DequantizeLinear, Reshape, Clip, Conv with 1x1 windows in one group, MatMul, Add, Mul, and
+    the functions in MONOTONE; raises KeyError for other operators, and for a constant as a node's first input (except
+    of DequantizeLinear).
     """
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     found = {name: (array.astype(np.float64),) * 2 for name, array in feeds.items()}
@@ -82,13 +84,15 @@ def _bounds_of(
             return np.moveaxis(least + bias, -1, 1), np.moveaxis(most + bias, -1, 1)
         case "MatMul":
             return _product(low, high, constants[node.input[1]])
-    other = node.input[1]
-    ends = (constants[other],) * 2 if other in constants else found[other]
-    if node.op_type == "Add":
-        return _wider(low + ends[0], high + ends[1])
-    assert node.op_type == "Mul", node.op_type
-    products = [a * b for a in (low, high) for b in ends]
-    return _wider(np.minimum.reduce(products), np.maximum.reduce(products))
+        case "Add" | "Mul":
+            other = node.input[1]
+            ends = (constants[other],) * 2 if other in constants else found[other]
+            if node.op_type == "Add":
+                return _wider(low + ends[0], high + ends[1])
+            products = [a * b for a in (low, high) for b in ends]
+            return _wider(np.minimum.reduce(products), np.maximum.reduce(products))
+        case _:
+            raise KeyError(f"{node.op_type} is not supported")
 
 
 def _product(low: np.ndarray, high: np.ndarray, weights: np.ndarray) -> Interval:

@@ -297,8 +297,8 @@ def _runs(
     config: Config, registers: Mapping[str, Values], name: str, values: Values
 ) -> Iterator[tuple[str, int, int, int]]:
     """Yields each run of consecutive DRAM bytes that an instruction (format `name`, fields `values`) reads or writes,
-    as (kind of element, first byte, length in bytes, number of runs of this kind in the instruction: 1 if its rows
-    touch). `registers`: configuration registers at the instruction.
+    as (kind of element, first byte, length in bytes, number of runs of this kind in the instruction). Rows that touch
+    are one run, except those of patches. `registers`: configuration registers at the instruction.
     """
     if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:
         return

@@ -9,7 +9,7 @@ from .builder import TfliteBuilder
 
 
 def reshape(b: TfliteBuilder) -> None:
-    """Adds a random RESHAPE to rows, to a flat tensor, or to other ranks."""
+    """Adds a random RESHAPE to a shape of the same size: flat, two-dimensional, or of another or the same rank."""
     data = b.activation((1, 2, 3, 4, 4))
     shape = b.shape(data)
     size, batch = int(np.prod(shape)), shape[0]
@@ -252,10 +252,7 @@ def broadcast(b: TfliteBuilder) -> None:
 
 
 def reverse(b: TfliteBuilder) -> None:
-    """Adds a random REVERSE_V2 along one axis or two neighbours."""
+    """Adds a random REVERSE_V2 along one axis."""
     data = b.activation((1, 2, 3, 4))
     rank = len(b.shape(data))
     b.node("REVERSE_V2", [data, b.integers([b.draw.below(rank)])], "ReverseV2", grid="same")
-
-
-# Along axes.

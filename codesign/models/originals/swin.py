@@ -58,7 +58,8 @@ def _merged(g: Graph, x: Value) -> Value:
 
 def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
     """Adds attention inside windows of 7x7 pixels of the image `x` to the graph. The windows are those of the image
-    rolled by `shift` rows and columns.
+    rolled up by `shift` rows and left by `shift` columns; the result is rolled back. An axis with a single window is
+    not rolled.
     """
     batch, height, width, channels = x.shape
     down, right = -height % WINDOW, -width % WINDOW
@@ -116,8 +117,8 @@ def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
 
 
 def _mask(rows: int, columns: int, shifts: tuple[int, ...]) -> np.ndarray:
-    """The mask of attention scores, [windows, 49, 49], for an image of `rows` x `columns` that was rolled by `shifts`.
-    It is 0 for two positions of a window that were in the same region before the roll, else FORBIDDEN.
+    """The mask of attention scores, [windows, 49, 49], for an image of `rows` x `columns` that was rolled up and left
+    by `shifts`. It is 0 for two positions of a window that were in the same region before the roll, else FORBIDDEN.
     """
     regions = np.zeros((rows, columns), np.int64)
     for axis, (extent, shift) in enumerate(zip((rows, columns), shifts, strict=True)):

@@ -263,7 +263,7 @@ class Access:
         return first if isinstance(first, np.ndarray) else int(first)
 
     def offset(self, environment: Environment) -> Column:
-        """For each iteration, the distance in elements from the start of the buffer's copy to the accessed region."""
+        """For each iteration, number of elements from the start of the buffer or double buffer's copy to the region."""
         total: Column = self._least
         for name, factor in self._variables.items():
             total = total + environment[name] * factor

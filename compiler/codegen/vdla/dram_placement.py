@@ -37,16 +37,17 @@ a burst in the meantime. Of 30, 48, 70, 96 and 128, 96 takes the fewest cycles f
 
 @dataclass(slots=True)
 class DramImage(Image):
-    """The memory image of a program for a machine with a DRAM. `apart`: numbers of the layers whose stores are kept
-    apart from loads. `tail`: number of input vectors at the end of a load that the bus transfers in START cycles.
+    """The memory image of a program for a machine with a DRAM. `apart`: numbers of the layers whose stores are
+    separated in time from loads. `tail`: number of input vectors at the end of a load that the bus transfers in START
+    cycles.
     """
 
     apart: frozenset[int] = frozenset()
     tail: int = 0
 
     def finish(self, emission: Emission, group: int, *, data: bool = True) -> NDArray[np.uint8]:
-        """Completes a program and returns the memory image, as `Image.finish`; rearranges weights, and keeps the stores
-        of the layers `apart` from loads.
+        """Completes a program and returns the memory image, as `Image.finish`; rearranges weights, and separates the
+        stores of the layers in `apart` from loads in time.
         """
         memory = Image.finish(self, emission, group, data=data)
         tile = emission.config.wgt_bytes

@@ -74,7 +74,7 @@ def append(
     inputs: tuple[str, ...],
     output: str,
 ) -> str:
-    """Adds a node with `operator` that stands for the ONNX nodes `members`; returns the name of its output."""
+    """Adds a node `name` (with a suffix if it is taken) for the ONNX nodes `members`; returns `output`, its result."""
     context.nodes.append(
         Node(name=context.node_name(name), members=members, operator=operator, inputs=inputs, output=output)
     )

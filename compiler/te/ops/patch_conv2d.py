@@ -35,9 +35,9 @@ def patch_conv2d(
     row kh, kernel column kw and channel c has number k = kh * KW * C + kw * C + c, and is in vector k // ci.
 
     Statement "patch" fills `patches`, in loops patch.n, patch.b, patch.y, patch.x; image n is row n % B of batch block
-    n // B. Statement "conv" computes the sums `acc`, in reduction loops conv.kb, conv.k, and conv.t if an output reads
-    several patches. If output columns share patches, loops conv.x and x run over patches, and loops conv.xi and xi over
-    the columns of a patch; `acc` then has a dimension for these columns.
+    n // B. Statement "conv" computes the sums `acc`, in reduction loops conv.kb (vectors of all patches of an output)
+    and conv.k (lanes). If output columns share patches, loops conv.x and x run over patches, and loops conv.xi and xi
+    over the columns of a patch; `acc` then has a dimension for these columns.
 
     Raises ValueError for dilations, or for a window that does not fit.
     """

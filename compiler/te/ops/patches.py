@@ -164,9 +164,9 @@ class Patches:
         return nest(loops, self.gather(n, b, first + y, x, name))
 
     def reduction(self) -> Reduction:
-        """The reduction loops. Without a ring, conv.kb runs over the vectors of all patches of an output, and conv.k
-        over the lanes of a vector. With a ring, conv.t runs over the patches, and conv.kb over the vectors of one
-        patch: patches in a ring have no constant distance, so one loop cannot run over all.
+        """The reduction loops. Loop conv.kb runs over the vectors of all patches of an output, and conv.k over the
+        lanes of a vector. If an output reads several patches of a ring, conv.t runs over the patches, and conv.kb over
+        the vectors of one patch: patches in a ring have no constant distance, so one loop cannot run over all.
         """
         layout, kb, k = self.layout, Var("conv.kb"), Var("conv.k")
         each, products, inner = layout.each, layout.products, (k, self.blocks.block_in)

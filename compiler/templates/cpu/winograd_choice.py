@@ -32,7 +32,7 @@ the model's error.
 
 def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
     """Size m of the output tiles with which Winograd's method saves most time; None if the direct method should be used
-    (`rewrites.floating.use_winograd.Tiling`). `block`: channels of a block.
+    (`rewrites.floating.use_winograd.Tiling`). `block`: size of a block of input channels or of filters.
     """
     if block != target.lanes(DType.FLOAT32):
         return None
@@ -46,7 +46,7 @@ def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
 
 
 def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
-    """Cycles of a 3 x 3 convolution by the direct method; `block`: channels of a block."""
+    """Cycles of a 3 x 3 convolution by the direct method. `block`: size of a block of input channels or of filters."""
     rows, columns = shape.outputs
     blocks = ceil_div(shape.filters, block)
     depth = _whole(shape.channels, block) * WINOGRAD_TAPS**2
@@ -55,8 +55,8 @@ def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
 
 
 def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -> float:
-    """Cycles of a 3 x 3 convolution by Winograd's method with output tiles of `m` x `m`; `block`: channels of
-    a block.
+    """Cycles of a 3 x 3 convolution by Winograd's method with output tiles of `m` x `m`. `block`: size of a
+    block of input channels or of filters.
     """
     tiles = shape.batch * prod(tile_counts(m, shape))
     matrices = (m + WINOGRAD_TAPS - 1) ** 2

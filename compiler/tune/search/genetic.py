@@ -33,8 +33,10 @@ class GeneticSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Up to `count` legal points [n, axes], made from the best trials by crossover and mutation; none has a program
-        that is in the history. Fewer only if the space is exhausted. Raises EmptySpaceError if no point is legal.
+        """Up to `count` legal points [n, axes], none with a program that is in the history. Until `population` trials
+        are there, the points are random; then they are made from the best trials by crossover and mutation, and random
+        points replace missing ones. Fewer only if the space is exhausted, as far as `random_new` can tell. Raises
+        EmptySpaceError if no point is legal.
         """
         taken = examine(space, history.points).programs
         born = len(history) // self.population * self.population

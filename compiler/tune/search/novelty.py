@@ -12,10 +12,10 @@ from .point_features import Candidates, examine
 SAMPLES = 16
 """Number of times that legal points are sampled in search of new programs before the whole space is enumerated."""
 CHUNK = 1 << 14
-"""Number of points examined at a time when a space is enumerated."""
+"""Number of points examined at a time when a space is enumerated or, after the first samples, sampled again."""
 MOST_POINTS = 1 << 22
-"""A space of at most this many points is enumerated if samples find no new programs any more. A larger space counts as
-exhausted once `SAMPLES` further samples have found no new program.
+"""A space of at most this many points is enumerated if the first `SAMPLES` samples have too few new programs. A larger
+space counts as exhausted after `SAMPLES` further samples of `CHUNK` points.
 """
 
 
@@ -32,7 +32,8 @@ def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
 def random_new(space: Space, generator: np.random.Generator, count: int, taken: np.ndarray) -> np.ndarray:
     """`count` random legal points [count, axes] of distinct programs, none of which is in `taken`, uint64 [m].
 
-    Returns fewer points only if the space has no more. Raises EmptySpaceError if no point is legal.
+    Returns fewer points only if the space has no more or, in a space of more than `MOST_POINTS` points, if samples
+    found no more. Raises EmptySpaceError if no point is legal.
     """
     found = [np.empty((0, len(space.axes)), np.int64)]
     missing = count

@@ -1,5 +1,5 @@
-"""Pads in the chain memory (on-chip memory between layers) are written only once, as long as no tensor overwrites them,
-and as early as the memory is free.
+"""Pads (the border around a convolution's input) in the chain memory (on-chip memory between layers) are written only
+once, as long as no tensor overwrites them, and as early as the memory is free.
 """
 
 from dataclasses import replace
@@ -77,7 +77,7 @@ def of_many_widths(seed: int) -> Graph:
 
 @pytest.mark.parametrize("seed", [0, 8])
 def test_tensors_of_different_sizes_begin_at_one_place(seed: int):
-    """Tensors of different sizes are placed at the same address; the pads of a smaller tensor must not be taken for
-    those of a larger one.
+    """Tensors of different sizes are placed at the same address; the pads (border of a convolution's input) of a
+    smaller tensor must not be taken for the pads of a larger one.
     """
     assert_right(compile_program(of_many_widths(seed), replace(MACHINE, chain_buffer_bytes=1 << 14)))

@@ -2,7 +2,8 @@
 
     .venv-torch/bin/python tests/compiler/frontends/exported_files.py
 
-The files are the exporter's own output, before vdla names the nodes; NAME.npz has inputs and PyTorch's outputs.
+NAME.onnx is the exporter's output before vdla names the nodes, without the nodes' doc strings and without metadata
+other than KEPT. NAME.npz has inputs and PyTorch's outputs.
 """
 
 from __future__ import annotations

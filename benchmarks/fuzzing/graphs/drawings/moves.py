@@ -1,5 +1,5 @@
-"""Drawings (random nodes) of operators that move elements, and of operators that only change or return a tensor's
-shape.
+"""Drawings (random nodes) of operators that move elements, of operators that only change or return a tensor's shape,
+and of operators that make new elements (EyeLike, Range, ConstantOfShape).
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def gather(b: Builder, operator: Operator) -> None:
 
 
 def scatter(b: Builder, operator: Operator) -> None:
-    """Adds a random ScatterElements or ScatterND with any reduction; with none, no element is written twice."""
+    """Adds a random ScatterElements or ScatterND with any reduction; no element is written twice."""
     data = _any(b, operator)
     array = b.array(data)
     attributes = random_attributes(b, operator, array.ndim, "axis")

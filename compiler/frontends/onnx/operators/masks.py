@@ -206,9 +206,10 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
 
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
-    """Removes guards against NaN. IsNaN or IsInf of a quantized tensor becomes the constant False. A Where whose
-    condition is constant and everywhere equal becomes the operand that the condition selects, if this operand has the
-    result's shape. Returns False for any other node.
+    """Removes guards against NaN. IsInf of a quantized tensor, and IsNaN of a quantized or pending value (rounded by
+    the next QuantizeLinear), become the constant False. A Where whose condition is constant and everywhere equal
+    becomes the operand that the condition selects, if this operand is a quantized or pending value of the result's
+    shape. Returns False for any other node.
     """
     if node.op_type in ("IsNaN", "IsInf"):
         value = context.value(node, 0)

@@ -76,7 +76,7 @@ WASM32 = "llvm -mtriple=wasm32"
 
 @cache
 def sample() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Weights by name, an input X, and the result of the sequence of `network` as the interpreter computes it."""
+    """Weights by name, an input X, and the interpreter's result for the function that `network` compiles."""
     rng = np.random.default_rng(0)
     weights = {
         "first": rng.integers(-3, 4, (30, 40)).astype(np.float32),
