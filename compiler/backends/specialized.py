@@ -10,8 +10,9 @@ import numpy as np
 from onnx import helper
 
 from ..frontends.onnx.model.bound_inputs import with_constants
-from ..frontends.onnx.model.load import check_sizes, fix_batch, input_shape
+from ..frontends.onnx.model.load import check_sizes, input_shape
 from ..frontends.onnx.model.read import Source, read_model
+from ..frontends.onnx.model.sizes import fix_batch
 from ..graph.errors import parameters_of
 from ..runtime.executable import Executable, Port
 from ..runtime.specialized_network import SpecializedNetwork
@@ -27,7 +28,7 @@ def specialized(
     """
     read = read_model(model)
     graph = read.bare.graph
-    fix_batch(read.bare, batch)
+    fix_batch(read.label, read.bare, batch)
     initialized = {initializer.name for initializer in graph.initializer}
     given = [info for info in graph.input if info.name not in initialized]
     check_sizes(read.label, given, empty=True)

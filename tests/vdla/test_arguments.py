@@ -121,6 +121,31 @@ def test_the_line_says_what_to_give(call, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("target", "given", "message"),
+    [
+        ("llvm", {"batch": 0}, "a batch cannot be 0; give a size of 1 or more"),
+        ("llvm", {"device": 0}, "device 0: is for GPUs"),
+        ("vdla", {"batch": 0}, "batch 0: is for processors and GPUs"),
+        ("vdla", {"batch": 2}, "batch 2: is for processors and GPUs"),
+        ("vdla", {"device": "emulated"}, "device emulated: is for GPUs"),
+        ("vdla", {"virtual_threads": 0}, "virtual threads = 0; give 1, or 2"),
+        ("vdla", {"virtual_threads": 3}, "virtual threads = 3; give 1, or 2"),
+        ("vdla,llvm", {"batch": 2}, "batch 2: is for processors and GPUs"),
+        ("vdla,llvm", {"virtual_threads": 1000}, "virtual threads = 1000; give 1, or 2"),
+    ],
+)
+def test_compile_refuses_numbers_out_of_range_and_options_of_other_targets(target, given, message) -> None:
+    with pytest.raises(vdla.UserError) as caught:
+        vdla.compile(quantized(), target, "tiny", **given)
+    assert message in str(caught.value)
+
+
+def test_quantize_refuses_a_batch_below_1() -> None:
+    with pytest.raises(vdla.UserError, match="a batch cannot be 0; give a size of 1 or more"):
+        vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, batch=0)
+
+
 @pytest.mark.parametrize("name", [field.name for field in (*fields(vdla.Config), *fields(vdla.Memory))])
 @pytest.mark.parametrize("memory", [{}, {"kind": "dram", "part": "MT41K128M16", "bus_bytes": 16}])
 def test_a_field_of_any_kind(name: str, memory: dict[str, Any]) -> None:
