@@ -141,6 +141,25 @@ def test_compile_refuses_numbers_out_of_range_and_options_of_other_targets(targe
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"trials": 0}, "trials = 0; give a number from 1 to 10,000,000"),
+        ({"in_place": -1}, "in-place = -1; give a number from 0"),
+        ({"seed": -1}, "seed = -1; give a number from 0"),
+        ({"workers": -1}, "workers = -1; give a number from 0 to 1,024"),
+        ({"timeout": 0.0}, "timeout = 0.0; give a number from 0.1 to 86,400"),
+        ({"timeout": float("nan")}, "timeout = nan; give a number from 0.1 to 86,400"),
+    ],
+)
+def test_tune_refuses_numbers_out_of_range(given, message, tmp_path) -> None:
+    records = tmp_path / "records.jsonl"
+    with pytest.raises(vdla.UserError) as caught:
+        vdla.tune(["dense:4,4,4"], config="tiny", records=records, **{"strategy": "random", **given})
+    assert message in str(caught.value)
+    assert not records.exists()
+
+
 def test_quantize_refuses_a_batch_below_1() -> None:
     with pytest.raises(vdla.UserError, match="a batch cannot be 0; give a size of 1 or more"):
         vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, batch=0)
