@@ -160,6 +160,34 @@ def test_tune_refuses_numbers_out_of_range(given, message, tmp_path) -> None:
     assert not records.exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seed": -1}, "seed = -1; give a number of 0 or more"),
+        ({"timeout": 0.0}, "timeout = 0.0; give seconds from 1 to 86,400"),
+        ({"timeout": float("nan")}, "timeout = nan; give seconds from 1 to 86,400"),
+    ],
+)
+def test_explore_refuses_numbers_out_of_range(given, message) -> None:
+    space = {"base": "tiny", "fields": {"inp_buffer_bytes": [4096, 8192]}}
+    with pytest.raises(vdla.UserError) as caught:
+        vdla.explore(space, models.build("mlp"), **{"budget": 2, "strategy": "random", **given})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["nsga2", "tpe"])
+def test_optunas_strategies_take_seeds_of_any_length(strategy: str) -> None:
+    pytest.importorskip("optuna")
+    space = {"base": "tiny", "fields": {"inp_buffer_bytes": [4096, 8192]}}
+    assert vdla.explore(space, models.build("mlp"), budget=1, strategy=strategy, seed=2**70).front
+
+
+def test_quantize_refuses_a_seed_below_0() -> None:
+    samples = {"x": np.ones((8, 8), "f4")}
+    with pytest.raises(vdla.UserError, match="seed = -1; give a number of 0 or more"):
+        vdla.quantize(relu(), samples, config="tiny", budget=2, seed=-1)
+
+
 def test_quantize_refuses_a_batch_below_1() -> None:
     with pytest.raises(vdla.UserError, match="a batch cannot be 0; give a size of 1 or more"):
         vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, batch=0)
