@@ -132,7 +132,9 @@ def test_nodes_in_any_order(opset: int) -> None:
         for name, operator in (("then", "Neg"), ("else", "Abs"))
     }
     nodes = [
-        helper.make_node("If", ["choice"], ["c"], **branches),
+        helper.make_node(
+            "If", ["choice"], ["c"], then_branch=branches["then_branch"], else_branch=branches["else_branch"]
+        ),
         helper.make_node("Relu", ["a"], ["b"]),
         helper.make_node("Neg", ["x"], ["a"]),
         helper.make_node("Softmax", ["c"], ["y"], axis=1),
@@ -195,7 +197,15 @@ def with_branches(condition: bool | None) -> bytes:
     chosen = (
         list(branches["then_branch"].node)
         if condition is None
-        else [helper.make_node("If", ["condition"], ["b"], **branches)]
+        else [
+            helper.make_node(
+                "If",
+                ["condition"],
+                ["b"],
+                then_branch=branches["then_branch"],
+                else_branch=branches["else_branch"],
+            )
+        ]
     )
     nodes = [
         *rounded("x", "xd"),
