@@ -60,14 +60,14 @@ def compile(
     `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (operators that the
     accelerator does not support run on the processor), "cuda" (a GPU), "opencl" (an OpenCL device) or "wgsl" (a device
     of Vulkan, Metal or DirectX), each with its options as `vdla compile --target` takes them. `config` is a
-    configuration, a preset's name or a TOML file; `vta` unless given. `device` is a GPU's number, or "emulated". A
-    dynamic first dimension of the inputs gets the size `batch`. `records` are records of the tuner (a file or a book of
-    records); "shipped" means the records that ship with the package. `virtual_threads` is the number of copies of each
-    of the accelerator's buffers; several copies hide latency. `dump_passes` names a folder that gets the program after
-    each pass. `constants` are values by input name; these inputs become constants. This is meant for inputs that decide
-    shapes, such as the axes of a reduction. Without `constants`, a network on processors or GPUs that has such inputs
-    (of 64 elements at most) is compiled when their values arrive: `run` compiles a program for each new value, then
-    raises the errors of compilation, and caches 16 programs.
+    configuration, a preset's name or a TOML file; `vta` unless given. `device` is a GPU's number, or "emulated". On
+    processors and GPUs, a dynamic first dimension of the inputs gets the size `batch`. `records` are records of the
+    tuner (a file or a book); "shipped" means the records that ship with the package. `virtual_threads`, 1 or 2, is the
+    number of copies of each of the accelerator's buffers; 2 hide latency. `dump_passes` names a folder that gets the
+    program after each pass. `constants` are values by input name; these inputs become constants. This is meant for
+    inputs that decide shapes, such as the axes of a reduction. Without `constants`, a network on processors or GPUs
+    that has such inputs (of 64 elements at most) is compiled when their values arrive: `run` compiles a program for
+    each new value, then raises the errors of compilation, and caches 16 programs.
 
     `lengths` is the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
     the executable then takes arrays of any length in this range, pads them to one of a few lengths for which it has
@@ -144,7 +144,7 @@ def build(
         device=None if device is None else str(device),
         virtual_threads=virtual_threads,
     )
-    return backend_of(target).build(schedule, options)
+    return backend_of(target, options.device).build(schedule, options)
 
 
 def load(path: str | Path, target: str = "llvm", *, device: int | str | None = None) -> Executable:
@@ -159,11 +159,11 @@ def load(path: str | Path, target: str = "llvm", *, device: int | str | None = N
 
         return load_lengths(Path(path))
     options = CompileOptions(target=target, device=None if device is None else str(device))
-    return backend_of(target).load(Path(path), options)
+    return backend_of(target, options.device).load(Path(path), options)
 
 
 def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: bool) -> Executable:
-    backend = backend_of(options.target)
+    backend = backend_of(options.target, options.device)
     if cache and options.dump_passes is None and isinstance(backend, KernelBackend):
         return _from_cache(backend, source, options)
     return backend.compile(source, options)

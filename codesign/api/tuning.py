@@ -71,10 +71,11 @@ def tune(
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
 
-    from ..tuning.options import Options, Watchers
+    from ..tuning.options import Options, Watchers, check_numbers
     from ..tuning.session import tune as run_tuner
     from ..tuning.target import Run
 
+    check_numbers(trials=trials, in_place=in_place, seed=seed, workers=workers, timeout=timeout)
     model = subject if isinstance(subject, Model) else None
     names = [] if isinstance(subject, Model) else list(subject)
     if model is None and not names:

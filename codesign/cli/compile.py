@@ -57,7 +57,7 @@ def compile_model(
         ),
     ] = "llvm",
     config: ConfigOption = "vta",
-    batch: Annotated[int, typer.Option(min=1, help="Size of a dynamic first dimension.")] = 1,
+    batch: Annotated[int, typer.Option(help="Size of a dynamic first dimension.")] = 1,
     dump_passes: Annotated[
         Path | None,
         typer.Option(

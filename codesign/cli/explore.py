@@ -96,7 +96,7 @@ def explore(
             help="Search strategy: model (our own), nsga2 or tpe (both Optuna's), random, exhaustive.",
         ),
     ] = "model",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Designs that the search proposes at a time.")] = 20,
     trials: Annotated[
         int,
@@ -118,7 +118,7 @@ def explore(
     ] = None,
     timeout: Annotated[
         float,
-        typer.Option(min=1.0, max=86_400.0, help="Seconds that one design may take in another process."),
+        typer.Option(help="Seconds that one design may take in another process."),
     ] = 600.0,
     technology: TechnologyOption = "models",
     records: Annotated[

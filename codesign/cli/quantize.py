@@ -137,8 +137,8 @@ def quantize(
         float | None,
         typer.Option(metavar="MS", help="Choose the decisions of least error within this latency."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Size of a dynamic first dimension.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    batch: Annotated[int, typer.Option(help="Size of a dynamic first dimension.")] = 1,
     dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:

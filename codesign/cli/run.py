@@ -84,7 +84,7 @@ def run(
         Path | None, typer.Option(metavar="OUT.npz", help="Write the outputs by name.")
     ] = None,
     vthreads: Annotated[
-        int, typer.Option(min=1, max=2, help="Virtual threads; 1 hides no memory latency.")
+        int, typer.Option(help="Virtual threads, 1 or 2; 1 hides no memory latency.")
     ] = VIRTUAL_THREADS,
     timing_only: Annotated[
         bool,
@@ -132,7 +132,7 @@ def run(
         bool, typer.Option("--profile", help="Print the time of every kernel.", rich_help_panel=PROCESSOR)
     ] = False,
     batch: Annotated[
-        int, typer.Option(min=1, help="Size of a dynamic first dimension.", rich_help_panel=PROCESSOR)
+        int, typer.Option(help="Size of a dynamic first dimension.", rich_help_panel=PROCESSOR)
     ] = 1,
     dim: DimOption = None,
     constant: ConstantOption = None,

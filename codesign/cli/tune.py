@@ -22,11 +22,6 @@ from .tune_targets import tunable_of
 if TYPE_CHECKING:
     from vdla.compiler.records.record import Record
 
-MOST_TRIALS = 10_000_000
-MOST_SECONDS = 86_400.0
-"""Largest time limit of one candidate in seconds (a day); timers of the operating system cannot wait longer."""
-MOST_SEED = (1 << 63) - 1
-
 
 class FeatureChoice(StrEnum):
     """Features that the cost model learns from."""
@@ -87,13 +82,11 @@ def tune(
     config: ConfigOption = "vta",
     trials: Annotated[
         int,
-        typer.Option(min=1, max=MOST_TRIALS, help="Trials in all, shared between layers by expected gain."),
+        typer.Option(help="Trials in all, shared between layers by expected gain."),
     ] = 512,
     in_place: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            max=MOST_TRIALS,
             help="For networks on vdla: further trials of layers inside the whole network; default: half of "
             "--trials.",
         ),
@@ -101,10 +94,8 @@ def tune(
     strategy: Annotated[
         StrategyChoice, typer.Option(help="The strategy that proposes the next trials.")
     ] = StrategyChoice.evolution,
-    batch: Annotated[
-        int, typer.Option(min=1, max=4096, help="Trials between two trainings of the model.")
-    ] = 16,
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Equal seeds give equal searches.")] = 0,
+    batch: Annotated[int, typer.Option(help="Trials between two trainings of the model.")] = 16,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal searches.")] = 0,
     features: Annotated[
         FeatureChoice | None,
         typer.Option(
@@ -115,9 +106,7 @@ def tune(
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MOST_TRIALS, help="A layer is done after this many trials without improvement."
-        ),
+        typer.Option(help="A layer is done after this many trials without improvement."),
     ] = None,
     resume: Annotated[
         bool,
@@ -134,8 +123,6 @@ def tune(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            max=1024,
             help="Processes that measure, 1 by default; 0: this process, without time-outs. With --target cuda, "
             "processes that compile, by default one per core.",
         ),
@@ -148,7 +135,7 @@ def tune(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that one candidate may take (default: 30)."),
+        typer.Option(help="Seconds that one candidate may take (default: 30)."),
     ] = None,
     dim: DimOption = None,
     json: JsonOption = False,
@@ -169,10 +156,12 @@ def tune(
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
 
-    from ..tuning.options import Options, Watchers
+    from ..tuning.options import Options, Watchers, check_numbers
     from ..tuning.session import tune as run_tuner
     from ..tuning.target import Run
 
+    check_numbers(trials=trials, in_place=in_place, batch=batch, seed=seed, patience=patience)
+    check_numbers(workers=workers, timeout=timeout)
     tunable = tunable_of(context, target, device, config, workers, scheduler)
     options = Options(
         trials=trials,

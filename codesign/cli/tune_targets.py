@@ -30,7 +30,9 @@ def tunable_of(
     """
     targets = parse_targets(target)
     if device is not None and not targets.gpu:
-        raise UserError(f"--device {device}: is for GPUs; leave it out, or add --target cuda")
+        from vdla.compiler.backends.registry import backend_of
+
+        backend_of(target, device)  # Raises the error about a device that is no GPU.
     if not targets.llvm and not targets.gpu:
         from ..tuning.accelerator import AcceleratorTunable
 

@@ -99,7 +99,8 @@ class OptunaSearch:
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna warns that constraints and batches are experimental.
-            chosen = samplers[sampler](seed=problem.seed, constraints_func=_broken)
+            # Optuna's seeds have 32 bits.
+            chosen = samplers[sampler](seed=problem.seed % 2**32, constraints_func=_broken)
         self._study = optuna.create_study(
             sampler=chosen, directions=[optuna.study.StudyDirection.MINIMIZE] * len(problem.objectives)
         )

@@ -38,6 +38,9 @@ BATCHES_AT_ONCE = 16
 """Number of batches that are evaluated at a time for a strategy that does not learn. Workers that have finished then
 wait for the others only after these batches, not after each batch.
 """
+LEAST_TIMEOUT = 1
+MOST_TIMEOUT = 86_400
+"""Largest timeout of one machine in seconds: timers of the operating system cannot wait longer than a day."""
 RECORDS = "records.jsonl"
 
 
@@ -87,6 +90,12 @@ class Study:
             raise UserError("give at least one network")
         if self.budget < 1 or self.batch < 1 or self.place.workers < 1:
             raise UserError("budget, batch and workers must each be at least 1")
+        if self.seed < 0:
+            raise UserError(f"seed = {self.seed}; give a number of 0 or more")
+        if not LEAST_TIMEOUT <= self.place.timeout <= MOST_TIMEOUT:
+            raise UserError(
+                f"timeout = {self.place.timeout}; give seconds from {LEAST_TIMEOUT} to {MOST_TIMEOUT:,}"
+            )
 
     @cached_property
     def weights(self) -> dict[str, float]:

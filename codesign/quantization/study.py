@@ -56,7 +56,7 @@ class Member:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
     """Settings of a search: at most `budget` evaluations, a `cost` that is traded off against the error, and the `seed`
-    of its random choices. Raises UserError for a budget below 1.
+    of its random choices. Raises UserError for a budget below 1 and a seed below 0.
     """
 
     budget: int
@@ -66,6 +66,8 @@ class SearchSettings:
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise UserError("the budget must be at least 1 evaluation")
+        if self.seed < 0:
+            raise UserError(f"seed = {self.seed}; give a number of 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

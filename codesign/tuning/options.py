@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from vdla.compiler.records.record import Record
@@ -12,11 +13,27 @@ from vdla.compiler.tune.runs.in_place import Move
 from vdla.compiler.tune.runs.session import Trial
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.compiler.tune.search.strategies import LEARNING, StrategyName
+from vdla.util.errors import UserError
 
 RULES = frozenset({"sketch_cpu"})
 """Names of schedule spaces that rules generate; all other spaces are written by hand as templates. Generated spaces
 have no cost estimate that the cost model could use as a feature. For these spaces it is therefore worth the time to
 compute features of lowered programs, and to train the cost model longer.
+"""
+
+RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "trials": (1, 10_000_000),
+        "in_place": (0, 10_000_000),
+        "batch": (1, 4096),
+        "seed": (0, (1 << 63) - 1),
+        "patience": (1, 10_000_000),
+        "workers": (0, 1024),
+        "timeout": (0.1, 86_400),
+    }
+)
+"""The least and the greatest value of each number that users give to the tuner. `timeout` is in seconds: timers of the
+operating system cannot wait longer than a day.
 """
 
 FeatureSet = Literal["account", "program"]
@@ -71,3 +88,13 @@ class Watchers:
     move: Callable[[Move], None] = lambda _: None
     remark: Callable[[str], None] = lambda _: None
     resumed: Callable[[int], None] = lambda _: None
+
+
+def check_numbers(**given: float | None) -> None:
+    """Raises UserError if a number is outside of its range in `RANGES`. `given`: numbers by name; None is not checked,
+    since it stands for a default.
+    """
+    for name, number in given.items():
+        least, most = RANGES[name]
+        if number is not None and not least <= number <= most:
+            raise UserError(f"{name.replace('_', '-')} = {number}; give a number from {least:,} to {most:,}")

@@ -46,9 +46,17 @@ def kernel_backend(target: str) -> KernelBackend:
     return backend
 
 
-def backend_of(target: str) -> Backend:
-    """The backend of a target such as "vdla", "llvm -mcpu=..." or "vdla,llvm". Raises UserError for unknown targets."""
+def backend_of(target: str, device: str | None = None) -> Backend:
+    """The backend of a target such as "llvm -mcpu=..." or "vdla,llvm".
+
+    `device`: the device for the target's code, None for the first. Raises UserError for an unknown target, and for a
+    `device` if the target is no GPU.
+    """
     name = ",".join(part.split()[0] for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", target) if part.split())
     if name not in BACKENDS:
         raise UserError(f'target "{target}" is unknown; choose one of {", ".join(BACKENDS)}')
+    if device is not None and name not in GPUS:
+        raise UserError(
+            f"device {device}: is for GPUs; leave it out, or name the target of a GPU, such as cuda"
+        )
     return import_module(BACKENDS[name]).BACKEND

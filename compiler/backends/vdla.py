@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 
 def machine_of(options: CompileOptions) -> Config:
-    """Returns the configuration in `options`, or the preset `vta` if `options.config` is None."""
+    """Returns the configuration in `options`, or the preset `vta` if `options.config` is None. Raises UserError if
+    `options.batch` is not 1: models for the accelerator have fixed shapes.
+    """
+    if options.batch != 1:
+        raise UserError(
+            f"batch {options.batch}: is for processors and GPUs; leave it out with target {options.target}"
+        )
     return load_config("vta") if options.config is None else options.config
 
 

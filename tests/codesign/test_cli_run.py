@@ -367,3 +367,21 @@ def test_a_run_without_enough_memory_is_refused_in_one_line(
         monkeypatch.setattr("vdla.codesign.heterogeneous_run.sample_feeds", without_memory)
     message = vdla("run", mlp, "--target", target, "--outputs", tmp_path / "out.npz").message()
     assert f"{mlp}: this process gets no memory for all arrays of a run" in message
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("run", "--vthreads", "3"), "virtual threads = 3; give 1, or 2 to hide latency"),
+        (
+            ("run", "--target", "vdla,llvm", "--vthreads", "0"),
+            "virtual threads = 0; give 1, or 2 to hide latency",
+        ),
+        (("run", "--device", "cpu", "--batch", "0"), "a batch cannot be 0; give a size of 1 or more"),
+        (("compile", "--batch", "-1", "-o", "new.tar"), "a batch cannot be -1; give a size of 1 or more"),
+    ],
+)
+def test_numbers_out_of_range_have_the_messages_of_the_python_api(
+    vdla, small_cnn: Path, command: tuple[str, ...], message: str
+) -> None:
+    assert message in vdla(*command, small_cnn).message()

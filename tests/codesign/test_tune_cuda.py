@@ -235,7 +235,7 @@ def test_networks_are_run_and_compiled_with_records(vdla: Any, tmp_path: Path, n
             ("--target", "cuda", "--config", "tiny"),
             "--config is for the accelerator; leave it out with --target cuda",
         ),
-        (("--target", "llvm", "--device", "cuda:0"), "is for GPUs"),
+        (("--target", "llvm", "--device", "cuda:0"), "device cuda:0: is for GPUs"),
     ],
 )
 def test_what_cannot_be_tuned_is_said_in_a_line(vdla: Any, tmp_path: Path, arguments, words) -> None:

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import vdla
+from vdla.compiler.backends.divided import DividedExecutable
 
 
 def floats(*shape: int) -> np.ndarray:
@@ -131,7 +132,9 @@ def test_nodes_in_any_order(opset: int) -> None:
         for name, operator in (("then", "Neg"), ("else", "Abs"))
     }
     nodes = [
-        helper.make_node("If", ["choice"], ["c"], **branches),
+        helper.make_node(
+            "If", ["choice"], ["c"], then_branch=branches["then_branch"], else_branch=branches["else_branch"]
+        ),
         helper.make_node("Relu", ["a"], ["b"]),
         helper.make_node("Neg", ["x"], ["a"]),
         helper.make_node("Softmax", ["c"], ["y"], axis=1),
@@ -167,3 +170,80 @@ def test_one_filter_at_one_position_reads_a_padded_image():
     x = rng.standard_normal((2, 4, 3, 3)).astype(np.float32)
     (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
     np.testing.assert_allclose(vdla.compile(model, "llvm").run({"x": x})["y"], expected, rtol=1e-5)
+
+
+def with_branches(condition: bool | None) -> bytes:
+    """A quantized model: a convolution, then an If with Relu or LeakyRelu by the constant `condition`, then a
+    convolution. With None, the model has the Relu itself, without an If.
+    """
+    rng = np.random.default_rng(0)
+    arrays = {"s": np.float32(0.05), "z": np.int8(0), "condition": np.array(bool(condition))}
+    arrays["w"] = rng.integers(-127, 128, (8, 3, 3, 3)).astype(np.int8)
+    arrays["v"] = rng.integers(-127, 128, (4, 8, 1, 1)).astype(np.int8)
+
+    def rounded(name: str, result: str) -> list[onnx.NodeProto]:
+        return [
+            helper.make_node("QuantizeLinear", [name, "s", "z"], [f"{name}_q"]),
+            helper.make_node("DequantizeLinear", [f"{name}_q", "s", "z"], [result]),
+        ]
+
+    def branch(name: str, operator: str) -> onnx.GraphProto:
+        nodes = [helper.make_node(operator, ["a"], [f"{name}_r"]), *rounded(f"{name}_r", name)]
+        return helper.make_graph(
+            nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)]
+        )
+
+    branches = {"then_branch": branch("b", "Relu"), "else_branch": branch("c", "LeakyRelu")}
+    chosen = (
+        list(branches["then_branch"].node)
+        if condition is None
+        else [
+            helper.make_node(
+                "If",
+                ["condition"],
+                ["b"],
+                then_branch=branches["then_branch"],
+                else_branch=branches["else_branch"],
+            )
+        ]
+    )
+    nodes = [
+        *rounded("x", "xd"),
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["wd"]),
+        helper.make_node("Conv", ["xd", "wd"], ["conv"]),
+        *rounded("conv", "a"),
+        *chosen,
+        helper.make_node("DequantizeLinear", ["v", "s", "z"], ["vd"]),
+        helper.make_node("Conv", ["b", "vd"], ["sum"]),
+        *rounded("sum", "y"),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8)),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+    ]
+    constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "branches", ends[:1], ends[1:], constants)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
+
+
+@pytest.mark.parametrize("target", ["vdla", "vdla,llvm"])
+def test_the_accelerator_runs_the_chosen_branch_of_an_if(target: str) -> None:
+    """A branch of a quantized model that a constant selects is resolved at import: the same kernels as without an If,
+    all of them on the accelerator. The other branch gives other results, equal to the results of a processor.
+    """
+    inputs = {"x": floats(1, 3, 8, 8)}
+    plain = vdla.compile(with_branches(None), "vdla", "tiny")
+    chosen = vdla.compile(with_branches(True), target, "tiny")
+    np.testing.assert_array_equal(chosen.run(inputs)["y"], plain.run(inputs)["y"])
+    if target == "vdla":
+        assert vdla.simulate(chosen).cycles == vdla.simulate(plain).cycles
+    else:
+        assert isinstance(chosen, DividedExecutable)
+        assert [region.accelerated for region in chosen.division.network.regions] == [True]
+    machine = vdla.config("tiny", extensions=(*vdla.config("tiny").extensions, "table"))
+    other = vdla.compile(with_branches(False), target, machine).run(inputs)["y"]
+    with vdla.compile(with_branches(False), "llvm") as reference:
+        np.testing.assert_array_equal(other, reference.run(inputs)["y"])
+    assert (other != plain.run(inputs)["y"]).any()

@@ -121,6 +121,78 @@ def test_the_line_says_what_to_give(call, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("target", "given", "message"),
+    [
+        ("llvm", {"batch": 0}, "a batch cannot be 0; give a size of 1 or more"),
+        ("llvm", {"device": 0}, "device 0: is for GPUs"),
+        ("vdla", {"batch": 0}, "batch 0: is for processors and GPUs"),
+        ("vdla", {"batch": 2}, "batch 2: is for processors and GPUs"),
+        ("vdla", {"device": "emulated"}, "device emulated: is for GPUs"),
+        ("vdla", {"virtual_threads": 0}, "virtual threads = 0; give 1, or 2"),
+        ("vdla", {"virtual_threads": 3}, "virtual threads = 3; give 1, or 2"),
+        ("vdla,llvm", {"batch": 2}, "batch 2: is for processors and GPUs"),
+        ("vdla,llvm", {"virtual_threads": 1000}, "virtual threads = 1000; give 1, or 2"),
+    ],
+)
+def test_compile_refuses_numbers_out_of_range_and_options_of_other_targets(target, given, message) -> None:
+    with pytest.raises(vdla.UserError) as caught:
+        vdla.compile(quantized(), target, "tiny", **given)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"trials": 0}, "trials = 0; give a number from 1 to 10,000,000"),
+        ({"in_place": -1}, "in-place = -1; give a number from 0"),
+        ({"seed": -1}, "seed = -1; give a number from 0"),
+        ({"workers": -1}, "workers = -1; give a number from 0 to 1,024"),
+        ({"timeout": 0.0}, "timeout = 0.0; give a number from 0.1 to 86,400"),
+        ({"timeout": float("nan")}, "timeout = nan; give a number from 0.1 to 86,400"),
+    ],
+)
+def test_tune_refuses_numbers_out_of_range(given, message, tmp_path) -> None:
+    records = tmp_path / "records.jsonl"
+    with pytest.raises(vdla.UserError) as caught:
+        vdla.tune(["dense:4,4,4"], config="tiny", records=records, **{"strategy": "random", **given})
+    assert message in str(caught.value)
+    assert not records.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seed": -1}, "seed = -1; give a number of 0 or more"),
+        ({"timeout": 0.0}, "timeout = 0.0; give seconds from 1 to 86,400"),
+        ({"timeout": float("nan")}, "timeout = nan; give seconds from 1 to 86,400"),
+    ],
+)
+def test_explore_refuses_numbers_out_of_range(given, message) -> None:
+    space = {"base": "tiny", "fields": {"inp_buffer_bytes": [4096, 8192]}}
+    with pytest.raises(vdla.UserError) as caught:
+        vdla.explore(space, models.build("mlp"), **{"budget": 2, "strategy": "random", **given})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["nsga2", "tpe"])
+def test_optunas_strategies_take_seeds_of_any_length(strategy: str) -> None:
+    pytest.importorskip("optuna")
+    space = {"base": "tiny", "fields": {"inp_buffer_bytes": [4096, 8192]}}
+    assert vdla.explore(space, models.build("mlp"), budget=1, strategy=strategy, seed=2**70).front
+
+
+def test_quantize_refuses_a_seed_below_0() -> None:
+    samples = {"x": np.ones((8, 8), "f4")}
+    with pytest.raises(vdla.UserError, match="seed = -1; give a number of 0 or more"):
+        vdla.quantize(relu(), samples, config="tiny", budget=2, seed=-1)
+
+
+def test_quantize_refuses_a_batch_below_1() -> None:
+    with pytest.raises(vdla.UserError, match="a batch cannot be 0; give a size of 1 or more"):
+        vdla.quantize(relu(), {"x": np.ones((2, 8), "f4")}, batch=0)
+
+
 @pytest.mark.parametrize("name", [field.name for field in (*fields(vdla.Config), *fields(vdla.Memory))])
 @pytest.mark.parametrize("memory", [{}, {"kind": "dram", "part": "MT41K128M16", "bus_bytes": 16}])
 def test_a_field_of_any_kind(name: str, memory: dict[str, Any]) -> None:

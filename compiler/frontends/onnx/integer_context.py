@@ -102,9 +102,9 @@ class ImportContext(GraphContext):
         return False
 
     def fold(self, node: OnnxNode) -> bool:
-        """Evaluates a node with constant inputs only; returns whether it did. QuantizeLinear, DequantizeLinear, and
-        Transpose and Identity of a quantized constant are not evaluated."""
-        if node.op_type in GRIDS or not all(
+        """Evaluates a node with constant inputs only; returns whether it did. QuantizeLinear, DequantizeLinear, If,
+        and Transpose and Identity of a quantized constant are not evaluated."""
+        if node.op_type in (*GRIDS, "If") or not all(
             self.is_constant(node, index) for index, name in enumerate(node.inputs) if name
         ):
             return False

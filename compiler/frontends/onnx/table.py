@@ -322,7 +322,10 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "RNN": (_float("recurrent:import_recurrent", _RECURRENT, idle=_NUMBERS), _layer(_RECURRENT)),
         # Bodies of other nodes.
-        "If": (_control("control:import_control", "else_branch then_branch"),),
+        "If": (
+            _quantized("branches:import_if", "else_branch then_branch"),
+            _control("control:import_control", "else_branch then_branch"),
+        ),
         "Loop": (_control("control:import_control", "body"),),
         "Scan": (
             _control(

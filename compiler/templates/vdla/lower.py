@@ -77,7 +77,7 @@ def check_machine(config: Config, virtual_threads: int) -> None:
             f"configuration {config.name} lacks the extension 'post', with which every layer ends; "
             "add it to `extensions`"
         )
-    if virtual_threads < 1:
+    if virtual_threads not in (1, 2):
         raise CompileError(f"virtual threads = {virtual_threads}; give 1, or 2 to hide latency")
 
 

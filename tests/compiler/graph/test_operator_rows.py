@@ -490,6 +490,7 @@ def integer_models() -> Iterator[bytes]:
     """Yields models that together use every row of the importers' tables of integer operators. In these models, the
     import function of each row reads all attributes and constant inputs that it can read.
     """
+    yield from bodies()
     yield between("Conv", f(4, 4, 3, 3), kernel_shape=[3, 3])
     yield between("ConvTranspose", f(4, 4, 3, 3), kernel_shape=[3, 3])
     yield between("Gemm", f(3, 4), shape=(2, 3))

@@ -27,17 +27,23 @@ def import_control(context: GraphContext, node: OnnxNode) -> None:
     """Imports If, Loop or Scan."""
     match node.op_type:
         case "If":
-            condition = context.array(node, 0, "condition")
-            if condition is None or condition.size != 1:
-                context.refuse(node, "its condition must be a single value")
-            chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-            results = _iteration(context, node, _body(context, node, chosen), [], 0)
-            for name, result in zip(node.outputs, results, strict=True):
+            for name, result in zip(node.outputs, import_branch(context, node), strict=True):
                 _bind(context, node, name, result)
         case "Loop":
             _loop(context, node)
         case _:
             _scan(context, node)
+
+
+def import_branch(context: GraphContext, node: OnnxNode) -> list[str]:
+    """Imports the nodes of the branch that the constant condition of the If `node` selects, into a float or an integer
+    graph; returns the names of the branch's results.
+    """
+    condition = context.array(node, 0, "condition")
+    if condition is None or condition.size != 1:
+        context.refuse(node, "its condition must be a single value")
+    chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+    return _iteration(context, node, _body(context, node, chosen), [], 0)
 
 
 def _loop(context: GraphContext, node: OnnxNode) -> None:
