@@ -10,9 +10,8 @@ import numpy as np
 from onnx import helper
 
 from ..frontends.onnx.model.bound_inputs import with_constants
-from ..frontends.onnx.model.load import check_sizes, free_inputs, input_shape
+from ..frontends.onnx.model.load import check_sizes, fix_batch, free_inputs, input_shape
 from ..frontends.onnx.model.read import Source, read_model
-from ..frontends.onnx.model.sizes import fix_batch
 from ..graph.errors import parameters_of
 from ..runtime.executable import Executable, Port
 from ..runtime.specialized_network import SpecializedNetwork

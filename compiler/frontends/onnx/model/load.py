@@ -104,8 +104,6 @@ def load_model(
         rewrite(model)
     _check_names(label, model)
     if batch is not None:
-        from .sizes import fix_batch
-
         fix_batch(label, model, batch)
     refuse_unknown(label, model)
     # Checker and inference copy the whole model but need no weights: take these out.
@@ -300,6 +298,27 @@ def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
 def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
     """Whether a dimension is set to 0. (A dimension without a value reads as 0, too.)"""
     return dimension.HasField("dim_value") and dimension.dim_value == 0
+
+
+def fix_batch(label: str, model: onnx.ModelProto, batch: int) -> None:
+    """Sets a symbolic or unknown first dimension of each input to `batch`, and other dimensions of the same symbol.
+
+    `label` names the model in messages. Raises ModelError for a batch below 1.
+    """
+    if batch < 1:
+        raise ModelError(f"{label}: a batch cannot be {batch}; give a size of 1 or more")
+    symbols: set[str] = set()
+    for info in free_inputs(model.graph):
+        dimensions = info.type.tensor_type.shape.dim
+        if not dimensions or dimensions[0].dim_value > 0 or is_zero(dimensions[0]):
+            continue
+        if dimensions[0].dim_param:
+            symbols.add(dimensions[0].dim_param)
+        dimensions[0].dim_value = batch
+    for info in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dimension in info.type.tensor_type.shape.dim:
+            if dimension.dim_param in symbols:
+                dimension.dim_value = batch
 
 
 def static_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:

@@ -39,27 +39,6 @@ def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
     return sized
 
 
-def fix_batch(label: str, model: onnx.ModelProto, batch: int) -> None:
-    """Sets a symbolic or unknown first dimension of each input to `batch`, and other dimensions of the same symbol.
-
-    `label` names the model in messages. Raises ModelError for a batch below 1.
-    """
-    if batch < 1:
-        raise ModelError(f"{label}: a batch cannot be {batch}; give a size of 1 or more")
-    symbols: set[str] = set()
-    for info in free_inputs(model.graph):
-        dimensions = info.type.tensor_type.shape.dim
-        if not dimensions or dimensions[0].dim_value > 0 or is_zero(dimensions[0]):
-            continue
-        if dimensions[0].dim_param:
-            symbols.add(dimensions[0].dim_param)
-        dimensions[0].dim_value = batch
-    for info in (*model.graph.input, *model.graph.output, *model.graph.value_info):
-        for dimension in info.type.tensor_type.shape.dim:
-            if dimension.dim_param in symbols:
-                dimension.dim_value = batch
-
-
 def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
     dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
     for info in free_inputs(model.graph):
