@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from vdla.isa.config import Config
+from vdla.isa.layout import formats
 
 from .graph.layout import Constant, unpacked
 from .te.blocks import ceil_div
@@ -18,9 +19,6 @@ from .te.ops.common import Spread
 from .templates.vdla.pool import ELEMENTWISE
 from .templates.vdla.template import Details, Kernel, Source
 from .templates.vdla.workload import Workload
-
-_LARGEST_STRIDE = (1 << 16) - 1
-"""Largest distance in vectors between two rows of a load or of a store."""
 
 
 def blocks_as_rows(config: Config, kernel: Kernel, chained: AbstractSet[str]) -> Kernel:
@@ -74,7 +72,8 @@ def _one_run(config: Config, source: Source, blocks: int) -> tuple[Workload, Sou
     apart = {taken[0] * whole.width, spread.steps[0] * spread.plane[1] + spread.pitch}
     if (columns > 1 and (taken[1], spread.steps[1]) != (1, 1)) or (rows > 1 and apart != {columns}):
         return None
-    if max(whole.height * whole.width, plane) > _LARGEST_STRIDE:
+    strides = (formats(config)[name].field("x_stride").maximum for name in ("LOAD.ACC8", "STORE.POST"))
+    if max(whole.height * whole.width, plane) > min(strides):
         return None
     run = replace(
         details,

@@ -24,7 +24,7 @@ from ...te.post import PLAIN
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D, filters_of, has_depthwise
 from .legalize import Legalized, Machine
-from .template import Constant, Details, Kernel, Source, identity_parameters, parameters
+from .template import Constant, Details, Kernel, Source, byte_of, identity_parameters, parameters
 from .workload import Workload, windowed
 
 
@@ -129,7 +129,8 @@ def position_sum_kernels(
 ) -> list[Kernel]:
     """One kernel for each matrix product, in the order of the products' groups (`_workload`)."""
     graph, products, lanes = legalized.graph, operator.products, Blocks.of(config).block
-    plane = graph.tensors[node.output].size // graph.tensors[node.output].nchw[1]
+    repeated, values, result = (graph.tensors[name].nchw for name in (*node.inputs, node.output))
+    plane = result[2] * result[3]
     workload, rows = _workload(config, products), products.columns // lanes
     details = Details(
         post=products.post,
@@ -147,9 +148,9 @@ def position_sum_kernels(
             constants={"P": parameters(config, np.zeros(lanes, np.int32), scale)},
             recorded=False,
             offsets={
-                "X": group.b[1] * products.depth,
-                "W": group.a[1] * products.depth * lanes,
-                "Y": group.output[0] * plane + group.output[1] * lanes,
+                "X": byte_of(config, values, channel=group.b[1]),
+                "W": byte_of(config, repeated, position=group.a[1] * products.depth),
+                "Y": byte_of(config, result, channel=group.output[0], position=group.output[1]),
             },
         )
         for group in products.groups
