@@ -40,7 +40,7 @@ wait for the others only after these batches, not after each batch.
 """
 LEAST_TIMEOUT = 1
 MOST_TIMEOUT = 86_400
-"""Largest timeout of one machine in seconds: timers of the operating system cannot wait longer than a day."""
+"""Largest time limit for one machine of an exploration, in seconds: a day."""
 RECORDS = "records.jsonl"
 
 

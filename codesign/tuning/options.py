@@ -32,8 +32,8 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "timeout": (0.1, 86_400),
     }
 )
-"""The least and the greatest value of each number that users give to the tuner. `timeout` is in seconds: timers of the
-operating system cannot wait longer than a day.
+"""The least and the greatest value of each number that users give to the tuner. `timeout` is in seconds, at
+most a day.
 """
 
 FeatureSet = Literal["account", "program"]

@@ -24,7 +24,7 @@ MOVES = {
     "Expand": moves.expand,
     "Pad": moves.pad,
 }
-"""Drawings of nodes that move elements, by operator."""
+"""For each operator that moves elements, the function that draws a node of this operator."""
 POOLS = {"AveragePool": windows.pool, "MaxPool": windows.pool}
 REREAD = 0.3
 """Share of the quantized tensors, read by the first of these nodes, whose integers other nodes read with another scale

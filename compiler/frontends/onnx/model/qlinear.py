@@ -46,7 +46,7 @@ class StepsContext(RowContext, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class IntegerSteps(Nodes[StepsContext]):
-    """The ONNX nodes, under construction, that replace one node on integers or on blocks of channels."""
+    """Collects the ONNX nodes that replace one node, which computes on integers or on blocks of channels."""
 
     @property
     def stem(self) -> str:

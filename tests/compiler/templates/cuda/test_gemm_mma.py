@@ -156,7 +156,7 @@ def test_generated_text_computes_the_products():
 
 
 def test_constant_factors_are_rounded_when_they_are_packed():
-    """A kernel rounds only the factor that is no constant to tf32; the constant's array is rounded once."""
+    """A kernel rounds factors that are computed to tf32. Constant factors are rounded before, when they are packed."""
     case = Case(dtype=F32, sizes=(40, 24, 48))
     program, arrays = case.program(), operands(case.program())
     texts = []
