@@ -5,13 +5,12 @@ Files of other formats are converted (`other_formats`).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from vdla.util.files import read_file
@@ -146,32 +145,17 @@ def check_texts(label: str, model: Message) -> None:
 def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
     """The texts of a message that are not UTF-8 (protobuf returns these as bytes), with their places. A place is a path
     of fields, such as `graph.node[3].op_type`."""
-    texts, parts = _fields(message.DESCRIPTOR)
-    for name, repeated in texts:
-        value = getattr(message, name)
-        if not repeated:
-            if isinstance(value, bytes):
-                yield f"{where}{name}", value
-        else:
-            for index, item in enumerate(value):
-                if isinstance(item, bytes):
-                    yield f"{where}{name}[{index}]", item
-    for name, repeated in parts:
-        if repeated:
-            for index, item in enumerate(getattr(message, name)):
-                yield from _broken(item, f"{where}{name}[{index}].")
-        elif message.HasField(name):
-            yield from _broken(getattr(message, name), f"{where}{name}.")
-
-
-@functools.cache
-def _fields(kind: Descriptor) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
-    """The text fields and the message fields of a message type, each as (name, whether it is repeated)."""
-    found: dict[int, list[tuple[str, bool]]] = {
-        FieldDescriptor.TYPE_STRING: [],
-        FieldDescriptor.TYPE_MESSAGE: [],
-    }
-    for field in kind.fields:
-        if field.type in found:
-            found[field.type].append((field.name, not field.has_presence))
-    return tuple(found[FieldDescriptor.TYPE_STRING]), tuple(found[FieldDescriptor.TYPE_MESSAGE])
+    for field, value in message.ListFields():
+        if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
+            continue
+        name = f"{where}{field.name}"
+        items = (
+            [(name, value)]
+            if field.has_presence
+            else [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        )
+        for place, item in items:
+            if isinstance(item, bytes):
+                yield place, item
+            elif isinstance(item, Message):
+                yield from _broken(item, f"{place}.")
