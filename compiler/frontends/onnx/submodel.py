@@ -29,8 +29,8 @@ INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Submodel:
-    """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of its nodes
-    without constants.
+    """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of all its
+    nodes, also of copied ones, but not of constants.
 
     `readers`: for each node that was added to convert an input or output between types, the names of the nodes that
     read this tensor in the model."""
