@@ -7,14 +7,15 @@ reads. The function's file is imported when a model has the operator. `integer_i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from ...graph.errors import NodeError
+from ...graph.errors import InvalidModelError, NodeError
 from .attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .operator_rows import Kind, Located, Row, StepsLocated
 
@@ -409,3 +410,30 @@ def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.No
         import_body(context, steps)
     except NodeError as error:
         raise error.of_node(context.source, node) from None
+def import_nodes(
+    context: GraphContext,
+    nodes: Sequence[OnnxNode],
+    stand_in: Callable[[str], bool],
+    *,
+    reported: Callable[[OnnxNode], bool],
+    every: bool = True,
+) -> None:
+    """Imports all nodes of a model. Raises an error that lists all unsupported nodes, or only the first of them if
+    `every` is false. `stand_in` and `reported` decide what the list contains (`refused_nodes.import_rest`).
+    """
+    for place, node in enumerate(nodes):
+        try:
+            import_node(context, node)
+        except InvalidModelError:
+            raise
+        except NodeError as error:
+            if not every:
+                raise
+            from .refused_nodes import import_rest
+
+            rest = partial(import_node, context)
+            raise import_rest(
+                context.source, error, nodes[place:], rest, stand_in=stand_in, reported=reported
+            ) from None
+
+
