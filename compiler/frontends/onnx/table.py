@@ -106,6 +106,7 @@ _NORM = _quantized("norms:import_norm", behind=_NORMALIZED)
 _CONSTANTS = _quantized("channel_constants:import_channel_constants")
 _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
 _TABLE = _quantized("tables:import_function", whole=True)
+_IF = _control("control:import_control", "else_branch then_branch")
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
@@ -323,10 +324,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "RNN": (_float("recurrent:import_recurrent", _RECURRENT, idle=_NUMBERS), _layer(_RECURRENT)),
         # Bodies of other nodes.
-        "If": (
-            _quantized("branches:import_if", "else_branch then_branch"),
-            _control("control:import_control", "else_branch then_branch"),
-        ),
+        "If": (replace(_IF, kind="quantized"), _IF),
         "Loop": (_control("control:import_control", "body"),),
         "Scan": (
             _control(
