@@ -228,12 +228,14 @@ class ImportContext(GraphContext):
         *,
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
+        beside: Sequence[tuple[Shape, DType]] = (),
     ) -> str:
         """Binds the node's first output, or the name `output`, to the value that `operator` computes from the values
         `inputs`; `shape`: its shape. `dtype` is ignored: operators of integer graphs keep the type of their inputs.
         """
         from .emit import REALIZED
 
+        assert not beside, node.name
         del dtype
         named = output or node.outputs[0]
         made = REALIZED[type(operator).__name__](self, node, operator, Edges(inputs, named, shape))

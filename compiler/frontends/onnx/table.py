@@ -28,7 +28,8 @@ _TRANSPOSED = f"{_CONVOLUTION} output_padding output_shape"
 _POOL = "auto_pad ceil_mode dilations kernel_shape pads strides"
 _GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
 _REDUCTION = "axes keepdims noop_with_empty_axes"
-_RECURRENT = "activations clip direction hidden_size layout"
+_KERNEL = "activations direction hidden_size"
+_RECURRENT = f"{_KERNEL} clip layout"
 _NUMBERS = "activation_alpha activation_beta"
 """Attributes with parameters of activation functions. They have no effect, since the supported functions have none."""
 _QUANTIZATION = "axis block_size output_dtype"
@@ -315,14 +316,14 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _contributed("recurrent_steps:recurrent_steps", f"{_RECURRENT} input_forget", idle=_NUMBERS),
         ),
         "GRU": (
-            _float("recurrent:import_recurrent", f"{_RECURRENT} linear_before_reset", idle=_NUMBERS),
+            _float("recurrent:import_recurrent", f"{_KERNEL} linear_before_reset", idle=_NUMBERS),
             _layer(f"{_RECURRENT} linear_before_reset"),
         ),
         "LSTM": (
-            _float("recurrent:import_lstm", f"{_RECURRENT} input_forget", idle=_NUMBERS),
+            _float("recurrent:import_recurrent", _KERNEL, idle=_NUMBERS),
             _layer(f"{_RECURRENT} input_forget"),
         ),
-        "RNN": (_float("recurrent:import_recurrent", _RECURRENT, idle=_NUMBERS), _layer(_RECURRENT)),
+        "RNN": (_float("recurrent:import_recurrent", _KERNEL, idle=_NUMBERS), _layer(_RECURRENT)),
         # Bodies of other nodes.
         "If": (replace(_IF, kind="quantized"), _IF),
         "Loop": (_control("control:import_control", "body"),),
