@@ -69,6 +69,14 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
     return np.arange(size).reshape(value.shape)
 
 
+def transposed_view(shape: tuple[int, ...], order: Sequence[int]) -> np.ndarray:
+    """The row-major indices of the elements of a value of `shape` in a tensor that stores its axes in the order
+    `order`.
+    """
+    sizes = [shape[axis] for axis in order]
+    return np.arange(prod(shape)).reshape(sizes).transpose(np.argsort(order))
+
+
 def with_view(context: ImportContext, value: ValueT, elements: np.ndarray) -> ValueT:
     """The value with another view of its tensor: `elements` gives the row-major index in the tensor for each element of
     the value.
