@@ -33,7 +33,7 @@ def quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | 
     if scale.size == 1:
         check_scale_axis(context, node, real.shape)
     empty = np.zeros(real.shape, dtype)
-    grid = quantized_constant(context, node, empty, scale, zero_point, node.integer("axis", 1))
+    grid = quantized_constant(context, node, empty, scale, zero_point)
     limits = ml_dtypes.iinfo(dtype)
     rounded = np.rint(real.astype(np.float32) / grid.along_axis(grid.scale)).astype(
         np.float64
