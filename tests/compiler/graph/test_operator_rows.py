@@ -17,7 +17,6 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import vdla
-import vdla.compiler.frontends.onnx.operators.row_values
 from vdla.compiler.cpu_stages import RECURRENT
 from vdla.compiler.frontends.onnx import float_importer, integer_importer, table
 from vdla.compiler.frontends.onnx.attributes import (

@@ -17,13 +17,12 @@ from ..attributes import OnnxNode
 from ..axes import check_spatial
 from ..emit import Rounding, append, emit, real_operand
 from ..integer_context import ImportContext, pending_result
-from ..operations import Opaque
+from ..operations import Opaque, Shared
 from ..own_grids import SMALLEST, STEPS
 from ..strided_views import contiguous, elements_of, with_view, without_pads
 from ..values import Pending, Real, reshaped
 from .batch_normalization import affine
 from .products import round_product
-from .row_values import Shared
 from .rows import shared_rows
 
 FINENESS = 0.9

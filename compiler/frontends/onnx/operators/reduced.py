@@ -17,13 +17,12 @@ from ..attributes import OnnxNode
 from ..axes import reduced_axes, reduced_shape
 from ..emit import Rounding, emit, real_operand
 from ..integer_context import ImportContext, pending_result
-from ..operations import Function, Maximum, Opaque, Operation
+from ..operations import Function, Maximum, Opaque, Operation, Shared
 from ..strided_views import elements_of, with_view, without_pads
 from ..values import Pending, Real, reshaped
 from .activation_products import multiplied
 from .differences import magnitudes, negated
 from .pools import Lines, average_of, lines_along
-from .row_values import Shared
 from .rows import shared_rows
 from .tables import real_values, round_function
 
