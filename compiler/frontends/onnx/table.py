@@ -134,7 +134,10 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "DynamicQuantizeMatMul": (_contributed("integers:dynamic_product_steps"),),
         "Einsum": (_steps("einsum:einsum_steps", "equation"),),
-        "Gemm": _both("dense:import_gemm", "matrix_products:import_gemm", "alpha beta transA transB"),
+        "Gemm": (
+            _quantized("dense:import_gemm", "transB"),
+            _float("matrix_products:import_gemm", "alpha beta transA transB"),
+        ),
         "MatMul": _both("dense:import_matmul", "matrix_products:import_matmul"),
         "MatMulInteger": (_steps("integers:integer_product_steps"),),
         "MatMulIntegerToFloat": (_contributed("integers:scaled_product_steps"),),
@@ -264,9 +267,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "CumProd": (_float("reductions:import_running", "exclusive reverse"),),
         "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
         "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
-        "GroupNormalization": (
-            _steps("normalizations:group_normalization_steps", "epsilon num_groups stash_type"),
-        ),
+        "GroupNormalization": (_steps("normalizations:group_normalization_steps", "epsilon num_groups"),),
         "Hardmax": (_steps("decompose:hardmax_steps", "axis"),),
         "InstanceNormalization": (
             _quantized("instance_norm:import_instance_normalization", "epsilon"),
@@ -276,10 +277,8 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "LRN": (_steps("decompose:local_response_steps", "alpha beta bias size"),),
         "LayerNormalization": (
             _quantized("rows:import_rows", "axis epsilon"),
-            _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
-            _steps(
-                "normalizations:layer_normalization_steps", "axis epsilon stash_type", when="has_no_template"
-            ),
+            _float("normalizations:import_layer_normalization", "axis epsilon"),
+            _steps("normalizations:layer_normalization_steps", "axis epsilon", when="has_no_template"),
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
