@@ -106,8 +106,8 @@ _blocked = partial(_row, "blocked")
 _NORM = _quantized("norms:import_norm", behind=_NORMALIZED)
 _CONSTANTS = _quantized("channel_constants:import_channel_constants")
 _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
-_TABLE = _quantized("tables:import_function", whole=True)
 _IF = _control("control:import_control", "else_branch then_branch")
+_TABLE = _quantized("tables:import_function", whole=True)
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
@@ -264,8 +264,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
                 when="has_variables",
             ),
         ),
-        "CumProd": (_float("reductions:import_running", "exclusive reverse"),),
-        "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
+        **_alike("CumProd CumSum", _float("reductions:import_running", "exclusive reverse")),
         "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
         "GroupNormalization": (_steps("normalizations:group_normalization_steps", "epsilon num_groups"),),
         "Hardmax": (_steps("decompose:hardmax_steps", "axis"),),
@@ -301,7 +300,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", _REDUCTION),
             *_both("pools:import_reduce_mean", "reductions:import_reduction", _REDUCTION),
         ),
-        "ReduceProd": (_float("reductions:import_product", _REDUCTION),),
+        "ReduceProd": (_float("reductions:import_reduction", _REDUCTION),),
         "STFT": (_steps("fourier:stft_steps", "onesided"),),
         "Softmax": (
             _quantized("rows:import_rows", "axis"),
@@ -356,13 +355,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "QLinearReduceMean": (_integers("mean_steps", "axes keepdims"),),
         "QLinearConcat": (_integers("concat_steps", "axis"),),
         "QLinearWhere": (_integers("where_steps"),),
-        "NhwcMaxPool": (_integers("maximum_steps", f"{_GRID_POOL} dilations"),),
+        "NhwcMaxPool": (_integers("pool_steps", f"{_GRID_POOL} dilations"),),
         # ONNX Runtime's operators on blocks of channels, each as the operator that it is.
         f"{_BLOCKED}ReorderInput": (_blocked("reorder_steps", "channels_last"),),
         f"{_BLOCKED}ReorderOutput": (_blocked("reorder_steps", "channels channels_last"),),
-        f"{_BLOCKED}MaxPool": (_blocked("blocked_steps", f"{_POOL} storage_order"),),
-        f"{_BLOCKED}AveragePool": (_blocked("blocked_steps", f"{_POOL} count_include_pad"),),
-        **_alike(f"{_BLOCKED}GlobalMaxPool {_BLOCKED}GlobalAveragePool", _blocked("blocked_steps")),
+        f"{_BLOCKED}MaxPool": (_blocked("pool_steps", f"{_POOL} storage_order"),),
+        f"{_BLOCKED}AveragePool": (_blocked("pool_steps", f"{_POOL} count_include_pad"),),
+        **_alike(f"{_BLOCKED}GlobalMaxPool {_BLOCKED}GlobalAveragePool", _blocked("pool_steps")),
         f"{_BLOCKED}Conv": (_blocked("refuse_weights", f"{_CONVOLUTION} activation activation_params"),),
     }
 )
@@ -382,6 +381,21 @@ def operators(*kinds: Kind) -> Iterator[str]:
     return (name for name, rows in ROWS.items() if any(row.kind in kinds for row in rows))
 
 
+STRUCTURE = frozenset(operators("either"))
+"""Operators that compute nothing."""
+FUNCTIONS = frozenset(
+    name
+    for name, rows in ROWS.items()
+    if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
+)
+"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
+MERGED_INTO_FUNCTIONS = frozenset(
+    name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
+)
+"""Names of operators that usually become integer nodes of their own. If an input is a pending `Function` (an
+element-wise function of one tensor that the next QuantizeLinear will round), the operator is merged into the function.
+"""
+
 GRAPHS: tuple[Kind, ...] = ("either", "both")
 """The kinds of operator table rows that serve integer and float graphs alike."""
 
@@ -396,18 +410,6 @@ def import_node(context: GraphContext, node: OnnxNode) -> None:
         context.import_operator(node)
 
 
-def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
-    """Imports the nodes that replace a node."""
-    for index, proto in enumerate(body):
-        import_node(context, read_node(proto, index))
-
-
-def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
-    """Imports the ONNX nodes that replace an integer operator; errors about them become errors about `node`."""
-    try:
-        import_body(context, steps)
-    except NodeError as error:
-        raise error.of_node(context.source, node) from None
 def import_nodes(
     context: GraphContext,
     nodes: Sequence[OnnxNode],
@@ -435,3 +437,15 @@ def import_nodes(
             ) from None
 
 
+def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
+    """Imports the nodes that replace a node."""
+    for index, proto in enumerate(body):
+        import_node(context, read_node(proto, index))
+
+
+def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
+    """Imports the ONNX nodes that replace an integer operator; errors about them become errors about `node`."""
+    try:
+        import_body(context, steps)
+    except NodeError as error:
+        raise error.of_node(context.source, node) from None
