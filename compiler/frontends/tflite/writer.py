@@ -76,7 +76,9 @@ class Writer:
         return self.node("Reshape", [name, numbers], output)
 
     def known(self, index: int) -> np.ndarray | None:
-        """The values of a constant tensor in TFLite's order, integers if it is quantized; None for an activation."""
+        """The values of the constant tensor with the number `index`, axes as in TFLite, integers if quantized; else
+        None.
+        """
         return self.constants.get(index, self.network.tensors[index].data)
 
     def in_planes(self, index: int) -> bool:
