@@ -269,7 +269,7 @@ def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
     """Removes the node `last`, which was folded into the earlier node `product`; `product`, or a Transpose of its
-    result, computes the output of `last` instead.
+    result, computes the output of `last` instead. Updates `producers`, the nodes by output.
     """
     del producers[product.output[0]]
     product.output[0] = last.output[0]

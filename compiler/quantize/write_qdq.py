@@ -164,8 +164,8 @@ class _Writer:
         return ends.tolist() == [-128, 127]
 
     def _weigh(self, copy: onnx.NodeProto, input_scale: np.float32) -> None:
-        """Replaces the weights and bias of a product (Conv, Gemm, MatMul ...) by dequantized integers. `input_scale`:
-        scale of its other operand.
+        """Replaces the weights and bias of `copy`, a product (Conv, Gemm, MatMul ...), by dequantized integers.
+        `input_scale`: scale of its other operand.
         """
         node = read_node(copy, 0)
         weight_name, bias_name = copy.input[1], input_name(copy, 2)
