@@ -57,9 +57,9 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether the producer of tensor `name`, whose pixels do not fill whole blocks, can add padding pixels: it must
-    write pixel by pixel, and all readers must be 1x1 convolutions. False also if the convolutions would spend more
-    cycles on the padding than an exchange of the tensor's channels and pixels takes.
+    """Whether the producer of tensor `name`, whose pixels do not fill whole blocks of `block`, can add padding pixels:
+    it must write pixel by pixel, and all readers must be 1x1 convolutions. False also if the convolutions would spend
+    more cycles on the padding than an exchange of the tensor's channels and pixels takes.
     """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
