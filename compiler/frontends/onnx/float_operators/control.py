@@ -153,7 +153,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
 
 
 def _input_name(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of input `index` of the node, a tensor or constant; raises an error if no node computes it."""
+    """Name of input `index` of the node, a tensor or constant; raises InvalidNodeError if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
 
