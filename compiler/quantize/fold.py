@@ -93,7 +93,9 @@ def fold_pads(model: FloatModel) -> None:
 
 
 def _zero_pads(model: FloatModel, pad: OnnxNode) -> tuple[int, ...] | None:
-    """The constant pads of a Pad that pads with zeros; None for any other Pad."""
+    """The constant pads of a Pad that pads with zeros: of all axes at the begin, then at the end. None for any other
+    Pad.
+    """
     if pad.text("mode", "constant") != "constant" or len(pad.inputs) > 3:
         return None
     if any(name and name not in model.constants for name in pad.inputs[1:]):

@@ -62,7 +62,7 @@ def weight_scales(
 
     A channel's scale is chosen so that its largest magnitude becomes 127. A channel of zeros gets the largest scale of
     all channels, so that its bias has the same resolution. A scale is enlarged if the channel's bias, in units of
-    `input_scale` * scale, would otherwise exceed `MOST_BIAS`.
+    `input_scale` * scale, would otherwise exceed `MOST_BIAS`. `round_scale` rounds the computed scales to float32.
     """
     magnitude = np.abs(weight.astype(np.float64))
     others = tuple(position for position in range(weight.ndim) if position != axis)

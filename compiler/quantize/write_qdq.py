@@ -41,7 +41,7 @@ def write_qdq(
     per_tensor: Collection[str] = (),
 ) -> QuantizedModel:
     """Writes `model` in QDQ form and checks the result with ONNX's checker. Weights have one scale per output channel,
-    or a single scale for the nodes in `per_tensor`.
+    or a single scale for the nodes in `per_tensor`. `quantizations`: by name of the plan's tensors.
 
     Raises ScaleError if a product of scales is not finite in float32.
     """

@@ -106,7 +106,7 @@ def avg_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Pair = 1) -> Tensor:
-    """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for output sizes other than 1."""
+    """Mean of each channel of x, [batch, channels, 1, 1]. Raises NetworkError for output sizes other than 1."""
     need(output_size in (1, (1, 1), [1, 1]), "output_size", output_size, "1, or use avg_pool2d")
     return record("GlobalAveragePool", x)
 

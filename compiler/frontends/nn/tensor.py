@@ -432,7 +432,8 @@ class Recorder:
         return made
 
     def model(self, name: str, inputs: Sequence[Tensor], outputs: Mapping[str, Tensor]) -> onnx.ModelProto:
-        """The ONNX model of the recorded nodes on which `outputs` depend; its outputs have the keys as names.
+        """The ONNX model `name` of the recorded nodes on which `outputs` depend. It has the inputs `inputs`, also
+        unread ones; its outputs have the keys of `outputs` as names.
 
         A number is added to the name of a tensor inside the network that has the name of an output, and to the name of
         an output that has the name of an input or a constant. An output is copied if it is an input, a constant, or

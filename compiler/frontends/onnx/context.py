@@ -214,9 +214,9 @@ class GraphContext(NodeErrors):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Adds a graph node that computes, in `dtype`, the ONNX node's first output, or the intermediate tensor
-        `output`. Returns the name of the computed tensor. An empty tensor becomes a constant, without a node. Raises
-        NodeError where ONNX inferred another shape."""
+        """Adds a graph node, `operator` on the tensors `inputs`, for the ONNX node's first output, or for the
+        intermediate tensor `output`, with elements of type `dtype`. Returns the name of the computed tensor. An empty
+        tensor becomes a constant, without a node. Raises NodeError where ONNX inferred another shape."""
         if output is None:
             output = node.outputs[0]
             self.check_shape(node, output, shape)

@@ -69,7 +69,7 @@ def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
 
 
 def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
-    """Raises ModelError for an input that is neither an image (N, C, H, W) nor a vector (N, K)."""
+    """Raises ModelError unless `shape`, stored for input `name`, is an image (N, C, H, W) or a vector (N, K)."""
     if len(shape) not in (2, 4):
         raise ModelError(
             f"{context.source}: input '{name}' has shape {shape}; "

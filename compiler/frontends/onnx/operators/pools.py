@@ -265,8 +265,8 @@ def _plane_average(
 def round_average(
     context: ImportContext, to: Rounding, *, data: Real, pool: AveragePool, total: bool = False
 ) -> str:
-    """Adds an integer average pool, requantized by `to`; returns the name of the result's tensor. `total`: sums of
-    windows, not averages.
+    """Adds an integer average pool `pool` of `data`, requantized by `to`; returns the name of the result's tensor.
+    `total`: sums of windows, not averages.
     """
     source = data.quantization
     window, counted = pool.window, pool.counted
