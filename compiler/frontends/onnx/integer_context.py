@@ -229,8 +229,8 @@ class ImportContext(GraphContext):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Binds the node's first output, or the name `output`, to the value that `operator` computes from the values
-        `inputs`; `shape`: its shape. `dtype` is ignored: operators of integer graphs keep the type of their inputs.
+        """Binds the node's first output, or the name `output`, to the value of this `shape` that `operator` computes
+        from the values `inputs`; returns the bound name. `dtype` is ignored: integer graphs keep the type of inputs.
         """
         from .emit import REALIZED
 

@@ -107,9 +107,10 @@ class SubmodelWriter:
         """The submodel of nodes `own` (indices) with outputs `wanted`, for the accelerator (`accelerated`) or the CPU.
 
         It has copies of constants and of entry nodes (views and QuantizeLinear nodes at the beginning of a region); all
-        other tensors that it reads are its inputs. On the accelerator, a QuantizeLinear node is added for each float32
-        input that another submodel of the accelerator computes. On the CPU, integer inputs and outputs are passed as
-        float32 numbers of the same values. Raises ModelError if an input or output has an unknown shape.
+        other tensors that it reads are its inputs. On the accelerator, a QuantizeLinear and a DequantizeLinear are
+        added for each float32 input of two to four dimensions that another submodel of the accelerator computes. On the
+        CPU, integer inputs and outputs are passed as float32 numbers of the same values. Raises ModelError if an input
+        or output has an unknown shape.
         """
         part = _Part(taken=self.names)
         self._collect(part, own, wanted)
@@ -164,9 +165,9 @@ class SubmodelWriter:
                 part.inputs.setdefault(name)
 
     def _enter(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares the input `name` of the submodel `part`, and adds nodes that convert it to the type that its readers
-        take. `accelerated`: the submodel runs on the accelerator, else on the CPU. Raises ModelError for an unknown
-        shape.
+        """Returns the declaration of the input `name` of the submodel `part`, and adds nodes that convert it to the
+        type that its readers take. `accelerated`: the submodel runs on the accelerator, else on the CPU. Raises
+        ModelError for an unknown shape.
         """
         if name not in self.survey.types:
             raise ModelError(
@@ -194,8 +195,8 @@ class SubmodelWriter:
         return _declaration(name, dtype, self.survey.types[name].shape)
 
     def _leave(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares the output `name` of the submodel `part`; on the CPU (not `accelerated`) an integer output is
-        converted to float32 numbers of the same values.
+        """Returns the declaration of the output `name` of the submodel `part`; on the CPU (not `accelerated`) an
+        integer output is converted to float32 numbers of the same values.
         """
         known = self.survey.types.get(name)
         if known is None:

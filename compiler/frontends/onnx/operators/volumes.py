@@ -49,7 +49,9 @@ def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, i
 
 
 def _volume(batch: int, depth: int, channels: int, plane: Plane) -> np.ndarray:
-    """The row-major indices, in the stored slices (N * D, C, H, W), of the elements of a volume (N, C, D, H, W)."""
+    """The row-major indices, in the stored slices (N * D, C, H, W), of a volume's elements (N, C, D, H, W); `plane`:
+    (H, W).
+    """
     sizes = (batch, depth, channels, *plane)
     return np.arange(prod(sizes)).reshape(sizes).transpose(0, 2, 1, 3, 4)
 
@@ -199,7 +201,8 @@ def _sliced(
     node: OnnxNode, operation: Operation, batch: int, depth: int, channels: int, plane: Plane
 ) -> Pending:
     """The result of an `operation` that computes the slices of a volume as images, in the form of a volume. It is a
-    pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane`: sizes of the volume.
+    pending result, which the next QuantizeLinear rounds. `batch`, `depth`, `channels` and `plane` (H, W): sizes of the
+    resulting volume.
     """
     natural = (batch * depth, channels, *plane)
     return pending_result(node, operation, natural, view=_volume(batch, depth, channels, plane))
