@@ -231,7 +231,7 @@ class _Direction:
         return listed, [self.h, self.c] if self.c else [self.h]
 
     def from_inputs(self, x: str, steps: int) -> str:
-        """Adds the product of the inputs `x` of all steps with W: their contribution to the gates. Returns its name."""
+        """Adds the contribution of all inputs `x` to the gates, [steps, batch, gates * hidden]; returns its name."""
         s = self.s
         batch, size = s.shape(0)[0 if self.batch_first else 1], s.shape(0)[2]
         rows = s.add("Reshape", x, s.axes(1, steps * batch, size))

@@ -81,7 +81,7 @@ def weight_operand(
 
 
 def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
-    """Input `index` as a bias, which must be constant; None if the input is left out."""
+    """Input `index` as a bias; None if the input is left out. Raises NodeError if it is not a constant."""
     value = context.value(node, index)
     if value is None or isinstance(value, Constant | QuantizedConstant):
         return value
