@@ -50,7 +50,7 @@ other values of these attributes, so `check_text` does.
 
 
 def check_text(context: NodeErrors, node: OnnxNode) -> None:
-    """Raises an error for a node whose text attribute has an unknown value. `_TEXTS` lists the checked attributes with
+    """Raises NodeError for a node whose text attribute has an unknown value. `_TEXTS` lists the checked attributes with
     their known values, by operator.
     """
     name, known = _TEXTS.get(node.op_type, ("", ()))
@@ -137,14 +137,15 @@ def evaluate_node(
 def _single_node_model(
     node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
 ) -> onnx.ModelProto:
-    """A model that consists of the node `node` alone, with the given inputs and initializers."""
+    """A model of `opset` with the one node `node`, the model inputs `inputs` and the initializers `values`."""
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = onnx.helper.make_graph([node.proto], "constant", inputs, outputs, values)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
 def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) -> str | None:
-    """The reason why a constant of `shape` is too large to be computed at import; None if it is not.
+    """The reason why a constant of `shape`, with `item_bytes` bytes per element, is too large to be computed at import;
+    None if it is not.
 
     `looped`: the constant is computed element by element.
     """
@@ -163,8 +164,9 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Raises an error if evaluating a node at import would take too much time or memory: if its result is too large (as
-    far as ONNX infers its shape), or if an operator computed element by element (`LOOPED`) has a large input.
+    """Raises NodeError if evaluating a node with the inputs `feeds` (by name) at import would take too much time or
+    memory: if its result is too large (as far as ONNX infers its shape), or if an operator computed element by element
+    (`LOOPED`) has a large input.
     """
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []
@@ -197,7 +199,7 @@ def _check_size(
 
 
 def _evaluation_opset(node: OnnxNode, opset: int) -> int:
-    """The opset in which to evaluate a node: the model's, or the newest one.
+    """The opset in which to evaluate a node: the model's `opset`, or the newest one.
 
     A node with more inputs than the operator has in the model's opset needs the newest opset: nodes that replace an
     integer operator are written in the newest form. BatchNormalization needs the newest opset because the reference
@@ -213,7 +215,7 @@ def _evaluation_opset(node: OnnxNode, opset: int) -> int:
 def _with_unit_axes(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """The result of Squeeze or Unsqueeze, whose axes are an input or an attribute."""
+    """The result of Squeeze or Unsqueeze of the inputs `feeds` (by name). Its axes are an input or an attribute."""
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
         context.refuse(node, "its input with the data is missing")

@@ -99,7 +99,7 @@ ValueT = TypeVar("ValueT", bound="FloatInput | Integer | Real | Pending")
 
 
 def reshaped(value: ValueT, shape: tuple[int, ...]) -> ValueT:
-    """The value's elements in their order in another shape."""
+    """The value's elements, in the same order, in another shape of the same size."""
     if isinstance(value, FloatInput) or value.view is None:
         return replace(value, shape=shape)
     return replace(value, shape=shape, view=value.view.reshape(shape))

@@ -21,8 +21,8 @@ from ..steps import FloatSteps
 
 
 def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
-    """Fails for a normalization whose mean and variance the model wants computed in another type than float32
-    (attribute stash_type).
+    """Raises NodeError for a normalization whose mean and variance the model wants computed in another type than
+    float32 (attribute stash_type).
     """
     if node.integer("stash_type", 1) != 1:
         context.fail(
@@ -142,7 +142,9 @@ def mean_variance_steps(s: FloatSteps) -> None:
 
 
 def moments(s: FloatSteps, data: str, axes: str) -> tuple[str, str, str]:
-    """Adds the mean over `axes`, the distances from the mean, and their mean square; returns the names of all three."""
+    """Adds the mean of `data` over `axes` (a constant's name), the distances from it, and their mean square; returns
+    all names.
+    """
     mean = s.add("ReduceMean", data, axes, keepdims=1)
     distance = s.add("Sub", data, mean)
     return mean, distance, s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)

@@ -22,7 +22,7 @@ def add_outputs(
 ) -> None:
     """Adds a node that computes all outputs of the ONNX node; an omitted output gets a new name.
 
-    Outputs are float32 unless `dtypes` is given.
+    `inputs`: names; `shapes`, `dtypes`: of each output of `operator` (`dtypes` empty: all float32).
     """
     dtypes = dtypes or (DType.FLOAT32,) * len(shapes)
     given = (*node.outputs, *[""] * (len(shapes) - len(node.outputs)))

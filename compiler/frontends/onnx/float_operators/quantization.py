@@ -132,8 +132,8 @@ def _grid(
     context: GraphContext, node: OnnxNode, data: Tensor, *, rounds: bool = False
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """The integer dtype, scale and zero point of a QuantizeLinear or DequantizeLinear. Scale and zero point are scalars
-    or broadcast along an axis; fails for other shapes. `rounds`: the node is a QuantizeLinear, which may name the dtype
-    in an attribute.
+    or broadcast to `data` along an axis; raises NodeError for other shapes. `rounds`: the node is a QuantizeLinear,
+    which may name the dtype in an attribute.
     """
     dtype, scale, zero_point = read_grid(context, node, data.shape, rounds=rounds)
     if scale.size == 1:
@@ -156,8 +156,8 @@ def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
     """Prepares the element-wise node that quantizes or dequantizes `data`. Returns the names of the node's inputs, and
-    the pair (scale, zero point) for the node's expression. A single scale becomes a number in the expression; several
-    scales become a further input.
+    the pair (scale, zero point) for the node's expression. A single scale and zero point become numbers in the
+    expression; several become two further inputs.
     """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))

@@ -134,7 +134,7 @@ def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
 
 
 def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
-    """The axis of a CumSum or CumProd, 0 or more, from a constant input."""
+    """The axis of a CumSum or CumProd of a tensor of `shape`, 0 or more, from a constant input."""
     found = context.array(node, 1, "axis")
     if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
         shown = "" if found is None else f" {found.tolist()}"

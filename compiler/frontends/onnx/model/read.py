@@ -144,8 +144,8 @@ def check_texts(label: str, model: Message) -> None:
 
 
 def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
-    """The texts of a message that are not UTF-8 (protobuf returns these as bytes), with their places. A place is a path
-    of fields, such as `graph.node[3].op_type`."""
+    """The texts of a message that are not UTF-8 (protobuf returns these as bytes), each after its place: a path of
+    fields that begins with `where`, such as `graph.node[3].op_type`."""
     texts, parts = _fields(message.DESCRIPTOR)
     for name, repeated in texts:
         value = getattr(message, name)

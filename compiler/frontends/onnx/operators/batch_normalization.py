@@ -41,8 +41,8 @@ class Parameters(Protocol):
         ...
 
     def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
-        """The value of a constant input, None if it is left out; fails if the input is not constant. `description`: the
-        input's name in messages.
+        """The value of a constant input, None if it is left out; raises NodeError if the input is not constant.
+        `description`: the input's name in messages.
         """
         ...
 
@@ -50,8 +50,8 @@ class Parameters(Protocol):
 def batch_norm_factors(
     context: Parameters, node: OnnxNode, channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The factor and the addend of each channel, two float64 arrays (channels,); fails in training mode and on
-    parameters of other shapes."""
+    """The factor and the addend of each channel, two float64 arrays (channels,). Raises InvalidNodeError in training
+    mode and for parameters of other shapes."""
     if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
         context.refuse(node, "is in training mode", "export the model for inference")
     parts: list[np.ndarray] = []
@@ -83,8 +83,8 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
-    """Applies a BatchNormalization to a quantized tensor: data * factor + addend, for each channel. Returns a pending
-    result, which the next QuantizeLinear rounds.
+    """Applies a BatchNormalization to the quantized tensor `edges.inputs[0]`: data * factor + addend, for each channel.
+    Returns a pending result, which the next QuantizeLinear rounds.
     """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
     if len(edges.shape) > 4:

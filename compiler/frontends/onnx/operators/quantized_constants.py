@@ -12,7 +12,7 @@ from .quantization import NARROW, check_scale_axis, quantized_constant, refuse_b
 
 
 def quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | QuantizedConstant) -> None:
-    """Imports a QuantizeLinear of a constant, whose integers are computed at import."""
+    """Imports a QuantizeLinear of the constant `value`, whose integers are computed at import."""
     refuse_blocks(context, node)
     real = value.real()
     scale = context.array(node, 1, "scale")

@@ -102,8 +102,8 @@ def shared_rows(
 
 
 def _operand(value: Value | None, operator: str) -> Real | None:
-    """The tensor to which a softmax or normalization applies: `value` itself or, for a softmax, the tensor of scaled
-    scores; None for other values.
+    """The tensor to which a softmax or normalization applies: `value` itself or, if `operator` is "Softmax", the tensor
+    of scaled scores; None for other values.
     """
     match value:
         case Real():
