@@ -84,7 +84,9 @@ def product_kernels(config: Config, legalized: Legalized, node: Node, operator: 
 
 
 def _workload(depth: int, rows: int, columns: int, *, operand: bool = False) -> Workload:
-    """The workload of a product of `rows` vectors of `depth` channels with `columns` such vectors."""
+    """The workload of a product of `rows` vectors of `depth` channels with `columns` such vectors. `operand`: whether
+    the store combines the result with a second tensor.
+    """
     window = Window(kernel=(1, 1))
     return windowed(CONV2D.name, (1, depth, 1, rows), columns, window, operand=operand)
 

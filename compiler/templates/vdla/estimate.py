@@ -55,8 +55,7 @@ class Fitted:
     last_store: float = 0.5
     """Share of one tile's store cycles that no other work hides, at the end of a layer."""
     head_start: float = 0.5
-    """Delay of a fill, as a share of a reduction step, if the load unit is busy filling another buffer more frequently.
-    """
+    """Delay of a fill, as a share of the time between two fills of any other buffer that is filled more often."""
     first_inputs: float = 0.3
     """Relative increase of the first input fill's exposed cycles: the preceding layer has yet to store the input."""
     traffic: float = 0.01
@@ -236,8 +235,8 @@ def array_instructions(
 ) -> np.ndarray:
     """Number of instructions of the array: one for the products of each step, one for each change of base addresses.
 
-    `overwriting`: the first step of a tile needs an additional instruction, which overwrites the accumulators; the
-    instructions after it add to them.
+    `sums_copies`: copies of a tile's accumulators, used in turn. `overwriting`: a tile's first step needs an additional
+    instruction, which overwrites the accumulators; the instructions after it add to them.
     """
     moving = reduce(
         np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]

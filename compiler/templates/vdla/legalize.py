@@ -82,7 +82,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
 
 
 def _rare(place: str) -> Callable[[Graph, Machine], Graph]:
-    """The rewrite at `place`, FILE:NAME; the file is imported when the rewrite is called, which few networks need."""
+    """The rewrite at `place`, FILE:NAME of this folder. The file is imported only when the rewrite is called."""
     return lambda graph, machine: at(place)(graph, machine)
 
 

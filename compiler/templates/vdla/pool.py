@@ -131,7 +131,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.pointwise` for a workload. Pads never win in a max-pool."""
+    """Builds the tensor expression of `te.ops.pointwise` for a workload. Pads never win in a max-pool. `common`: the
+    expression's arguments `blocks`, `post` and `name`.
+    """
     strides = workload.strides if details.taken is None else details.taken
     return reduced_windows(
         sizes=workload.sizes,

@@ -257,7 +257,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """Builds the tensor expression of `te.ops.rolling_pool.patch_conv2d_pool` for a workload."""
+    """Builds the tensor expression of `te.ops.rolling_pool.patch_conv2d_pool` for a workload. `common`: its arguments
+    `blocks`, `post` and `name`.
+    """
     shape = RollingShape.of(config, workload)
     patches = Patches.of(
         common["blocks"], workload.convolution, details.pad_value, shape.layout, shape.patch_rows

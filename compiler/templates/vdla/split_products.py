@@ -96,8 +96,9 @@ def _is_plain(operator: object) -> bool:
 def _range(
     graph: Graph, name: str, reader: Node, readers: dict[str, list[Node]], kept: set[str], block: int
 ) -> Pair | None:
-    """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses, directly or after a table look-up.
-    None if the reader uses all channels, or cannot read a part of them. `kept`: tensors that stay whole.
+    """Channels (low, high) of tensor `name`, in whole blocks of `block` channels, that `reader` uses, directly or after
+    a table look-up. None if the reader uses all channels, or cannot read a part of them. `readers`: by tensor name, the
+    nodes that read the tensor. `kept`: tensors that stay whole.
     """
     channels = graph.tensors[name].nchw[1]
     ranges: list[Pair] = []

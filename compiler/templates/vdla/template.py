@@ -161,7 +161,7 @@ def at(place: str) -> Any:
 
 @cache
 def template_named(name: str) -> VdlaTemplate:
-    """The template with this name, a key of `TEMPLATES`."""
+    """The template with this name, a key of `TEMPLATES` (else KeyError)."""
     return at(TEMPLATES[name])
 
 
