@@ -91,8 +91,8 @@ def choose_tile(
     largest.
 
     `sizes`: rows, columns and blocks of filters of the whole output. `depth`: products of a sum. `most`: largest rows,
-    pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays, for rows and for columns.
-    Entry i is the fraction of products that tiles of i + 1 rows compute, as they skip products of pads (None: all).
+    pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays, for rows and for columns. Entry i is
+    the fraction of products that tiles of i + 1 rows (columns) compute, as they skip products of pads (None: all).
     """
     limits = (min(sizes[0], most[0]), min(sizes[1], target.vector_registers), min(sizes[2], most[2]))
     grid = np.meshgrid(*(np.arange(1, limit + 1) for limit in limits), indexing="ij")
@@ -113,15 +113,15 @@ def choose_positions(
     vector_cost: float = VECTOR_COST,
     most_vectors: int = MOST_VECTORS,
 ) -> tuple[int, int, int]:
-    """Rows, columns and blocks of filters of a convolution's cheapest tile; arguments as in `choose_tile`."""
+    """Rows, columns and at most `most_vectors` blocks of filters of the cheapest tile; else as `choose_tile`."""
     return choose_tile(target, sizes, depth, (MOST_ROWS, MOST_POSITIONS, most_vectors), shares, vector_cost)
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
-    """Number of rows that share a panel of packed weights: as many as fill twice the second-level cache.
-
-    The panel stays in that cache. Rows may be read again from the next cache level for each panel; this traffic is low,
-    because an element is used for all columns of a tile. Reloading a panel for few rows would make the arithmetic wait.
+    """How many of a product's `rows` share a panel of packed weights: whole tiles of `tile_rows` rows, of `row_bytes`
+    each, up to twice the second-level cache or all rows, rounded up to a tile. The panel stays in that cache. Rows may
+    be read again from the next cache level for each panel; this traffic is low, because an element is used for all
+    columns of a tile. Reloading a panel for few rows would make the arithmetic wait.
     """
     tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))

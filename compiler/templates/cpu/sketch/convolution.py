@@ -213,8 +213,8 @@ def _tile(
     most_vectors: int,
     shares: tuple[np.ndarray, np.ndarray] | None,
 ) -> dict[str, int]:
-    """Elements of a register tile, by loop. `shares`: result of `_live_shares`; other arguments as in
-    `choose_positions`.
+    """Elements of a register tile, by loop. `shares`: result of `_live_shares`. `vector_cost`: time to load a vector.
+    `most_vectors`: largest number of blocks of filters in a tile.
     """
     named = (*roles.matrix, roles.filters)
     # A block of filters may take several registers.
@@ -290,7 +290,7 @@ def _plan_blocks(
 
 
 def _counts(sketches: Sketches, summed: Sum, axle: Axle | None, tile: Mapping[str, int]) -> np.ndarray:
-    """Candidate numbers of tiles in a block along a loop, ascending; the last candidate is the number of all tiles."""
+    """Candidate numbers of tiles in a block along a loop (None: only 1), ascending; the last one is all the tiles."""
     if axle is None:
         return np.ones(1, np.int64)
     knob = f"block.{summed.axles.index(axle)}"

@@ -232,7 +232,7 @@ def _pairs(
     leaf: Reduce, reads: set[tuple[Expr, ...]], own: set[str], around: set[str]
 ) -> dict[str, str] | None:
     """For each loop of the consumer (the nest that reads the sum), the sum's loop along the same dimension. None if the
-    indices at which the consumer reads the sum do not match the indices at which it is written.
+    indices `reads` of the consumer do not match those that `leaf` writes. `own`, `around`: loops of sum and consumer.
     """
     if not all(isinstance(i, Var | Const) for i in leaf.indices):
         return None
