@@ -38,8 +38,8 @@ def requantize(
 
 
 def row_share(w: ArrayLike, total: ArrayLike, root: ArrayLike) -> NDArray[np.int32]:
-    """`w` / `total`, or `w` / sqrt(`total`) if `root` is true: the fixed-point division of softmax and normalization,
-    with the rounding of `isa.rows.apply`.
+    """2^FRACTION_BITS * `w` / `total`, or with sqrt(`total`) as the divisor if `root` is true: the fixed-point division
+    of softmax and normalization, with the rounding of `isa.rows.apply`.
     """
     make = rows.reciprocal_root if bool(_one(root)) else rows.reciprocal
     shape = np.broadcast_shapes(np.shape(w), np.shape(total))
@@ -56,8 +56,8 @@ def rescale(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B of the store pipeline (the combination) without a second tensor: int8 values converted to another scale
-    and zero point, then clamped to `low` .. `high`.
+    """Stage B of the store pipeline (the combination) without a second tensor: the int8 values with `zero_point_in`,
+    times `ratio` (old scale / new scale), with the new `zero_point`, then clamped to `low` .. `high`.
     """
     return arithmetic.rescale(
         np.asarray(value, np.int8),

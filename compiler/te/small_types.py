@@ -131,8 +131,9 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
-    """The float8_e8m0 code of a number as ONNX's Cast computes it: its exponent, plus one if the mantissa is rounded
-    up; NaN if the number is not finite.
+    """The float8_e8m0 code of a number as ONNX's Cast computes it: its exponent, plus one if the mantissa is rounded up
+    (`rounding`); NaN if the number is not finite. The greatest number that is rounded up stays with `saturate`, else it
+    is NaN.
     """
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)

@@ -82,8 +82,8 @@ class Splits:
         return nest([(step, rows * vectors // tile.threads)], allocated((value,), one), kind="unroll")
 
     def joined(self, value: Buffer, row: Expr, column: Expr) -> Stmt:
-        """Joins the splits of the keys: sets `value` to a part of the result's row `row` of the block, from `column`
-        on.
+        """Joins the splits of the keys: sets `value`, of any length, to as many elements of the result, in row `row` of
+        the block, from `column` on.
         """
         (wide,) = value.shape
         e, v, w, s, r, q = (Var(f"post.{v}") for v in "evwsrq")
