@@ -239,8 +239,8 @@ def _start(s: Schedule, inner: Sequence[str]) -> str:
 
 
 def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
-    """Number of elements, at most 16 bytes, that a copy of a stage moves at once; 1 if elements are gathered one by
-    one.
+    """Number of elements, at most 16 bytes, that the copy `stage` moves at once; 1 if elements are gathered one by one.
+    `constants`: names of parameters that are packed ahead, so that the copy may move whole lines.
     """
     path = path_to(program, stage)
     copy = path[-1]
@@ -291,7 +291,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
     """Binds the computation of the results to threads: adjacent threads compute adjacent elements of a row, then of the
-    next row.
+    next row. `axes`: the axes of a block's threads, as (name, number of threads).
     """
     columns = s.program.parameters[-1].shape[-1]
     vector = 4

@@ -106,8 +106,8 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
 def whole_tiles(
     s: Schedule, rows: int, columns: int, depth: int, splits: int, tag: str = ""
 ) -> tuple[str, str, str, str, list[str]]:
-    """Pads the sum "gemm" to whole tiles. If `splits` > 1, cuts the depth of the sum into `splits` parts, whose sums a
-    separate kernel adds up. `tag`: suffix of the names of the sum's stages.
+    """Pads the sum "gemm" to whole tiles of `rows` x `columns` sums and steps of `depth`. If `splits` > 1, cuts the
+    depth of the sum into `splits` parts, whose sums a separate kernel adds up. `tag`: suffix of the stages' names.
 
     Returns names: (statement that computes tiles, its loop over rows, over columns, over the depth, [loops around
     these]).
@@ -208,7 +208,7 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
 
 def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
     """Schedules, for one split of the depth, the computation of a tile's partial sums in registers and their stores to
-    global memory.
+    global memory. `j0`: the innermost loop over tiles; `tag`: suffix of the stages' names. Returns the stores' loops.
     """
     copy = s.cache_write(f"sum{tag}.rf", j0, "register")
     s.expand_copy(copy)
@@ -357,7 +357,7 @@ def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
 
 
 def _along_depth(s: Schedule, statement: str, operand: str, k0: str) -> bool:
-    """Whether an operand is contiguous along the sum's depth."""
+    """Whether the buffer `operand`, which the sum `statement` reads, is contiguous along the depth (loop `k0`)."""
     reduce = path_to(s.program, statement)[-1]
     assert isinstance(reduce, Reduce)
     return any(k0 in free_vars(e.indices[-1]) for e in loads_in(reduce.value) if e.buffer.name == operand)

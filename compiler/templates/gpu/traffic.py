@@ -60,8 +60,8 @@ def moving_account(
     limits: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> CostEstimates:
     """The cost model's results for points (settings of the knobs) whose kernels take estimated `seconds` and move at
-    least `moved` bytes. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names; `seconds`
-    are added to the quantities.
+    least `moved` bytes. `quantities`, `effective`, `limits`: the fields of `CostEstimates` of these names. The
+    quantities also get `seconds`, under the name ESTIMATE.
     """
     bound = np.full(seconds.shape, moved / target.memory_bandwidth)
     return estimates(seconds, bound, quantities, effective, limits)
