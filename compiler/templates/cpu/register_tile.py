@@ -87,8 +87,8 @@ def choose_tile(
     shares: tuple[np.ndarray, np.ndarray] | None = None,
     vector_cost: float = VECTOR_COST,
 ) -> tuple[int, int, int]:
-    """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equally cheap tiles the
-    largest.
+    """The rows, columns and blocks of filters of the tile with the least `tile_cycles` (given `vector_cost`); of
+    equally cheap tiles the largest.
 
     `sizes`: rows, columns and blocks of filters of the whole output. `depth`: products of a sum. `most`: largest rows,
     pixels (rows * columns) and blocks of filters of a tile. `shares`: two arrays, for rows and for columns. Entry i is

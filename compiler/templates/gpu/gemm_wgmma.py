@@ -58,9 +58,9 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
     """Whether warpgroups should compute the program's product.
 
     The target must have warpgroup products for the factors' types, and copies must be able to fetch whole lines of both
-    factors. The product must have more rows than one instruction `mma` computes, and at least as many columns. For
-    types whose rows must be along the depth, the method must also be faster than `gemm_mma`, including the time of
-    transpositions.
+    factors (`constants`: parameters that are packed ahead). The product must have more rows than one instruction `mma`
+    computes, and at least the columns of one. For types whose rows must be along the depth, the method must also be
+    faster than `gemm_mma`, including the time of transpositions.
     """
     if not target.has("wgmma"):
         return False
@@ -190,7 +190,7 @@ def takes_bulk(program: Program) -> bool:
 
 
 def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program."""
+    """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program with these constant parameters."""
     sizes, bulk = product_sizes(program, constants)
     return choose_knobs(target, sizes, bulk=bulk)
 

@@ -337,8 +337,8 @@ def aligned(copy: Copy, width: int) -> int:
 
 
 def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
-    """Binds the loops over tiles to blocks along x and y, the longer loop along x, and all other loops of the grid
-    along z.
+    """Binds the loops `i0` and `j0` over tiles to blocks along x and y, the longer loop along x, and all loops in
+    `grid`, which are around them, along z. If CUDA allows fewer blocks along y or z, all loops are fused along x.
     """
     extra = ""
     for loop in grid:

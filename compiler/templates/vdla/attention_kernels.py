@@ -192,8 +192,9 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """The sizes of an attention, with the loops that visit the matrices of its tensors in memory. None if a matrix does
-    not begin at a block boundary, or if the matrices' places in memory cannot be described by three nested loops.
+    """The sizes of an attention, with the loops that visit the matrices of its tensors in memory. `inputs`: names of
+    the tensors of queries, keys and values; `output`: name of the result. None if a matrix does not begin at a block
+    boundary, or if the matrices' places in memory cannot be described by three nested loops.
     """
     scores, context = operator.scores, operator.context
 

@@ -110,7 +110,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """Schedules the tensor expressions of `te.ops.pointwise`."""
+    """Schedules the tensor expression of `te.ops.pointwise` with the knob values of a point."""
     shape, post = LayerShape.of(config, workload), expression.post
     values = canonical(values, Tiles.of(shape, one_point(values)))
     pool = _operator(workload)

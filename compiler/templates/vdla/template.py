@@ -101,7 +101,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     plain_constants: bool = False
 
     def expression(self, config: Config, workload: Workload, details: Details | None = None) -> Expression:
-        """The tensor expression of a workload. Raises ValueError if a window does not fit."""
+        """A workload's tensor expression, with `details` (None: defaults). ValueError if a window does not fit."""
         details = Details() if details is None else details
         post = workload.post if details.post is None else details.post
         common = {
@@ -127,8 +127,8 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     def default_in_series(
         self, config: Config, workload: Workload, series: Workload, virtual_threads: int
     ) -> dict[str, int]:
-        """The knob values for one kernel of a `series` of kernels: the default of the series' workload if it is legal
-        for the kernel's own `workload`, else that workload's default.
+        """The knob values for one kernel of a `series` of kernels, with at most `virtual_threads` copies of a buffer:
+        the default of the series' workload if it is legal for the kernel's own `workload`, else the latter's default.
         """
         values = self.default_for(config, series, virtual_threads)
         if self.space(config, workload).permits(values):

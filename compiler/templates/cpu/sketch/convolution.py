@@ -290,7 +290,7 @@ def _plan_blocks(
 
 
 def _counts(sketches: Sketches, summed: Sum, axle: Axle | None, tile: Mapping[str, int]) -> np.ndarray:
-    """Candidate numbers of tiles in a block along a loop (None: only 1), ascending; the last one is all the tiles."""
+    """Candidate numbers of tiles (`tile`: elements by loop) in a block along `axle` (None: 1), ascending; last: all."""
     if axle is None:
         return np.ones(1, np.int64)
     knob = f"block.{summed.axles.index(axle)}"

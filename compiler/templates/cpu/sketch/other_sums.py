@@ -75,7 +75,7 @@ def other_values(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Ax
 
 def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
     """Elements of a register tile of a windowed sum without weights (a pool), by loop: two vectors of channels at
-    several columns, or one vector of columns in several rows.
+    several columns, or one vector of columns in several rows. `positions`: the loops over output positions.
     """
     lanes, channels, columns = sketches.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
