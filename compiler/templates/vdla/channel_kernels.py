@@ -70,7 +70,7 @@ class _Image:
         return byte_of(self.config, self.graph.tensors[tensor].nchw, image=image, channel=channel)
 
     def sizes(self, blocks: int) -> tuple[int, int, int, int]:
-        """Batch, channels, height and width of a tensor that has only `blocks` blocks of channels."""
+        """Batch, channels, height and width of a part of the node's output with `blocks` blocks of channels."""
         lanes = Blocks.of(self.config).block
         return (self.batch, blocks * lanes, *self.graph.tensors[self.node.output].nchw[2:])
 

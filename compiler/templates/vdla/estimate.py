@@ -268,8 +268,8 @@ class ArrayLayer:
     """A layer as one template computes it on the array: its knobs, and bounds that hold for all their settings.
 
     `chunks`: axes that cut the reduction. `levels`: innermost loop levels at which data and weights may be filled.
-    `products`: lower bound on the array's cycles. `inputs`, `weight_tiles`: numbers of input vectors and of weight
-    tiles that every program loads. `data_beats`: lower bound on the bus beats of inputs. `overwriting`: whether a tile
+    `products`: lower bound on the array's cycles. `inputs`, `weight_tiles`: least numbers of input vectors and weight
+    tiles that a program loads. `data_beats`: lower bound on the bus beats of inputs. `overwriting`: whether a tile
     needs an additional instruction, which overwrites the accumulators in the first step. `points`: the work at many
     points, given by their knob values.
     """

@@ -49,8 +49,9 @@ class _Rewrite:
         taken: Pair,
     ) -> str:
         """Adds a node that applies `operator` to the channels `taken` (first, number) of tensor `source`; returns the
-        name of the node's result, which has the shape `shape`. The new node is a variant of `reader`, the node that
-        will read the result; `suffix` ends its names. Calls with equal `source`, `suffix` and `taken` share one result.
+        name of the node's result, which has the shape `shape`. The new node has all other fields of `reader`, the node
+        that will read the result; `suffix` ends the names of node and result. Calls with equal `source`, `suffix` and
+        `taken` share one result.
         """
         key = (source, suffix, taken)
         if key not in self._made:

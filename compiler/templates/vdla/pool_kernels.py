@@ -124,10 +124,11 @@ def table_kernels(config: Config, legalized: Legalized, node: Node, operator: Ta
 def average_pool_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8AveragePool
 ) -> list[Kernel]:
-    """The kernels of an average pool: one for each rectangle of outputs whose windows have equal divisors.
+    """The kernels of an average pool: for each rectangle of outputs whose windows have equal divisors, one kernel or,
+    if the store unit sums the windows, one for each output vector of a block of channels.
 
-    If windows fit the accumulators, the store unit sums their elements. For larger windows, the array sums products of
-    the elements with ones, piece by piece.
+    If windows fit the accumulators, the store unit sums their elements, unless that is slow (`_apart_is_slow`). In
+    other cases the array sums products of the elements with ones.
     """
     graph = legalized.graph
     parts = _areas(operator.divisors)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def split_products(graph: Graph, machine: Machine) -> Graph:
-    """The graph with convolutions split between whole blocks of channels; channels without readers are dropped.
+    """The graph with convolutions split between whole blocks of channels, if a table look-up reads a part of their
+    channels; channels without readers are dropped.
 
     If the machine can transpose products, channels that are read by a Swap (exchange of channels and positions) become
     a convolution of their own, provided that the positions fill whole blocks or can be padded to whole blocks.

@@ -36,7 +36,7 @@ class Details:
     """Properties of a node that are not in its workload, because they do not change the cycles.
 
     `post`: post-processing (None: the workload's property `post`). `pad_value`: int8 value of pads. `area`: the part of
-    the output that is computed (None: all). `apart`: of a pool, the distance in vectors from one position to the next.
+    the output that is computed (None: all). `apart`: of pools and copies, vectors from one position to the next one.
     `planes`: whether the operand has one vector for each plane. `spread`: strides of an area in the output (None:
     contiguous). `taken`: strides of the rows and columns that are copied from the input (None: the workload's strides).
     `tiles`, `zero_points`: arguments of `te.ops.conv2d` for products of two activations. `name`: the program's name.
@@ -171,7 +171,7 @@ def template_of(workload: Workload) -> VdlaTemplate:
 
 
 def space_of(config: Config, workload: Workload) -> Space:
-    """The knob space of a workload on one machine; costs are cycles. Raises EmptySpaceError if no point can fit."""
+    """A workload's knob space on one machine; costs are cycles. EmptySpaceError if a fused max-pool has no ring."""
     return template_of(workload).space(config, workload)
 
 
