@@ -131,7 +131,7 @@ def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarr
     fastest; and the name of a limit.
 
     The cost of a point (setting of the knobs) that violates a limit is infinite; search limits do not apply. If all
-    points are excluded, the second result names the limit that excluded the last of them, else it is empty.
+    points are excluded, the second result names the limit that excluded the last of them, else it has no meaning.
     """
     values = [np.array(found, dtype=np.int64) for found in choices]
     names = [axis.name for axis in space.axes]

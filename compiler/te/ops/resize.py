@@ -102,9 +102,9 @@ def resize(
     """Y = X resized: each output is the nearest element, or the mean of four elements weighted by distance ("linear").
 
     Parameters: X [outer, height, width, lanes] (as in `float_pool`); row indices RI int64 [OH] and column indices CI
-    int64 [OW]; for "linear" weights of rows RW float32 [OH] and of columns CW float32 [OW]; Y [outer, OH, OW, lanes].
-    `axis_table` makes the indices and weights. Indices outside X are clamped to its border. Loops n, y, x, j around the
-    statement "resize".
+    int64 [OW]; for "linear" the weights RW float32 [OH] of row RI + 1 and CW float32 [OW] of column CI + 1; Y [outer,
+    OH, OW, lanes]. `axis_table` makes the indices and weights. Indices outside X are clamped to its border. Loops n, y,
+    x, j around the statement "resize".
     """
     oh, ow = outputs
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)

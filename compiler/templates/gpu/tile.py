@@ -320,8 +320,8 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
 
 
 def aligned(copy: Copy, width: int) -> int:
-    """The largest number n of elements, up to `width`, such that every access of a copy begins at a multiple of n
-    elements from the start of its array.
+    """The largest n of `width`, `width` / 2, `width` / 4 ... 1 such that every access of a copy begins at a multiple of
+    n elements from the start of its array and has a multiple of n elements.
     """
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]

@@ -35,10 +35,11 @@ def moved_bytes(program: Program) -> int:
 def moving_seconds(
     target: GpuTarget, moved: int, blocks: np.ndarray, threads: np.ndarray, bytes_at_once: np.ndarray
 ) -> np.ndarray:
-    """Estimated seconds to move `moved` bytes by `blocks` of `threads` threads, each with loads of `bytes_at_once` in
-    flight.
+    """Estimated seconds to move `moved` bytes by `blocks` blocks of `threads` threads. Each thread has loads of
+    `bytes_at_once` bytes in flight.
 
-    By Little's law, bandwidth is the bytes in flight divided by latency, at most the memory's bandwidth.
+    By Little's law, bandwidth is the bytes in flight divided by latency, at most the memory's bandwidth. Each round of
+    blocks that run at the same time adds `BLOCK_CYCLES`.
     """
     resident = np.minimum(
         np.minimum(target.threads_per_multiprocessor // threads, target.blocks_per_multiprocessor)

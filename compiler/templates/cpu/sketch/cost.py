@@ -84,8 +84,9 @@ def effective_values(sketches: Sketches, values: Mapping[str, int]) -> dict[str,
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
-    """Tables for every combination of the knobs "terms" (order of the reduction loops), "part" (terms of a partial sum)
-    and "unroll", with the results of `part_of` and `unrolled_loops`: int64 [orders, parts, unrolls] each.
+    """Tables for every combination of the knobs "terms" (order of the reduction loops), "part" (iterations of the first
+    loop in a partial sum) and "unroll", with the results of `part_of` and `unrolled_loops`: int64 [orders, parts,
+    unrolls] each.
 
     `part`, `unroll`: effective values of the knobs. `steps`: number of unrolled terms. `parts`, `unrolls`: the knobs'
     values along the second and third axis.

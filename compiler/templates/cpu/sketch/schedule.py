@@ -349,8 +349,8 @@ def _calls(program: Program) -> bool:
 
 
 def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Tile sizes and order of dimensions with which `pack` stores the operand `read`: tile by tile, inside a tile in
-    the order of summation, vectors innermost.
+    """The tiles (dimension, size) and the order of dimensions with which `pack` stores the operand `read`: tile by
+    tile, inside a tile in the order of summation, vectors innermost.
     """
     length = {a.inner: knobs.tile[a.name] for a in summed.axles}
     length |= {t.name: t.size for t in summed.beside}

@@ -148,7 +148,7 @@ class _Finder(NestFinder):
 
     def sum_at(self, statements: Sequence[Stmt], k: int) -> tuple[Sum, int] | None:
         """The sum that statement `k` computes, and the index in `statements` of its consumer (the nest that reads the
-        sum); None if the statement is no sum.
+        sum); None if the statement is no sum, or is not read by exactly one such nest, element by element.
         """
         chain, leaf = chain_of(statements[k])
         if not isinstance(leaf, Reduce) or leaf.first is None or leaf.buffer.name in self.parameters:
