@@ -56,8 +56,8 @@ def rescale(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B of the store pipeline (the combination) without a second tensor: the int8 values with `zero_point_in`,
-    times `ratio` (old scale / new scale), with the new `zero_point`, then clamped to `low` .. `high`.
+    """Stage B of the store pipeline (the combination) without a second tensor: (value - zero_point_in) * ratio, rounded
+    half to even, plus `zero_point`, clamped to `low` .. `high`. `ratio`: old scale / new scale.
     """
     return arithmetic.rescale(
         np.asarray(value, np.int8),

@@ -26,8 +26,8 @@ class Format:
     """A small float format: bits of its mantissa, bias of its exponent, code of its greatest finite number, and special
     codes.
 
-    `infinity` and `nan` are None if the type lacks them; `instead` is the code that replaces NaN in a type without NaN.
-    With `one_zero` the code of -0 is NaN.
+    `sign` is the code's sign bit. `infinity` and `nan` are None if the type lacks them; `instead` is the code that
+    replaces NaN in a type without NaN. With `one_zero` the code of -0 is NaN.
     """
 
     mantissa: int
@@ -89,8 +89,8 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
     int32, of which the lowest bits are the code.
 
     A number that is rounded to more than the greatest number of the type becomes this greatest number with `saturate`,
-    else infinity or NaN if the type has them. `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only
-    powers of two."""
+    else infinity, or NaN in a type without infinity, or the greatest number in a type without either. `rounding` ("up",
+    "down" or "nearest") is for float8_e8m0, which has only powers of two."""
     if dtype in INTEGERS:
         kept = _and(number, (1 << INTEGERS[dtype]) - 1)
         return bit_cast(cast(kept, DType.UINT8), dtype)

@@ -72,7 +72,8 @@ def positions(
 ) -> np.ndarray:
     """Input coordinate of each output along an axis of `size` elements, float32 (outputs,).
 
-    With `exact`, coordinates are computed from the unrounded ratio of the sizes instead of from `scale`.
+    `scale`: ratio of the sizes, output / input, as the model declares it; only "asymmetric" and the half-pixel modes
+    use it. With `exact` they compute the coordinates from the unrounded ratio of the sizes instead.
     """
     x, half = np.arange(outputs, dtype=np.float32), np.float32(0.5)
 
