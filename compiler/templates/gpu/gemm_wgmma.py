@@ -176,8 +176,9 @@ def schedule(
 
 
 def takes_bulk(program: Program) -> bool:
-    """Whether bulk copies can fetch both factors: their stages must be copies of arrays whose rows are whole lines of
-    16 bytes.
+    """Whether bulk copies can fetch both factors. Their stages must be copies of arrays of at most MOST_DIMENSIONS
+    dimensions, whose last two are the rows or columns and the depth, and whose rows are whole lines of 16 bytes; pads
+    must be zero.
     """
     for factor in factors(program):
         copy = path_to(program, factor.name)[-1]

@@ -198,9 +198,9 @@ def _stored_average(
 def _multiplied_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """The kernel that computes an average pool with the multiplier array. If the machine has depthwise operations, each
-    window is multiplied by ones. Otherwise each input vector is multiplied by the unit matrix, so that the products add
-    up the window.
+    """The kernel that computes `area` of an average pool's output with the multiplier array; `pool`: the workload of
+    the whole pool. If the machine has depthwise operations, each window is multiplied by ones. Otherwise each input
+    vector is multiplied by the unit matrix, so that the products add up the window.
     """
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
