@@ -63,7 +63,8 @@ class Splits:
 
     def post(self, z: Expr, y: Expr, x: Expr) -> Stmt:
         """Computes and stores vectors of the result: neighbouring threads have neighbouring vectors. A vector has the
-        largest number of columns in `VECTORS` with which the block's vectors divide evenly among its threads."""
+        largest number of columns in `VECTORS` with which the block's vectors divide evenly among its threads. `z`,
+        `y`, `x`: split, warp and lane of the thread."""
         sizes, tile, rows = self.blocks.sizes, self.tile, self.blocks.rows
         wide = next(n for n in VECTORS if rows * self.columns % (n * tile.threads) == 0)
         vectors = self.columns // wide

@@ -188,8 +188,8 @@ def post_point(
 
 
 def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Expr], Expr]) -> Stmt:
-    """Loops b, j (batch and channel in the vector) around the Assign "post", which computes outputs from the maximum or
-    sum `total` of the accumulators.
+    """Loops b, j (batch and channel in the vector) around the Assign "post", which computes an output from
+    `total(b, j)`, the maximum or sum of the accumulators.
     """
     b, j = Var("b"), Var("j")
     value = post_value(

@@ -235,8 +235,8 @@ def array_instructions(
 ) -> np.ndarray:
     """Number of instructions of the array: one for the products of each step, one for each change of base addresses.
 
-    `sums_copies`: copies of a tile's accumulators, used in turn. `overwriting`: a tile's first step needs an additional
-    instruction, which overwrites the accumulators; the instructions after it add to them.
+    `buffers`: fills of inputs and weights. `sums_copies`: copies of a tile's accumulators, used in turn. `overwriting`:
+    a tile's first step needs one more instruction, which overwrites the accumulators; those after it add to them.
     """
     moving = reduce(
         np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]

@@ -154,8 +154,8 @@ def average_pool_kernels(
 
 
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
-    """Whether pool kernels take longer for an average pool than products with unit matrices. False if a block of
-    channels is a single output vector.
+    """Whether pool kernels take longer for `area` of an average pool than products with unit matrices. False if a block
+    of channels is a single output vector.
 
     If a block has several output vectors, each pool kernel computes only one of them, and the vectors that it loads are
     not adjacent: each is a burst, with `outstanding_reads` bursts in flight. The products read whole blocks, and a unit
@@ -182,7 +182,9 @@ def _details(node: Node, operator: Int8AveragePool, area: Area) -> Details:
 def _stored_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """The kernel of an average whose windows the store unit sums in the accumulators."""
+    """The kernel that computes `area` of an average pool's output; the store unit sums the windows in the accumulators.
+    `pool`: the workload of the whole pool.
+    """
     rows, columns = pool.window.outputs(pool.height, pool.width)
     return Kernel(
         workload=pool if area == (0, 0, rows, columns) else workload_of_area(pool, area),

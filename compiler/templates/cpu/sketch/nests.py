@@ -173,7 +173,7 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
     """For a nest that copies and transposes a tensor, returns (name, side, vectors): the loop along which the source is
     contiguous, the largest side of squares that are transposed in registers, and whether vectors run along loop `name`.
-
+    `column`: the first choice of `vector_loops`, usually the loop along which the destination is contiguous.
     None if the source is contiguous along `column` too or only along loops of fewer than LEAST_SQUARE iterations.
     """
     sizes = {n.name: size_of(n) for n in chain}
