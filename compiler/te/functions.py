@@ -1,9 +1,9 @@
 """Scalar functions that the interpreter of loop programs calls: thin wrappers of `vdla.isa.arithmetic`.
 
 Functions of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and return
-int8 (`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid, erf and functions computed in float64 take one
-float32, divide and power take two; all return the nearest float32. Functions of integers and bits take integers of one
-type.
+int8 (`float32_from_bits`: float32; `row_share`: int32). exp, log, sqrt, tanh, sigmoid, erf and functions computed in
+float64 take one float32, divide and power take two; all return the nearest float32. Functions of integers and bits take
+integers of one type.
 """
 
 from __future__ import annotations

@@ -69,5 +69,5 @@ def lowered_node(
 
 
 def kernel_key(template: str, program: Program) -> str:
-    """A key that is equal for programs that a template schedules equally."""
+    """A key that begins with the name `template` and is equal for programs that this template schedules equally."""
     return f"{template} {structural_hash(program, alpha=True)}"
