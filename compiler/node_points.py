@@ -88,7 +88,8 @@ def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
     """At most two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that
-    would be best if the batch of each kernel were multiplied by the number of the node's kernels, where these fit.
+    would be best if the batch of each kernel were multiplied by the number of the node's kernels, with at most
+    `virtual_threads` copies of each buffer. A choice is left out if no knobs fit some kernel.
     """
 
     @cache

@@ -173,7 +173,7 @@ def compile_kernels(
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` is a folder for the graph after every pass and every kernel before and after its schedule. Equal
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it applied
-    and ignored. `told` is called with the number of finished kernels and of all kernels. Raises UserError.
+    and ignored. `told` is called after each kernel with the number of finished and of all kernels. Raises UserError.
     """
     from .graph.storage_plan import check_plan, plan_storage
     from .kernel_forms import LoweredNetwork
@@ -237,8 +237,8 @@ def network_workloads(
 def import_graph(
     rules: GraphRules, model: Source, *, batch: int = 1, fusion: bool = True, dump: Dump | None = None
 ) -> Graph:
-    """Reads and imports a model, fuses nodes, and makes the graph legal for a target. Returns the graph of the model's
-    kernels, with layouts. `dump` gets the graph after every pass. Raises ModelError.
+    """Reads and imports a model, fuses nodes (with `fusion`), and makes the graph legal for a target's `rules`. Returns
+    the graph of the model's kernels, with layouts. `dump` gets the graph after every pass. Raises ModelError.
 
     Targets with a `channel_block` compute fully quantized models in integers. All other models are computed in floats;
     there, QuantizeLinear and DequantizeLinear both round as in the model.
