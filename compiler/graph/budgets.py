@@ -33,8 +33,8 @@ _WINDOWS = frozenset(
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """The reason why a tensor of `shape`, or its longest dimension alone, exceeds the byte limit, or why it has a
-    negative dimension; None if nothing does."""
+    """Error text if a tensor of `shape`, or its longest dimension alone, takes more than `MOST_TENSOR_BYTES` bytes, or
+    if a dimension is negative; else None. `item_bytes`: bytes of an element."""
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, whose number of elements does not fit 64 bits"
     size = math.prod(shape) * item_bytes
@@ -115,7 +115,7 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 
 
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
-    """A ModelError about a node.
+    """A ModelError about the node `name` of the model `label`.
 
     A NodeError would be wrong: it would cause a partition of the network at this node, but a tensor that is too large
     for one target is too large for all.

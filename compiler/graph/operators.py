@@ -148,8 +148,8 @@ class Normalization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """Input: data. The sum, mean, ... (`kind`) over `axes` (0 or more, ascending), which have size 1 in the output or
-    are removed.
+    """Input: data. The sum, mean, ... (`kind`) over `axes` (0 or more, ascending). The output's shape has size 1 in
+    these axes, or leaves them out.
     """
 
     kind: Kind
@@ -259,8 +259,8 @@ class Remap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
-    """Selects elements along `axis`. Input: data. `indices`: the indices to select, 0 or more. The output may have any
-    shape with the same number of elements.
+    """Selects elements along `axis`. Input: data. `indices`: the indices to select, 0 or more. The output has the
+    selected elements in order; the shape of its tensor may divide or join axes.
 
     If `indices` is None, a second input has the indices, int64. Negative indices count from the end, and an index
     outside of the axis selects the element at the nearer end.
