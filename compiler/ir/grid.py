@@ -107,8 +107,9 @@ def distribution_obstacle(alloc: Alloc) -> str | None:
 
 
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
-    """The thread axis over which one dimension of a buffer is distributed, or None. It is the only element of `axes`;
-    and in loops over this axis, all accesses have the loop's variable as their index in the dimension.
+    """The thread axis over which one dimension of a buffer is distributed, or None. It must be the only element of
+    `axes` (all axes whose variables index the dimension), and in loops over this axis, all accesses must have the
+    loop's variable as their index in the dimension.
 
     `accesses`: for each access, the axes of the loops around it, and the axis whose variable is its index (None: no
     axis).
@@ -137,7 +138,9 @@ _Accesses = dict[str, list[_Access]]
 
 
 def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
-    """Adds all accesses within `node` to `found`; `loops` are the loops around `node`, outermost first."""
+    """Adds all accesses within `node` to `found`, by the buffer's name; `loops`: the loops around `node`, outermost
+    first.
+    """
     boxes: tuple[Region, ...] = ()
     match node:
         case For():

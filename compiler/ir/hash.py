@@ -28,7 +28,7 @@ from .stmt import (
 
 
 def structural_hash(node: Node, *, alpha: bool = False) -> str:
-    """16 hexadecimal digits that depend only on the structure."""
+    """16 hexadecimal digits that depend only on the structure and, without `alpha`, on names."""
     return blake2b(repr(_serialize(node, alpha)).encode(), digest_size=8).hexdigest()
 
 

@@ -356,7 +356,8 @@ class _Machine:
         self, region: Region, pad: Const, starts: tuple[int, ...], extents: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """A copy of a region that may extend beyond its buffer, with `pad` in the elements outside, and the state
-        (written, undefined, in flight) of each element, None if not tracked. For reading only.
+        (written, undefined, in flight) of each element, None if not tracked. `starts`, `extents`: the values of the
+        region's first indices and sizes. Writes to the copy do not change the buffer.
         """
         cell = self.cells[region.buffer.name]
         inside = tuple(

@@ -37,7 +37,9 @@ def find_statement(node: Node, name: str) -> NamedStmt:
 
 
 def enclosing_loops(node: Node, name: str) -> tuple[For, ...]:
-    """The loops around the loop or statement called `name` (without itself), outermost first."""
+    """The loops in `node` around the loop or statement called `name` (without itself), outermost first. Raises
+    LookupError if there is no such name.
+    """
     return tuple(n for n in path_to(node, name)[:-1] if isinstance(n, For))
 
 

@@ -57,7 +57,7 @@ def simplify_form(expr: Expr, ranges: Ranges = _NO_RANGES) -> LinearForm:
 
 
 def simplify_node(node: N, ranges: Ranges = _NO_RANGES) -> N:
-    """A statement or program with every expression simplified under the loops around it."""
+    """A statement or program with every expression simplified under its loops; `ranges`: loops around `node`."""
 
     def visit(statement: Stmt, around: Ranges) -> Stmt:
         statement = map_expressions(statement, lambda e: simplify(e, around))

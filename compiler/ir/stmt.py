@@ -216,7 +216,7 @@ def seq(*statements: Stmt) -> Stmt:
 
 
 def nest(loops: Sequence[tuple[Var, ExprLike]], body: Stmt, kind: LoopKind = "serial") -> Stmt:
-    """`body` inside loops given outermost first as (variable, extent)."""
+    """`body` inside loops given outermost first as (variable, extent), all of the same `kind`."""
     for var, extent in reversed(loops):
         body = For(var=var, extent=index(extent), body=body, kind=kind)
     return body
