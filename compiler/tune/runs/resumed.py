@@ -50,7 +50,8 @@ def trials_of(
     seed: int,
     compiler: str | None = None,
 ) -> Resumed:
-    """The trials of `task` by the search of this `strategy`, `seed` and `compiler`, in order of number.
+    """The trials of `task` by the search of this `strategy`, `seed` and `compiler`, in order of number, if their knobs
+    are legal in `space`. Other records of the search are counted.
 
     If a trial has several records, the first is used.
     """

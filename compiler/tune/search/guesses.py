@@ -49,7 +49,8 @@ def first_points(
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
     """Number of points in a batch of `count` that the template's cost estimate chooses although there is a trained
-    model; 0 if the template has no estimate. `measured`: the points of `history`.
+    model: `SHARE` of the batch, rounded up or down at random, or half before the first trial. 0 if the template has no
+    estimate. `measured`: the points of `history`.
     """
     if not measured.estimated:
         return 0
