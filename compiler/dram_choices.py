@@ -68,7 +68,8 @@ def choose(
 ) -> DramChoices:
     """Chooses the knobs of all nodes, and the nodes whose stores are separated in time from loads, so that the
     simulated network takes the fewest cycles of all programs that are tried. `kernels`: the kernels of all nodes.
-    Tuning records are ignored. Raises UnfitNodeError.
+    `virtual_threads`: largest number of copies of a buffer in the knobs of least cost by the cost model. `program_of`
+    links the programs to simulate. Tuning records are ignored. Raises UnfitNodeError.
     """
     plain = choose_points(config, kernels, {}, virtual_threads)
     trials = _Trials(tuple(kernels), program_of)
@@ -107,7 +108,9 @@ def choose(
 def _alternatives(
     config: Config, kernels: Mapping[str, Sequence[Kernel]], virtual_threads: int, program_of: ProgramOf
 ) -> Iterator[Points]:
-    """Yields knobs for nodes: those that `node_points` finds by measurement, and the proposals of `dram_candidates`."""
+    """Yields knobs for nodes: those that `node_points` finds by measurement, and the proposals of `dram_candidates`.
+    Arguments are those of `choose`. Nodes that are missing in a mapping keep their knobs of least cost.
+    """
     yield measured_points(config, kernels, virtual_threads, lambda points: program_of(points, ()))
     yield from candidates(config, kernels, virtual_threads)
 
