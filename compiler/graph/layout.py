@@ -83,8 +83,8 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Packs the bias and the scale of each channel as int32 [blocks, 2, block_out]: biases, then the bits of float32
-    scales. The channels are padded to whole blocks.
+    """Packs `bias` (C,) and `scale`, (C,) or a single value, as int32 [blocks, 2, block_out]: biases, then the bits of
+    float32 scales. The channels are padded to whole blocks.
 
     The padding has bias 0 and scale 1.0, or 0.0 on a machine with the extension `fold`, which skips lanes of scale 0.
     """

@@ -197,7 +197,7 @@ class DotProductAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmSteps:
-    """All steps of an LSTM, with D directions. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent
+    """All steps of an LSTM, in D `directions`. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent
     weights (D, hidden, 4, hidden), and the initial hidden and cell states (D, batch, hidden). Outputs: hidden states of
     all steps (steps, D, batch, hidden), final hidden states, final cell states (`te.ops.recurrent`).
     """
@@ -208,7 +208,7 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; the constant
+    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), for D `directions`; the constant
     recurrent weights; the initial hidden state (D, batch, hidden). A GRU has one more constant: the recurrent weights
     of its gate n (cell "GRU"), or the bias of this gate (cell "GRU, reset after"). Outputs: hidden states of all steps
     (steps, D, batch, hidden) and the final hidden state. `activations`: for each direction, the names of the functions
