@@ -51,7 +51,7 @@ class LinearForm:
         return LinearForm(self.terms, self.constant + constant)
 
     def without(self, atom: Expr) -> LinearForm:
-        """self without the term of `atom`."""
+        """self without the term of `atom`, which must be the very object that is a key of `terms`."""
         return LinearForm({a: c for a, c in self.terms.items() if a is not atom}, self.constant)
 
 

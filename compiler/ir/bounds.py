@@ -92,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The last value of `var` (its loop's extent - 1) as a linear form, if `form` with this value in place of `var` has
-    a `min` or `max` term less than before; else None.
+    """The last value of `var` (its loop's extent - 1) as a linear form, if it cancels a `min` or `max` term of `form`
+    when it replaces `var`; else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -126,7 +126,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of `form` free of variables whose range depends on other loops; None if it has no such variable."""
+    """Upper bounds of `form` without variables whose range depends on loops; None if it has neither these nor a min."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []

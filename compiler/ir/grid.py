@@ -47,7 +47,8 @@ def owners(scope: str) -> tuple[str, ...]:
 
 def exchanging_lanes(declaration: IntrinsicDeclaration) -> int:
     """The number of threads along x that exchange registers in a hardware operation. If the operation has a single
-    operand, which is in registers, this is the size of the operand: one register for each thread. Otherwise 0.
+    operand, which is in registers, this is the size of the operand's last dimension: one register for each thread. 0
+    for all other operations, and for operations that a user declares with source text.
     """
     if len(declaration.parameters) != 1 or declaration.code:
         return 0

@@ -34,7 +34,7 @@ def structural_hash(node: Node, *, alpha: bool = False) -> str:
 
 def _serialize(node: Node, alpha: bool) -> list[object]:
     """The tree in prefix order; a node begins with its kind and, for kinds with a varying number of children, that
-    number.
+    number. With `alpha`, names are numbered or left out.
     """
     out: list[object] = []
     variables: dict[str, str] = {}

@@ -65,8 +65,8 @@ def interpret(
     Parameters without an array start as zeros. With `poison`, reading unwritten elements of such a parameter or of an
     allocation is an error, and so is touching elements of an asynchronous copy in flight. Without `poison`, allocations
     start as zeros, and asynchronously copied data stays invisible until its wait. Raises InterpretError for these
-    errors, for an index out of bounds, a missing function, an array of the wrong shape or dtype, or copies that nothing
-    waits for.
+    errors, for an index out of bounds, a missing function, an array of an unknown name or of the wrong shape or dtype,
+    or copies that nothing waits for.
     """
     machine = _Machine(functions=functions or {}, poison=poison)
     unknown = arrays.keys() - {p.name for p in program.parameters}

@@ -244,8 +244,8 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
 
 
 def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm, LinearForm, int] | None:
-    """(high, low, g) with form = g * high + low, where low is within 0 .. g - 1 and g divides `divisor`; None if there
-    is no such g.
+    """(high, low, g) with form = g * high + low, where low is within 0 .. g - 1 and g > 1 divides `divisor`; None if no
+    such g is found.
 
     For l < 4, (4*h + l) // 12 then becomes h // 3, and (4*h + l) % 12 becomes 4*(h % 3) + l.
     """
