@@ -78,7 +78,8 @@ def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
     """Returns a sequence of statements, the loop nest in the sequence that contains `loop`, and a later nest in the
-    sequence around the consumer `statement`. Raises LegalityError if no sequence contains both nests.
+    sequence around the consumer `statement`. `path`: the nodes from the program to `loop`. Raises LegalityError, about
+    the consumer's `name`, if no sequence contains both nests.
     """
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
