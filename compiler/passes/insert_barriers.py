@@ -250,8 +250,9 @@ class _Block:
         return any(self.conflicts(p, q, around) for p in earlier for q in later)
 
     def conflicts(self, p: _Use, q: _Use, around: tuple[For, ...]) -> bool:
-        """Whether accesses `p` and `q`, both inside the loops `around`, may touch the same element in different threads
-        while one of them writes.
+        """Whether access `p` and the later access `q` may touch the same element in different threads while one of them
+        writes. `around`: loops around `q`; both accesses are in the same iteration of those that also contain `p`,
+        except the loops in its field `own`.
         """
         if p.access.buffer.name != q.access.buffer.name:
             return (p.access.buffer.name, q.access.buffer.name) in self.successive
