@@ -82,7 +82,9 @@ class CudaCompiler:
         return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
 
     def remark(self, model: Source) -> str | None:
-        """A remark for the user if the kernels' language has no integer arithmetic for a quantized model; else None."""
+        """A remark for the user if `model` is quantized, but computed in float32 because the kernels' language has no
+        exact integer arithmetic; else None.
+        """
         return None if self.target.dialect.exact_integers or not is_quantized(model) else QUANTIZED
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CudaWorkload] | None:

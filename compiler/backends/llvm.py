@@ -211,7 +211,7 @@ class LlvmBackend:
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[CpuNetwork]:
-        """The networks of an archive (`LengthsBackend.read_rungs`), after a trial run of their code. ArchiveError."""
+        """The networks of an archive, as `LengthsBackend.read_rungs` says, after a trial run. Raises ArchiveError."""
         from .llvm_lengths import read_rungs
 
         return read_rungs(path, entries, arrays)
