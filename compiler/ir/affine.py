@@ -140,7 +140,7 @@ def form_to_expr(form: LinearForm) -> Expr:
 
 
 def constant_difference(a: Expr, b: Expr) -> int | None:
-    """a - b if it is the same for all values of the variables, else None."""
+    """a - b if it provably is the same for all values of the variables, else None."""
     if a == b:
         return 0
     form = linear_form(a).plus(linear_form(b), -1)

@@ -172,7 +172,7 @@ def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> Line
 
 
 def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether op(a, b), the min or max, always equals a, so that b can be dropped. With `strict`, false if a and b are
+    """Whether op(a, b), min or max, provably equals a, so that b can be dropped. With `strict`, false if a and b are
     always equal: a caller that tests both operands would drop both.
     """
     held = form_interval(a.plus(b, -1), ranges)
@@ -197,7 +197,7 @@ def _split(form: LinearForm, divisor: int) -> tuple[LinearForm, LinearForm]:
 
 
 def _constant_quotient(form: LinearForm, divisor: int, ranges: Ranges) -> int | None:
-    """The value of form // divisor if it is the same in all iterations; else None."""
+    """The value of form // divisor if it provably is the same in all iterations; else None."""
     held = form_interval(form, ranges)
     if held.low is None or held.high is None or held.low // divisor != held.high // divisor:
         return None
