@@ -104,7 +104,7 @@ def written(node: Node) -> set[str]:
 
 
 def single(loop: For) -> bool:
-    """Whether a loop has at most one iteration, like the loops that `guard` adds."""
+    """Whether a loop provably has at most one iteration, like the loops that `guard` adds."""
     return _at_most_one(loop.extent)
 
 
@@ -246,8 +246,8 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
 
 
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` whose iterations never touch an element that another iteration touches. `uses`: all
-    accesses to one buffer.
+    """The loops among `varying` whose iterations provably never touch an element that another iteration touches.
+    `uses`: all accesses to one buffer.
     """
     found: set[str] = set()
     for d, start in enumerate(uses[0].starts):
