@@ -251,8 +251,8 @@ class _Block:
 
     def conflicts(self, p: _Use, q: _Use, around: tuple[For, ...]) -> bool:
         """Whether access `p` and the later access `q` may touch the same element in different threads while one of them
-        writes. `around`: loops around `q`; both accesses are in the same iteration of those that also contain `p`,
-        except the loops in its field `own`.
+        writes. `around`: loops around `q`. If such a loop also contains `p` and is not in `p.own`, both accesses are in
+        the same iteration of the loop.
         """
         if p.access.buffer.name != q.access.buffer.name:
             return (p.access.buffer.name, q.access.buffer.name) in self.successive
