@@ -1,5 +1,5 @@
 """Proposes points to which the template's own cost estimate gives low costs. Until a cost model is trained, all points
-of a batch are chosen in this way; afterwards a share of each batch.
+of a batch after the first random ones are chosen in this way; afterwards a share of each batch.
 
 Trees trained on few points are often confidently wrong, while the template's estimate is never far off. The share that
 follows the estimate alone ensures that the first measured points cannot exclude a good region.
