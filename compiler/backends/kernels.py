@@ -30,7 +30,8 @@ class Settings(TypedDict, total=False):
     `pipeline.compile_kernels`.
 
     `batch`: size of a dynamic first dimension of the inputs. `knobs`: chosen knobs (None: defaults). `dump_passes`:
-    folder that receives the program after each pass. `told` is called after each compiled kernel.
+    folder that receives the program after each pass. `told` is called after each kernel, with the numbers of finished
+    and of all kernels.
     """
 
     batch: int
