@@ -127,7 +127,7 @@ _FIRST = 64
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays have equal shapes, types and bytes. First elements come first: most unequal arrays differ."""
+    """Whether two arrays have equal shapes, types and bytes. Compares the first elements first: most differ there."""
     if a is b:
         return True
     if a.shape != b.shape or a.dtype != b.dtype:

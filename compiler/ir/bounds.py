@@ -108,7 +108,7 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of `atom`, a // c, as linear forms of outer loops' variables; [] if ranges in a depend on none.
+    """Upper bounds of `atom`, a // c, as linear forms of outer loops' variables; [] if no range in a depends on these.
     The range v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o. `pack` makes such quotients after a `split`.
     """
     match atom:
@@ -153,7 +153,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """The greatest (`up`) or least value of `form` over loop `var`, as a form of outer loops that set its extent."""
+    """The greatest (`up`) or least value of `form` over loop `var`, in terms of the loops that set `var`'s extent."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]
