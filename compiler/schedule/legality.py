@@ -126,7 +126,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def starting_loops(first: Expr) -> set[str] | None:
-    """The variables that all must be 0 for `first` to hold (none if it is TRUE); None if `first` has another form."""
+    """The variables that all must be 0 for `first` to hold (empty if it is TRUE); None if `first` has another form."""
     names: set[str] = set()
     for condition in conjuncts(first):
         match condition:

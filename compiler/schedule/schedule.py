@@ -109,7 +109,7 @@ class Schedule:
         self.annotate(loop, axis)
 
     def tile(self, y: str, x: str, rows: int, columns: int) -> tuple[str, str, str, str]:
-        """Cuts loops `y`, `x` into tiles of `rows` x `columns` (`loops.tile`); returns four loops, outermost first."""
+        """Cuts loops `y`, `x` into tiles of `rows` x `columns` (`loops.tile`); returns four names, outermost first."""
         self._apply(loops.tile, "tile", y, x, rows, columns)
         return f"{y}.0", f"{x}.0", f"{y}.1", f"{x}.1"
 

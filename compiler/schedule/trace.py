@@ -95,7 +95,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""Argument types by primitive. `reorder` takes any loops; `pipeline`, `compute_early` may lack the last argument."""
+"""Argument types by primitive. `reorder` takes one or more; `pipeline`, `compute_early` may lack the last argument."""
 
 
 def step_obstacle(step: Step) -> str | None:
