@@ -68,12 +68,12 @@ class NetworkTrials:
         )
 
     def cycles(self, settings: Settings) -> int:
-        """The cycles of the whole network, simulated for timing only. Raises the errors `NOT_RUN`."""
+        """The cycles of the whole network, simulated for timing only. Raises the errors of `run`."""
         return self.run(settings)[1].cycles
 
     def run(self, settings: Settings) -> tuple[Program, SimulationResult]:
         """The program of the whole network with zeros as constants, and its simulation for timing only. Nodes that are
-        not in `settings` get their default knobs. Raises the errors `NOT_RUN`.
+        not in `settings` get default knobs. Raises an error of `NOT_RUN` if the network cannot be compiled or run.
         """
         nodes = self._network.legalized.graph.nodes
         layers = [self._layer(node.name, settings.get(node.name) or {}) for node in nodes]
