@@ -92,7 +92,7 @@ def post(
 
 
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
-    """The attributes of a STORE.POST intrinsic, for emission; float32 values are given as their bits.
+    """The attributes of a STORE.POST intrinsic for `post` and `pool`, for emission; float32 values are given as bits.
 
     Raises ValueError if requantization and a combination other than an addition need different zero points: the
     hardware has one register for both.
