@@ -70,7 +70,7 @@ class WorkingRoom:
 
 
 def working_room(kernels: Iterable[Kernel], pool: Pool | None) -> WorkingRoom:
-    """Working memory that the kernels share. Only one kernel may use it at a time, on the threads of `pool`."""
+    """Working memory that the kernels share. One kernel at a time may use it, on `pool` (None: on one thread)."""
     workers = 1 if pool is None else pool.threads
     modules = [kernel.module for kernel in kernels]
     workspace = max((m.workspace_bytes for m in modules), default=0)

@@ -150,8 +150,8 @@ class Block:
         return name
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """Emits a call of an LLVM function with the type and text of each argument; returns the name of the result, ""
-        for a function that returns void.
+        """Emits a call of an LLVM function with the type `result` of its result and the type and text of each argument;
+        returns the name of the result, "" for a function that returns void.
         """
         self.declarations.add(f"declare {result} @{function}({', '.join([kind for kind, _ in arguments])})")
         text = f"call {result} @{function}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
