@@ -36,7 +36,7 @@ def network_text(
 
 
 def _described(graph: Graph, name: str, module: CudaModule, uses: Sequence[Launch[str]]) -> Iterator[str]:
-    """The lines of a comment that describes a module."""
+    """The lines of a comment that describes the module `name`. `uses`: the network's launches of this module."""
     operators = ", ".join(dict.fromkeys(launch.operator for launch in uses))
     times = f", launched for {len(uses)} nodes" if len(uses) > 1 else ""
     yield from _comment(f"{name}: {operators}{times}")
@@ -55,7 +55,9 @@ def _described(graph: Graph, name: str, module: CudaModule, uses: Sequence[Launc
 
 
 def _arrays(graph: Graph, module: CudaModule, use: Launch[str]) -> Iterator[str]:
-    """Each parameter of a module: its name, type, shape and, in the first launch, its tensor."""
+    """For each parameter of a module, a text with its name, type, shape, its tensor in the network's launch `use` (or
+    "constant"), and "(written)" if the kernel writes it.
+    """
     for parameter in module.parameters:
         shape = " x ".join(map(str, parameter.shape))
         tensor = use.tensors.get(parameter.name)

@@ -88,7 +88,9 @@ class HeterogeneousNetwork(Closing):
         self._types = types
 
     def run(self, feeds: Arrays, *, threads: int = 1) -> HeterogeneousResult:
-        """One inference. Raises UserError for inputs that do not fit the model."""
+        """One inference. `feeds`: the model's inputs by name. `threads`: number of threads of regions on the CPU.
+        Raises UserError for inputs that do not fit the model, and for NaN that the accelerator would have to quantize.
+        """
         self._check(feeds)
         tensors: dict[str, np.ndarray] = {**self.constants, **feeds}
         cycles: dict[str, int] = {}
@@ -210,8 +212,10 @@ def time_region(
     clock_hertz: float | None = None,
 ) -> RegionTime:
     """The time of a region. `tensors`: arrays by name, which include the region's inputs. `cycles`: the number of
-    cycles that `run_region` returned for the region. `threads`, `repeat`: number of threads and of timed runs on the
-    CPU. `clock_hertz`: the accelerator's clock (None: the clock in its configuration). Raises UserError."""
+    cycles that `run_region` returned for the region. `threads`: number of threads of a region on the CPU. `repeat`:
+    number of timed runs of the host's work (a region on the CPU, or conversions for the accelerator). `clock_hertz`:
+    the accelerator's clock (None: the clock in its configuration). Raises UserError if `repeat` is less than 1.
+    """
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
@@ -255,8 +259,8 @@ def _as_input_types(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]
 
 
 def _boundary_seconds(compiled: Compiled, feeds: Arrays, repeat: int) -> float:
-    """Seconds in which the host converts inputs and outputs, measured with zeros, which take as long as
-    other values.
+    """Seconds in which the host converts the inputs `feeds` of a region of the accelerator to int8, and its outputs
+    back; outputs are zeros, which take as long as other values. `repeat`: number of timed runs of each (`timed`).
     """
     graph = compiled.graph
     stored = {item.name: np.zeros(graph.tensors[item.tensor].shape, np.int8) for item in graph.outputs}
