@@ -104,7 +104,7 @@ class ExpressionEmitter:
         return self.dialect.compared(op, own, self.as_float(a), self.as_float(b), dtype_of(a))
 
     def arithmetic(self, expr: Binary, dtype: DType) -> Text:
-        """The C text of a binary operation on numbers other than indices."""
+        """The C text of a binary operation on numbers other than indices, with operands and result of type `dtype`."""
         op = expr.op
         a, b = self.as_float(expr.a), self.as_float(expr.b)
         if dtype.is_float:
@@ -131,7 +131,9 @@ class ExpressionEmitter:
         return self.dialect.converted(dtype, result) if narrow else result
 
     def divide(self, expr: Binary, a: Text, b: Text) -> Text:
-        """The C text of `a // b` or `a % b`, for integers of at most 32 bits."""
+        """The C text of `expr`, a quotient `a // b` or remainder `a % b` of integers of at most 32 bits. `a`, `b`: the
+        texts of its operands.
+        """
         x, y = interval(expr.a, self.ranges), interval(expr.b, self.ranges)
         if x.low is not None and x.low >= 0 and y.low is not None and y.low > 0:
             return self.dialect.operated("/" if expr.op == "//" else "%", PRODUCT, a, b)
@@ -221,7 +223,9 @@ class ExpressionEmitter:
         return self.dialect.address(storage, "" if storage.scalar else self.offset_text(form))
 
     def at(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-        """The text of an element's offset from the first element of its buffer; "" for a buffer without indices."""
+        """The text of an element's offset from the first element of its buffer; for sums that a warp holds, of its
+        index in the lane's registers. "" for a buffer that is stored as a single variable.
+        """
         if buffer.scope == SUMS:
             return self.offset_text(self.register(buffer, indices))
         scalar = self.storages[buffer.name].scalar

@@ -248,8 +248,9 @@ def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, in
 
 
 def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, int]]:
-    """Groups the blocks of a kernel into kinds with equal accesses; returns for one block of each kind the values of
-    the loops around the kernel's body.
+    """Groups the blocks of a kernel into kinds with equal accesses by `tasks` (`asynchronous.tasks_of`); returns for
+    one block of each kind the values of the loops around the kernel's body. Raises LoweringError for more than
+    MOST_BLOCKS kinds, or more than MOST_ITERATIONS blocks.
     """
     names = [loop.name for loop in kernel.around]
     parts: dict[Expr, None] = {}

@@ -81,7 +81,9 @@ class SpanChecker:
         self.checked.add(key)
 
     def list(self, event: _Event) -> Touched:
-        """The elements that the access `event` touches, and the thread that touches each."""
+        """The elements that the access `event` touches, and the owner of each: the number of the thread that touches
+        it. Work of several threads together has other owners in each step: `thread` reduces owners to threads.
+        """
         key = event.run, event.run.task.accesses.index(event.access)
         held = self.lists.get(key)
         if held is None:

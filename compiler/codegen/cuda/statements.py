@@ -253,11 +253,11 @@ class KernelEmitter:
             self._alone = ()
 
     def first_along(self, axis: str) -> Text:
-        """The condition that a thread is the first one along an axis."""
+        """The condition that a thread is the first one along `axis` ("x", "y" or "z")."""
         return Text(f"{self.thread(axis)} == 0", EQUALITY)
 
     def thread(self, axis: str) -> str:
-        """The variable with a thread's coordinate along an axis."""
+        """The variable with a thread's coordinate along `axis` ("x", "y" or "z"), which the kernel then declares."""
         self.threads_used.add(axis)
         return THREAD[f"thread.{axis}"]
 

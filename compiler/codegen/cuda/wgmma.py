@@ -38,7 +38,7 @@ ARCHITECTURE = "sm_90a"
 
 
 def columns_of(dtype: DType) -> tuple[int, ...]:
-    """The widths of products with a left factor of type `dtype`; for integers only multiples of 16 from 32 on."""
+    """The widths of products with a left factor of type `dtype`; for integers, widths above 32 are multiples of 16."""
     return tuple([n for n in COLUMNS if n < 32 or n % 16 == 0 or not dtype.is_integer])
 
 
