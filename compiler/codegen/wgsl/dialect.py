@@ -133,7 +133,7 @@ class WgslDialect(Dialect):
             return Text(storage.name)
         at = _inside(storage, at)
         if not _packed(storage):
-            text = f"{storage.name}[{_at(storage, at, dtype)}]"
+            text = f"{storage.name}[{_at(storage, at)}]"
             return Text(f"{text}.x" if _long(storage) else text)
         name = "int8_at" if dtype is DType.INT8 else "uint8_at"
         text = Text(f"{name}({self.word(storage, at)}, {at})")
@@ -146,8 +146,8 @@ class WgslDialect(Dialect):
         at = _inside(storage, at)
         if not _packed(storage):
             text = f"widened({value.text})" if _long(storage) else value.text
-            return f"{storage.name}[{_at(storage, at, storage.buffer.dtype)}] = {text};"
-        place = f"{storage.name}[{_at(storage, at, storage.buffer.dtype)}]"
+            return f"{storage.name}[{_at(storage, at)}] = {text};"
+        place = f"{storage.name}[{_at(storage, at)}]"
         number = self.converted(DType.INT32, value).text if storage.buffer.dtype is DType.BOOL else value.text
         if storage.space == "register":
             return f"{place} = with_byte({place}, {at}, {number});"
@@ -157,7 +157,7 @@ class WgslDialect(Dialect):
 
     def word(self, storage: Storage, at: str) -> str:
         """The 32-bit word that contains the element with index `at` of a buffer of 8-bit elements."""
-        place = f"{storage.name}[{_at(storage, at, storage.buffer.dtype)}]"
+        place = f"{storage.name}[{_at(storage, at)}]"
         return f"atomicLoad(&{place})" if _atomic(storage) else place
 
     def shared_arrays(self, buffers: Iterable[tuple[Buffer, str]], alignment: int) -> list[str]:
@@ -247,7 +247,7 @@ def _inside(storage: Storage, at: str) -> str:
     return at
 
 
-def _at(storage: Storage, at: str, dtype: DType) -> str:
+def _at(storage: Storage, at: str) -> str:
     """For the element with index `at` of a buffer: its index in the array that stores the buffer, or the index of the
     word that contains the element.
     """
