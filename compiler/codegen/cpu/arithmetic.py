@@ -87,7 +87,7 @@ def memory_suffix(dtype: DType, lanes: int) -> str:
 
 
 def comparison(op: str, dtype: DType) -> str:
-    """The LLVM instruction of comparison `op` ("<", "<=", "==", "!="), such as "fcmp olt" or "icmp ult"."""
+    """The LLVM instruction of comparison `op` ("<", "<=", "==", "!=") of `dtype`s, such as "fcmp olt" or "icmp ult"."""
     if dtype.is_float:
         return "fcmp " + {"<": "olt", "<=": "ole", "==": "oeq", "!=": "une"}[op]
     sign = "u" if dtype.is_unsigned else "s"
@@ -107,8 +107,8 @@ def call_quantized(
     arguments: Sequence[Value],
     known: Sequence[Known],
 ) -> Value | None:
-    """Emits a call of the quantized function `name` (`vdla.compiler.te.functions`) and returns its value; None if
-    `name` is not a quantized function. `known`: the value of each argument if it is constant, else None.
+    """Emits a call of the quantized function `name` (`vdla.compiler.te.functions`) on `arguments` and returns its
+    value; None if `name` is not a quantized function. `known`: the value of each argument if it is constant, else None.
 
     Raises LoweringError if a zero point, limit or `unsigned` is not constant.
     """

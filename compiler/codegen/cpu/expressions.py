@@ -224,7 +224,7 @@ class ExpressionEmitter:
         return self.expr(atom)
 
     def arithmetic(self, op: str, a: Expr, b: Expr) -> Value:
-        """The value of a binary operator other than "and" and "or"; integers wrap."""
+        """The value of `a op b`, for a binary operator `op` other than "and" and "or"; integers wrap."""
         dtype, _ = self.folding_function(a)
         if op in ("//", "%"):
             return self.divide(op, a, b, dtype)

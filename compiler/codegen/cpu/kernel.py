@@ -138,7 +138,7 @@ def build(
     features than this machine has (None: all features). `blocks`: long float sums are added up in blocks.
 
     With a `worker`, the worker generates the code while the caller continues. Raises TargetError for a target that this
-    machine cannot run.
+    machine cannot run, and the errors of `lower`.
     """
     target = host_target() if target is None else target
     if not runs_here(target):
