@@ -35,7 +35,7 @@ resolution of the device's events.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTime:
-    """Median time of one node on the device over several runs.
+    """Median time of one node of the graph on the device over several runs. `members`: names of its ONNX nodes.
 
     `gflops` is 0 if the node only moves data; `gigabytes_per_second` counts each array that the node reads or writes
     once. `kernels`: number of launches.

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTime:
-    """Median time of one kernel over several runs; `gflops` is 0 if the kernel only moves data."""
+    """Median time of one kernel over several runs; `gflops` is 0 if the kernel only moves data. `name`, `operator`: the
+    graph's node; `members`: names of its ONNX nodes.
+    """
 
     name: str
     operator: str
