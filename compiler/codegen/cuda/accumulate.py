@@ -108,7 +108,9 @@ def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...],
 
 
 def _runs(path: tuple[For, ...], ranges: Ranges) -> bool:
-    """Whether every loop of the nest `path` certainly has at least one iteration."""
+    """Whether every loop of the nest `path` certainly has at least one iteration. `ranges`: ranges of the variables of
+    the loops around the nest.
+    """
     around: dict[str, Interval | Expr] = dict(ranges)
     for loop in path:
         low = interval(loop.extent, around).low

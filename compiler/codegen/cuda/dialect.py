@@ -226,7 +226,7 @@ class Dialect:
         return Text(storage.name if storage.scalar else f"{storage.name}[{at}]")
 
     def stored(self, storage: Storage, at: str, value: Text) -> str:
-        """The statement that writes the element with index `at` of a buffer."""
+        """The statement that writes `value` to the element with index `at` of a buffer."""
         return f"{self.element(storage, at).text} = {value.text};"
 
     def address(self, storage: Storage, at: str) -> str:

@@ -97,7 +97,7 @@ class ExpressionEmitter:
         raise LoweringError(f"no code can be generated for {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
-        """The text of a comparison of two values; it is false if one side is NaN (`!=`: true)."""
+        """The text of the comparison `a op b` of two values; it is false if one side is NaN (`!=`: true)."""
         own = _PRECEDENCE[op]
         if dtype_of(a) is DType.INT64:
             return comparison(self, op, own, linear_form(a), linear_form(b))

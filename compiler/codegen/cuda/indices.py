@@ -190,7 +190,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
 
 
 def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:
-    """The text of `a // b` or `a % b`."""
+    """The text of `a op b`, for `op` "//" or "%", which both round down."""
     key = Binary(op, a, b)
     if (held := values.named.get(key)) is not None:
         return held

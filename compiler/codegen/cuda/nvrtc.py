@@ -31,7 +31,7 @@ def compile_cubin(source: str, arch: str) -> bytes:
 
 
 def compile_ptx(source: str, arch: str) -> str:
-    """The PTX of a source's kernels, for reading; raises the errors of `compile_cubin`."""
+    """The PTX of a source's kernels for an architecture ("sm_90"), for reading; raises errors as `compile_cubin`."""
     nvrtc = _load()
     with _Compilation(nvrtc, source) as compilation:
         # PTX is made for a virtual architecture, machine code for a real one.

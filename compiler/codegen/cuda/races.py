@@ -96,7 +96,7 @@ def _check_kernel(kernel: Kernel) -> None:
 
 def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
     """Raises RaceError if two blocks touch the same element of a buffer in global memory and at least one of them
-    writes it.
+    writes it. `uses`: the kernel's accesses to this buffer.
     """
     coordinates = [(loop.name, loop.name) for loop in kernel.blocks]
     host = [loop.name for loop in kernel.host]
@@ -124,7 +124,9 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
 
 
 def _pairs(uses: Sequence[Access]) -> list[tuple[Access, Access]]:
-    """All pairs of accesses of which at least one writes; a writing access is also paired with itself."""
+    """All pairs of different accesses in `uses` of which at least one writes; a writing access is also paired with
+    itself.
+    """
     distinct = list({(u.starts, u.extents, u.write, u.loops): u for u in uses}.values())
     return [
         (p, q) for p, q in [*combinations(distinct, 2), *((u, u) for u in distinct)] if p.write or q.write
@@ -144,8 +146,8 @@ def _extents(kernel: Kernel) -> list[int]:
 
 
 def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
-    """The values of the host's loop variables in each iteration. Raises LoweringError, which names the kernel `name`,
-    for more than MOST_BLOCKS iterations.
+    """The values of the variables of the host's `loops`, outermost first, in each iteration of the nest. Raises
+    LoweringError, which names the kernel `name`, for more than MOST_BLOCKS iterations.
     """
     found: list[dict[str, int]] = [{}]
     for loop in loops:

@@ -61,7 +61,9 @@ characters; otherwise it is called "bx", "by" or "bz".
 
 
 class KernelEmitter:
-    """Emits the body of one kernel into `source`."""
+    """Emits the body of one kernel into `source`. `shape`: the kernel's launch shape. `shared`: the places of its
+    buffers in shared memory. `names` makes C identifiers.
+    """
 
     def __init__(
         self,

@@ -214,8 +214,9 @@ def _factor(
 def _swizzled_factors(
     left: DType, right: DType, columns: int, order_a: Order, order_b: Order
 ) -> tuple[list[tuple[Var, int]], tuple[Expr, Expr], Load, Load]:
-    """Describes the product of two swizzled factors. Returns its loops as (variable, extent), the row and column of the
-    sum, and the loads of the multiplied elements of A and B.
+    """Describes the product of two swizzled factors, A of type `left` and B of type `right`, with `columns` columns.
+    `order_a`, `order_b`: the factors' storage orders. Returns the product's loops as (variable, extent), the row and
+    column of the sum, and the loads of the multiplied elements of A and B.
     """
     k = Var("k")
     row, rows, x = _swizzled_factor("a", left, GROUP_ROWS, "i", k, along_depth=order_a == "rows")

@@ -73,7 +73,7 @@ class WgslDialect(Dialect):
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
         """The text `a op b`, with the parentheses that WGSL requires around comparisons inside comparisons, || inside
         &&, and && inside ||. For x + 0.0, 0.0 + x and 0.0 - x it is a call of `positive_zero`, because compilers may
-        give zero the wrong sign.
+        give zero the wrong sign. `precedence`: the precedence of `op`.
         """
         if precedence in (RELATION, EQUALITY):
             return Text(f"{a.within(SUM)} {op} {b.within(SUM)}", precedence)
@@ -140,7 +140,7 @@ class WgslDialect(Dialect):
         return Text(f"{text.text} != 0", EQUALITY) if dtype is DType.BOOL else text
 
     def stored(self, storage: Storage, at: str, value: Text) -> str:
-        """The statement that writes the element with index `at` of a buffer."""
+        """The statement that writes `value` to the element with index `at` of a buffer."""
         if storage.scalar:
             return f"{storage.name} = {value.text};"
         at = _inside(storage, at)
