@@ -46,8 +46,8 @@ class DramImage(Image):
     tail: int = 0
 
     def finish(self, emission: Emission, group: int, *, data: bool = True) -> NDArray[np.uint8]:
-        """Completes a program and returns the memory image, as `Image.finish`; rearranges weights, and separates the
-        stores of the layers in `apart` from loads in time.
+        """Completes the program `emission` and returns the memory image, with the arguments of `Image.finish`; then
+        rearranges weights, and separates the stores of the layers in `apart` from loads in time.
         """
         memory = Image.finish(self, emission, group, data=data)
         tile = emission.config.wgt_bytes
@@ -133,9 +133,9 @@ def _tiles(boxes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int
 
 
 def keep_apart(emission: Emission, layers: Collection[int], tail: int) -> None:
-    """Separates the stores of the layers numbered `layers` from the loads of these layers. Moves the stores of a tile
-    behind the loads that follow them. Also lets these loads and stores access a fictitious piece of DRAM, so that
-    tokens order them.
+    """Separates the stores of the layers numbered `layers` from the loads of these layers, in `emission`. Moves the
+    stores of a tile behind the loads that follow them. Also lets these loads and stores access a fictitious piece of
+    DRAM, so that tokens order them.
 
     A store takes some time before it sends its first burst. So the last `tail` input vectors in front of a store become
     a separate load, for which the store does not wait.
