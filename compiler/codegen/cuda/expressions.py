@@ -159,7 +159,7 @@ class ExpressionEmitter:
         return call(f"to_{dtype.value}", text)
 
     def cast(self, value: Expr, dtype: DType) -> Text:
-        """The text of a value converted to a type other than int64."""
+        """The text of a value converted to `dtype`, which is not int64."""
         source = dtype_of(value)
         if source is dtype:
             return self.emit(value)

@@ -60,7 +60,9 @@ class _Compilation:
         self._nvrtc.nvrtcDestroyProgram(self._program)
 
     def run(self, arch: str) -> None:
-        """Compiles for a real ("sm_90") or virtual ("compute_90") architecture."""
+        """Compiles for a real ("sm_90") or virtual ("compute_90") architecture. Raises CudaTargetError if NVRTC does
+        not know the architecture, CompileError if it rejects the source.
+        """
         nvrtc = self._nvrtc
         options = [option.encode() for option in (f"--gpu-architecture={arch}", *OPTIONS)]
         (status,) = nvrtc.nvrtcCompileProgram(self._program, len(options), options)

@@ -152,7 +152,9 @@ def check_order(program: Program, target: GpuTarget) -> None:
 
 
 def check_instructions(program: Program, target: GpuTarget) -> None:
-    """Raises LoweringError for instructions that the architecture lacks, and for what `check_bulk_copies` refuses."""
+    """Raises LoweringError for instructions that the architecture lacks, for bulk copies on a target without them, and
+    for accesses to swizzled buffers that `check_bulk_copies` refuses.
+    """
     for kernel in kernels(program):
         if not target.has("wgmma") and has_products(kernel.body):
             raise LoweringError(

@@ -47,7 +47,9 @@ class _Event:
 
 
 class SpanChecker:
-    """Compares the accesses of a block's threads between two barriers; equal spans are compared once."""
+    """Compares the accesses of a block's threads between two barriers; equal spans are compared once. `threads`: the
+    number of threads along each axis of the block.
+    """
 
     def __init__(self, kernel: Kernel, threads: Mapping[str, int]) -> None:
         self.kernel = kernel

@@ -152,7 +152,8 @@ def declarations() -> list[IntrinsicDeclaration]:
 
 
 def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
-    """The 64-bit descriptor of a matrix in shared memory for `wgmma`; arguments in bytes, multiples of 16.
+    """The 64-bit descriptor of a matrix in shared memory for `wgmma`. Arguments are in bytes; raises ValueError unless
+    `start`, `leading` and `stride` are multiples of 16.
 
     `start`: address of the matrix. `swizzle`: bytes of a swizzled row, 0 for core matrices. For core matrices,
     `leading` is the distance from one core matrix to the next along the depth, and `stride` the distance to the next
@@ -231,7 +232,8 @@ def _swizzled_factor(
     the index of an element among the `size` rows of A or columns of B, the loops (variable, extent) whose variables
     form this index, and the load of the element with this index at depth `k`.
 
-    `data`: the loop variables are named after it. `along_depth`: whether swizzled rows run along the depth.
+    `data`: the loop variables are named after it. `along_depth`: whether swizzled rows run along the depth. Raises
+    ValueError if they run across it and `size` fills no whole number of them.
     """
     if along_depth:
         i = Var(data)
