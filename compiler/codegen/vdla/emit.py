@@ -87,7 +87,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The part of `activations` in an access to `size` bytes at `address`, in `granule`s; empty if none."""
+        """The part of `activations` in an access to `size` bytes at `address`, in granules from their start, if any."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)

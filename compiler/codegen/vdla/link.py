@@ -111,7 +111,7 @@ class Image:
         return address
 
     def constant(self, name: str, constant: Constant, size: int) -> int:
-        """The address of a constant of `size` bytes, added to the image unless an equal one is there."""
+        """The address of a constant of `size` bytes, added to the image as `name` unless an equal one is there."""
         alike = self._known.setdefault(size, [])
         for address, known in alike:
             if constant.same(known):

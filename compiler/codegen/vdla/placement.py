@@ -166,7 +166,7 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """The contents of the store unit's tables (parameters, look-up) after the program so far, as DRAM entry numbers."""
+    """Which DRAM entry the program so far put into each entry of the store unit's tables (parameters, look-up)."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
