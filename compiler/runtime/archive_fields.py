@@ -118,7 +118,7 @@ class Field:
         return DType(self.one_of(_TYPES))
 
     def shape(self) -> tuple[int, ...]:
-        """This field's value, the shape of an array; the caller checks the number of the array's bytes."""
+        """This field's value, an array's shape; else raises ArchiveError. The caller checks the array's size."""
         sizes = tuple(item.integer() for item in self.items())
         if len(sizes) > MOST_DIMENSIONS:
             raise self.fail(f"has {len(sizes)} dimensions, more than {MOST_DIMENSIONS}")

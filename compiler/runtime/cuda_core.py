@@ -136,7 +136,7 @@ class CudaDevice(Closing):
             self._core.launch(self._queue, config, module.kernels[launch.function], *given)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """Captures the launches of `work` on the graph builder's own stream."""
+        """The graph of the launches in `work`, which go to the graph builder's own stream and do not run yet."""
         # One capture at a time: `launch` uses `self._queue`.
         with self._capturing, self._calling("capturing a graph"):
             builder = self._device.create_graph_builder()

@@ -55,8 +55,8 @@ class RegionTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeterogeneousResult:
-    """Outputs by the model's names, the cycles of the accelerator's regions by region name, and all tensors that cross
-    borders between regions.
+    """Outputs by the model's names, the cycles of the accelerator's regions by region name, and, by name, all tensors
+    that cross borders between regions, with the model's inputs and outputs.
     """
 
     outputs: Arrays
@@ -122,8 +122,9 @@ class HeterogeneousNetwork(Closing):
     ) -> tuple[RegionTime, ...]:
         """The time of each region, in the order in which regions run, on the tensors in `result`.
 
-        Work of the host is run `repeat` times and measured by `timed`. `clock_hertz`: the accelerator's clock, by
-        default that of its configuration. Raises UserError for less than one repetition.
+        Work of the host is run `repeat` times and measured by `timed`; regions on the CPU use `threads` threads.
+        `clock_hertz`: the accelerator's clock, by default that of its configuration. Raises UserError for less than one
+        repetition.
         """
         return tuple(
             time_region(

@@ -233,7 +233,7 @@ class WgslDevice(QueuedDevice):
                 self._buffers.pop(address).destroy()
 
     def _at(self, address: int) -> tuple[Any, int]:
-        """The buffer with an address, and the offset of the address in the buffer."""
+        """The buffer whose range of invented addresses contains `address`, and the byte offset of the address in it."""
         start = self._starts[bisect.bisect_right(self._starts, address) - 1]
         return self._buffers[start], address - start
 
