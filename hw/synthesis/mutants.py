@@ -26,10 +26,11 @@ _PORT: Final = "mutation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """A change of bit `bit` of port `port` of a cell; Yosys' `help mutate` defines `mode`.
+    """A change of bit `bit` of port `port` of the cell named `cell`; Yosys' `help mutate` defines `mode`.
 
-    `module`: Yosys' name of the mutated module; `path`: its instance. `command`: the Yosys command of the mutation.
-    `line`: number of the line of Verilog, 0 if unknown; `code`: text of the line.
+    `number`: number of the mutation, from 1. `module`: Yosys' name of the mutated module; `path`: its instance.
+    `command`: the Yosys command of the mutation. `line`: number of the line of Verilog, from 1, 0 if unknown; `code`:
+    text of the line.
     """
 
     number: int

@@ -149,7 +149,9 @@ def _map_missing(
 
 
 def _collected(module: CanonicalModule, work: Path, library: Liberty, flatten: bool) -> MappedText:
-    """Reads the result that the worker process wrote for `module` to the folder `work`, and saves it in the cache."""
+    """Reads the result that the worker process wrote for `module` to the folder `work`, saves it in the cache
+    (`library` and `flatten` are part of the key), and returns it. Raises ToolError if the worker wrote no result.
+    """
     try:
         text = (work / f"{module.key}.json").read_text(encoding="utf-8")
         parameters = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))
