@@ -279,8 +279,7 @@ class Machine:
         self._library.vdla_watch(self._harness, 1)
 
     def watched_ports(self) -> dict[str, NDArray[np.uint8]]:
-        """The values of the ports in each cycle since `watch_ports`, uint8 (cycles, bytes) by name, lowest byte first.
-        """
+        """The values of the ports in each cycle since `watch_ports`: uint8 (cycles, bytes) by name, low byte first."""
         return watched_ports(self._library, self._harness)
 
     def read_register(self, address: int) -> int:
