@@ -118,8 +118,8 @@ def _problem(code: int, number: signal.Signals, err: str) -> str | None:
 
 
 def _not_begun(err: str) -> bool:
-    """Whether Python was interrupted before it imported the first module of this package, so that the package cannot
-    prevent a traceback.
+    """Whether the traceback `err` says that Python was interrupted before it imported the first module of this package,
+    so that the package cannot prevent a traceback.
     """
     begun = str(Path(interrupts.__file__).parent) in err
     importing = "importlib._bootstrap" in err or ENTRY_FRAME in err

@@ -40,7 +40,7 @@ def _recorded() -> tuple[bytes, bytes]:
 
 
 def random_records(draw: Draw, records: bytes) -> bytes:
-    """Lines of `records` with random changes; some are left out or repeated."""
+    """The bytes of the file `records` with random changes; some lines are left out or repeated."""
     if draw.chance(0.3):
         return damaged(draw, records)
     lines = records.decode().splitlines()

@@ -231,7 +231,7 @@ def _real(model: Written, index: int, values: Mapping[int, np.ndarray]) -> np.nd
 
 
 def _tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
-    """The largest allowed difference of an operator's float result from LiteRT's."""
+    """The largest allowed absolute difference of an operator's float result from LiteRT's (`values`: by tensor)."""
     kind, inputs, places, *_ = operator
     floats = [values[i] for i in (*inputs, *places) if i in values and values[i].dtype.kind == "f"]
     floats += [model.tensors[i]["data"] for i in inputs if i >= 0 and model.tensors[i]["data"] is not None]
