@@ -61,7 +61,8 @@ class CpuTrial:
 class CpuMeasurer(Closing):
     """Measures candidates on one thread, one after the other; the end of a `with` block ends the measuring process.
 
-    `timeout`: wall-clock seconds for one candidate. `command`: the command line that starts the process.
+    `timeout`: wall-clock seconds for one candidate (None: the default of LocalWorkers). `command`: the command line
+    that starts the process.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
 
 def trained(model: onnx.ModelProto, data: Any, labels: Any, epochs: int, seed: int) -> onnx.ModelProto:
     """A model with the same nodes, whose weights are trained by Adam to minimize the cross-entropy of `labels`
-    (integers).
+    (integers) on the samples `data` (first dimension), in `epochs` passes over all samples in random order of `seed`.
 
     All float initializers except scalars count as weights.
     """

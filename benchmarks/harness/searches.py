@@ -78,8 +78,8 @@ def _without_estimate(prior: Sequence[Samples]) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One of the searches that benchmarks/tuning.py compares: its label, and a function `make` that creates it from
-    samples of other layers (only searches with a learned model use the samples).
+    """One of the searches that benchmarks/tuning.py compares: its label in tables, and a function `make` that creates
+    it from samples of other layers (only searches with a learned model use the samples).
     """
 
     label: str
