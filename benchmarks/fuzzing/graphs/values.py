@@ -1,4 +1,4 @@
-"""New values of tensors: shapes, types (common ones more often), and arrays with values that often cause errors."""
+"""New values of tensors: shapes, types (common ones more often), and arrays of random finite values."""
 
 from __future__ import annotations
 
