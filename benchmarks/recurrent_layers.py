@@ -95,7 +95,9 @@ LAYERS = {
 
 
 def row_of(name: str, rounds: int) -> dict[str, Any]:
-    """Measures the model `name`; returns its row of the results."""
+    """Compiles the model `name` and measures it and ONNX Runtime in turns, in `rounds` rounds; returns its row of the
+    results.
+    """
     layers = LAYERS[name]
     model = layers.model()
     started = thread_time()
