@@ -367,7 +367,7 @@ def _write(memories, state, counts):  # type: ignore[no-untyped-def]
 def _evaluate(gates, queue, state, memories, counts, cycle):  # type: ignore[no-untyped-def]
     """Computes the new values of all gates in `queue` in cycle number `cycle`, level by level, so that the inputs of a
     gate are final before it is evaluated, and adds the toggles to `counts`. The last level has the flip-flops, whose
-    next values are stored in `state.upcoming`.
+    next values are stored in `state.upcoming`. Read ports of `memories` without a clock are evaluated among the gates.
     """
     count = len(gates.tables)
     for g in range(len(memories.at_once)):

@@ -57,7 +57,8 @@ class Mutants:
 
 
 def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Mutants:
-    """Makes `count` mutations of `verilog` (top module vdla), drawn by Yosys with `seed`.
+    """Makes `count` mutations of `verilog` (top module vdla), drawn by Yosys with `seed`. `report`: called with lines
+    of progress.
 
     The mutated netlist is the result of the coarse part of Yosys' `synth`: optimized, with operators and memories not
     mapped to gates; mutation 0 is this netlist without change. Yosys spreads mutations over modules, cells and lines.

@@ -67,7 +67,8 @@ def place(
     """Places and routes Yosys' JSON `netlist` on `device` with `seed` for a clock of `target_mhz`; an earlier result
     comes from the cache.
 
-    `paths`: instance of each cell of the design (`netlist.instance_paths`), for the critical path.
+    `paths`: instance of each cell of the design (`netlist.instance_paths`), for the critical path. `report`: called
+    with lines of progress.
 
     If the design does not fit, the result says so. Raises ToolError if nextpnr is missing or fails for another reason.
     """

@@ -113,7 +113,9 @@ def _run_once(
     step: Callable[[str], str | None],
     report: Report,
 ) -> str:
-    """Runs the tool once, as `run_tool` describes. `cache`: folder to use in place of the tool's own cache, or None."""
+    """Runs `command` once in `directory` and returns its output; `step` and `report` are called as in `run_tool`.
+    `cache`: folder to use in place of the tool's own cache, or None. Raises ToolFailure if the tool ends with an error.
+    """
     tool = tool_name(command)
     started = time.monotonic()
     current, lines = "starting", list[str]()

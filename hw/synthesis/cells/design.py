@@ -102,8 +102,9 @@ def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesig
 
 
 def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Maps the generated Verilog text `verilog` with top module `top` to cells of `library`, module by module; errors,
-    `report` and memories as for `map_design`.
+    """Maps the generated Verilog text `verilog` with top module `top` to cells of `library`, module by module. Memories
+    of LEAST_MACRO_BITS bits or more become macros. `report` is called with lines that tell the progress. Raises the
+    errors of `map_design`.
     """
     modules = split_modules(verilog)
     order = bottom_up(top, modules)
@@ -120,9 +121,10 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 
 def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Maps generated Verilog as `map_verilog` does, but flattened to one module first, so that optimization works
-    across modules; the result has only the module `top`. This takes many times as long as `map_verilog`, because no
-    mapped module of another design can be taken from the cache.
+    """Maps generated Verilog to cells of `library` as `map_verilog` does, but flattened to one module first, so that
+    optimization works across modules; the result has only the module `top`. This takes many times as long as
+    `map_verilog`, because no mapped module of another design can be taken from the cache. `report` is called with lines
+    that tell the progress.
     """
     text = whole(top, verilog)
     mapped = map_modules({top: text}, library, flatten=True, report=report)[top]

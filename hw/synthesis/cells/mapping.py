@@ -73,7 +73,8 @@ class MappedText:
 def map_modules(
     modules: Mapping[str, CanonicalModule], library: Liberty, *, flatten: bool = False, report: Report
 ) -> dict[str, MappedText]:
-    """Maps `modules` to cells of `library`; returns the results by the same keys.
+    """Maps `modules` to cells of `library`; returns the results by the same keys. `report`: called with lines of
+    progress.
 
     Modules with equal canonical text (Verilog with renumbered names) are mapped once. With `flatten`, the text of a
     module also contains the inner modules, which are merged into the outer one. Raises ToolError and NetlistError.

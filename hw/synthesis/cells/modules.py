@@ -35,7 +35,9 @@ _KEYWORDS: Final = frozenset({"always", "initial", "case", "casez", "if", "modul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A port of a module: its name without the backslash of escaped names, its direction, and its number of bits."""
+    """A port of a module: its name without the backslash of escaped names, whether it is an input (`inward`), and its
+    number of bits.
+    """
 
     name: str
     inward: bool
