@@ -22,8 +22,8 @@ from vdla.benchmarks.harness.results import ROOT, write_results
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Python with the command line `arguments`, run in the root of the repository; the step fails if the exit code is
-    not 0.
+    """A step called `name`: Python with the command line `arguments`, run in the root of the repository. It fails if
+    the exit code is not 0. `about`: one line of text on what it does.
     """
 
     name: str

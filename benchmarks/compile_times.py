@@ -57,7 +57,8 @@ print(json.dumps({"compile_seconds": time.perf_counter() - started}))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """Wall-clock and processor seconds of one process, and the wall-clock seconds of compilation in it
-    (`within_seconds`). `model`: name of the ONNX file without its ending; `state`: state of the cache.
+    (`within_seconds`). `model`: name of the ONNX file without its ending; `target`: what it is compiled for; `state`:
+    state of the cache.
     """
 
     model: str

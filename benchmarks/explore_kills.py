@@ -65,8 +65,8 @@ class Whole:
 
 
 def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]:
-    """The command line of `vdla explore` for the space in `folder` and the output folder `study`, as a user would type
-    it.
+    """The command line of `vdla explore` with the search `strategy` and that number of `workers`, as a user would type
+    it, for the space and the networks in `folder` and the output folder `study`.
     """
     networks = [word for name in NETWORKS for word in ("--network", str(folder / f"{name}.onnx"))]
     options = {"--budget": BUDGET, "--batch": BATCH, "--strategy": strategy, "--workers": workers}

@@ -80,8 +80,9 @@ def study(
     strategy: str = "random",
     batch: int = BATCH,
 ) -> Study:
-    """An exploration whose evaluations run at `place` (a dask scheduler, or processes of this computer). With equal
-    arguments it evaluates the same designs at every place.
+    """An exploration of SPACE for `networks`, not yet started, that evaluates `designs` designs in batches of `batch`
+    by the search `strategy` with `seed`. Evaluations run at `place` (a dask scheduler, or processes of this computer);
+    with equal other arguments the same designs are evaluated at every place.
     """
     return Study(
         space=space_of(SPACE),

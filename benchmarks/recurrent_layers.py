@@ -33,8 +33,9 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """A stack of `count` recurrent layers with states of `hidden` numbers, over `steps` steps. `both`: in both
-    directions.
+    """A stack of `count` recurrent layers of `kind` "RNN", "GRU" or "LSTM" with states of `hidden` numbers, over
+    `steps` steps. `both`: in both directions. `reset_after`: a GRU's reset gate is applied after the product (ONNX's
+    linear_before_reset).
     """
 
     kind: str

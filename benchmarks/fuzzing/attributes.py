@@ -31,7 +31,8 @@ TEXTS = ("foo", "", "NEAREST", "cubic ", "vAlid", "tanh2")
 
 def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
     """Compiles one graph with a wrong attribute, for the processor or for the accelerator, and returns the verdict:
-    "right" if the graph is rejected by name. `seed`, `index`: the seed of the campaign and the number of the case.
+    "right" if the graph is rejected and the message names the attribute. `seed`, `index`: the seed of the campaign and
+    the number of the case. `folder` is not used.
     """
     draw = Draw("attributes", seed, index)
     quantized = draw.chance(0.3)

@@ -35,10 +35,11 @@ _GONE_SECONDS = 3.0
 
 
 def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one command line and sends one signal, to its process alone or, like Ctrl-C, to its process group; returns
-    the verdict.
+    """Runs one command line in `folder` and sends one signal, to its process alone or, like Ctrl-C, to its process
+    group; returns the verdict.
 
-    Case `index` runs command line number `index` modulo the length of CALLS.
+    Case `index` runs command line number `index` modulo the length of CALLS. `seed` is the seed of the campaign; signal
+    and delay follow from both.
     """
     one = CALLS[index % len(CALLS)]
     draw = Draw("interrupts", seed, index)

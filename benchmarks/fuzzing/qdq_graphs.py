@@ -39,6 +39,7 @@ quantized.
 def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
     """Compiles one random graph for each of its targets; returns the first failure or, if there is none, the best
     outcome: right, else unchecked, else refused. `seed`, `index`: the seed of the campaign and the number of the case.
+    `folder` is not used.
     """
     draw = Draw("qdq_graphs", seed, index)
     builder = random_qdq_graph(draw, index)

@@ -17,7 +17,7 @@ from .outcome import Outcome, call, judge
 
 def record_case(seed: int, index: int, folder: Path) -> Outcome:
     """Writes random, perhaps damaged, tuning records to a file in `folder`, runs a network with them, and returns the
-    verdict.
+    verdict. The records follow from `seed`, the seed of the campaign, and `index`, the number of the case.
     """
     draw = Draw("records", seed, index)
     path, model = folder / "records.jsonl", folder / "net.onnx"

@@ -43,9 +43,11 @@ command line writes.
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one `vdla` command line with one faulty standard stream, output path or disk, and returns the verdict.
+    """Runs one `vdla` command line in `folder` with one faulty standard stream, output path or disk, and returns the
+    verdict.
 
-    Indices 0 to MATRIX - 1 run every pair of a command line (of CALLS) and a fault (of FAULTS) once.
+    `index`: number of the case; indices 0 to MATRIX - 1 run every pair of a command line (of CALLS) and a fault (of
+    FAULTS) once. `seed`: the seed of the campaign, from which the rest of the case is drawn.
     """
     one, (where, fault) = chosen(index)
     draw = Draw("streams", seed, index)

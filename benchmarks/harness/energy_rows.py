@@ -132,7 +132,9 @@ def is_reserved(row: Mapping[str, Any]) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """The netlist of a machine in standard cells, ready to replay recorded programs."""
+    """The netlist of the machine `config` in standard cells of `library`, ready to replay recorded programs. `state`:
+    the loads and slews of its nets.
+    """
 
     config: Config
     library: Library

@@ -67,7 +67,8 @@ class NodeCase:
     """A node test of ONNX: a model of one operator, with inputs and expected outputs.
 
     `operator`: the operator of the tested node or, if the test has a function in expanded form, the function.
-    `parameters`: the model's inputs that parametrize the computation (PARAMETERS).
+    `data`: sets of (inputs, expected outputs), both in the model's order. `rtol`, `atol`: the case's tolerances, as for
+    `numpy.allclose`. `parameters`: the model's inputs that parametrize the computation (PARAMETERS).
     """
 
     name: str

@@ -115,7 +115,7 @@ def _read_by_taps(
 ) -> tuple[Any, tuple[int, int]]:
     """A matrix of 0 and 1, float32 [input positions, kernel elements x output positions], and (height, width) of the
     outputs. An element is 1 if this kernel element reads this input position for this output position. Positions are
-    (row, column) pairs, flattened.
+    (row, column) pairs, flattened. `plane`: (height, width) of the inputs; `pads`: (top, left, bottom, right).
     """
     (height, width), (top, left, bottom, right) = plane, pads
     out_height = (height + top + bottom - kernel[0]) // strides[0] + 1

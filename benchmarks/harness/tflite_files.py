@@ -31,7 +31,7 @@ without the ending `Options`, values of the options by name).
 @dataclass
 class Written:
     """A TFLite model of one subgraph under construction. A tensor is an index into `tensors`; `last` is the tensor that
-    was added last.
+    was added last. `seed`: of the random weights; `custom`: name of the operators of the kind "CUSTOM".
     """
 
     seed: int = 0

@@ -132,8 +132,8 @@ def _shapes(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:
 def _operators_problem(
     builder: TfliteBuilder, ours: Sequence[np.ndarray], target: str, **options: object
 ) -> str:
-    """An error message, or "" if each operator's result is right on its operands as we computed them. `ours`: outputs
-    of the graph, which must not change when all results become outputs.
+    """An error message, or "" if each operator's result is right on its operands as we computed them, compiled for
+    `target` with `options`. `ours`: outputs of the graph, which must not change when all results become outputs.
     """
     model, whole = builder.model, Written()
     whole.tensors, whole.operators, whole.inputs = model.tensors, model.operators, model.inputs
