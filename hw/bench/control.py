@@ -92,7 +92,7 @@ class ControlRegisters:
 
     async def wait(self, *, cycles: int) -> dict[str, bool]:
         """Reads STATUS until the run has ended, with or without error, and memory has answered all bursts; returns the
-        bits of STATUS, as `status` does.
+        bits of STATUS by name (`status`).
 
         Raises TimeoutError after at least `cycles` clock cycles; `stop` ends a run that is deadlocked.
         """

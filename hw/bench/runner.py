@@ -117,9 +117,9 @@ def run_bench(
     names of the tests that ran, all of which passed.
 
     `testcase`: one name or several; None runs all. `results`: folder for bench.log and results.xml, made if missing.
-    `simulator`, `internals`: as for `build`. `environment`: further variables that the bench finds in os.environ.
-    `seed`: seed of Python's `random` in the bench. Raises BuildError if the simulation cannot be built, BenchFailed if
-    a test fails or none ran.
+    `simulator`: "verilator" or "icarus". `internals`: the bench may also read signals below the top module (Icarus
+    always allows it). `environment`: further variables that the bench finds in os.environ. `seed`: seed of Python's
+    `random` in the bench. Raises BuildError if the simulation cannot be built, BenchFailed if a test fails or none ran.
     """
     folder = build(config, simulator=simulator, internals=internals)
     extra, _ = _tools(simulator)

@@ -31,7 +31,7 @@ def yosys_command() -> list[str]:
 
 def run_script(script: str, directory: Path, report: Report) -> str:
     """Runs the Yosys commands `script` in `directory`, to which they are written as file SCRIPT; returns the log.
-    `report`: as for `tools.run_tool`. Raises ToolError if Yosys is missing or fails.
+    `report` is called with lines of progress. Raises ToolError if Yosys is missing or fails.
     """
     (directory / SCRIPT).write_text(script, encoding="utf-8")
     return run_tool([*yosys_command(), SCRIPT], directory=directory, step=yosys_step, report=report)

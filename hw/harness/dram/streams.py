@@ -60,8 +60,8 @@ def run_on_model(
 def _run(
     program: Path, runs: Sequence[Streams], start: int, limit: int
 ) -> tuple[list[NDArray[np.int64]], str]:
-    """Runs `runs` with `program`, to which streams.cpp was compiled; `start`, `limit`: as for `run_on_model`. Returns
-    (for each run, the cycles of its bursts, int64 (masters, n, 3); the printed text).
+    """Runs `runs` with `program`, to which streams.cpp was compiled. Returns (for each run, the cycles of its bursts,
+    int64 (masters, n, 3); the printed text). Cycle 0 is `start` cycles after reset; a run stops in cycle `limit`.
     """
     with tempfile.TemporaryDirectory(prefix="vdla-dram-") as folder:
         given, made = Path(folder) / "requests", Path(folder) / "times"
