@@ -126,7 +126,8 @@ def _with_intervals(
 
 def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
     """Mean error and coverage of the interval, for area and clock, as means over SPLITS random splits of the training
-    machines: the model is fitted on a part of each kind, and judged on the rest. `head`, `scale`: as for `fitted`.
+    machines: the model is fitted on a part of each kind, and judged on the rest. `head`: the first line of the file of
+    machines; `scale`: factors of memory macros.
     """
     kinds = [[row for row in training if row.draw in _below(draws)] for draws in KINDS.values()]
     found: list[dict[str, dict[str, float]]] = []
@@ -241,7 +242,8 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
 
 def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
     """Relative errors in logic area, and coverage of the interval, of a model that was fitted to the smaller half of
-    the training machines (by logic area), on the larger half. `head`, `scale`: as for `fitted`.
+    the training machines (by logic area), on the larger half. `head`: the first line of the file of machines; `scale`:
+    factors of memory macros.
     """
     rows = sorted(training, key=lambda row: row.logic)
     small, large = rows[: len(rows) // 2], rows[len(rows) // 2 :]

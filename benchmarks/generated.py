@@ -154,7 +154,9 @@ INTEGERS = (
     (32, 2048, 1, 1000, 1, 1, 1, 1),
     (8, 256, 14, 256, 1, 1, 1, 1),
 )
-"""Measured convolutions of integers, like `CONVOLUTIONS`."""
+"""Measured convolutions of integers with SAME padding: (batch, channels, height and width, filters, kernel, stride,
+dilation, groups).
+"""
 TRANSPOSED = (
     (14, 128, 64, 4, 2),
     (28, 64, 32, 2, 2),

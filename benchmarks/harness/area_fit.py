@@ -180,7 +180,8 @@ def ratios_left_out(
     rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[list[float], list[float]]:
     """Ratios of measured to predicted logic area, and of measured to predicted longest path, in the order of `rows`;
-    each machine is predicted by a model fitted without it. `head`, `scale`: as for `fit`.
+    each machine is predicted by a model fitted without it. `head`: the first line of the file of machines (library,
+    node); `scale`: factors of memory macros.
     """
     logic, path = [], []
     for left_out in rows:

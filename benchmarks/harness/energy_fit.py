@@ -171,7 +171,8 @@ def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) ->
 
 def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) -> list[Judged]:
     """Replayed and predicted energy of every program of `rows` whose memory accesses were counted; each machine is
-    predicted by a model fitted to the other machines. `rest`: as for `judge`.
+    predicted by a model fitted to the other machines. `machines`: the configurations by name; `rest`: what predicts the
+    energy of clock and memories.
     """
     found: list[Judged] = []
     for name in dict.fromkeys(row["machine"] for row in rows):

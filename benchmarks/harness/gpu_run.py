@@ -192,8 +192,9 @@ def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
 
 
 def check_product(platform: Platform, precision: str, size: int, *, tolerance: float) -> Checked:
-    """Compiles and runs the product of `product_on`, and compares SAMPLED_ROWS of its rows with the product in float64
-    of the same factors (already rounded to `precision`). `tolerance`: as for `check_model`.
+    """Compiles and runs on `platform` the product of two square matrices of `size` rows (`product_on`), and compares
+    SAMPLED_ROWS of its rows with the product in float64 of the same factors, which are rounded to `precision` already.
+    `tolerance`: largest allowed relative error, which the result repeats.
     """
     ours = product_on(platform, precision, size)
     try:

@@ -41,7 +41,8 @@ def finish(
     compact: bool = False,
 ) -> None:
     """Prints the figures: with --json as JSON (that of `shown` instead, if given), else as `lines`. With --write they
-    are also written to the file `name`.json in benchmarks/results. `packages`, `compact`: as for `write_results`.
+    are also written to the file `name`.json in benchmarks/results, with the versions of `packages`; `compact`: without
+    spaces.
     """
     if options.json:
         print(json.dumps(figures if shown is None else shown, indent=2))

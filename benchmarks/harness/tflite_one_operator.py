@@ -215,8 +215,8 @@ def paired(
 
 def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fields) -> Written:
     """A model of one operator `kind` on each element of a tensor. `form`: a key of FORMS; `scale`, `zero`: scale and
-    zero point of the output (a float one has none); `wide`: scale of the input; `options`, `fields`: as for
-    `Written.add`. Float LOG, SQRT and RSQRT read the square of the input, which is not negative.
+    zero point of the output (a float one has none); `wide`: scale of the input; `options`, `fields`: class and values
+    of the operator's options. Float LOG, SQRT and RSQRT read the square of the input, which is not negative.
     """
     model, x = begin(form, 1, 5, 4, 8, scale=wide)
     if form == "float" and kind in ("LOG", "SQRT", "RSQRT"):
@@ -233,7 +233,7 @@ def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fi
 def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) -> Written:
     """A model of one operator `kind` that moves elements of an input of `shape`. `form`: a key of FORMS; `after`: shape
     of the output, or a list of shapes, one for each output; `extra`: constant operands after the data (for SPLIT in
-    front of the data); `options`, `fields`: as for `Written.add`.
+    front of the data); `options`, `fields`: class and values of the operator's options. `own` is not used.
     """
     model, x = begin(form, *shape)
     more = [model.constant(np.asarray(array)) for array in extra]
@@ -248,7 +248,7 @@ def behind_planes(make: Written, kind, after, extra=(), options="", **fields) ->
     """The model `make`, which ends in a convolution, with one more operator `kind` that moves elements of the
     convolution's result. The compiler stores this result channel by channel ("planes"). `after`: shape of the output,
     or a list of shapes, one for each output; `extra`: constant operands after the data (for SPLIT in front of the
-    data); `options`, `fields`: as for `Written.add`. Changes `make` and returns it.
+    data); `options`, `fields`: class and values of the operator's options. Changes `make` and returns it.
     """
     x = make.outputs[0]
     more = [make.constant(np.asarray(array)) for array in extra]
@@ -395,7 +395,7 @@ def padded(form) -> Written:
 
 def several(kind, count, before, after, options, **fields) -> Written:
     """A model of one operator `kind` on `count` inputs of equal shape, none quantized. `before`, `after`: element types
-    of the inputs and of the output; `options`, `fields`: as for `Written.add`.
+    of the inputs and of the output; `options`, `fields`: class and values of the operator's options.
     """
     model = Written()
     inputs = [model.input((1, 4, 5, 6), before) for _ in range(count)]

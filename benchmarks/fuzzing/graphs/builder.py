@@ -136,8 +136,9 @@ class Builder:
         return sized and array.dtype.name in dtypes and fit(array)
 
     def new(self, array: np.ndarray | np.generic, *, constant: bool, held: bool = False) -> str:
-        """Adds a constant or an input of the model with the value `array`; returns its name. `held`: as in `Value`.
-        Raises UnfitError for more than MOST_ELEMENTS elements.
+        """Adds a constant or an input of the model (`constant` decides) with the value `array`; returns its name.
+        `held`: drawings never choose the input at random (nor any constant). Raises UnfitError for more than
+        MOST_ELEMENTS elements.
         """
         array = np.asarray(array)
         if array.size > MOST_ELEMENTS:

@@ -67,9 +67,11 @@ class QuantizedBuilder(Builder):
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """The name of a tensor; the arguments are those of `Builder.tensor`. If `dtypes` contains float32, the tensor
-        is a dequantized one: the result of an earlier node, an input, or a constant. Otherwise it is one of the other
-        types.
+        """The name of a tensor of `shape` (None: of one of `ranks`) whose value fulfils `fit`. If `dtypes` contains
+        float32, it is a dequantized one, else one of the other types. It is an existing one with probability `old` (0.2
+        more for dequantized ones), else a new one, which is a constant with probability `constant`. A tensor that is
+        set as `following` comes first. A new dequantized tensor has a dimension or more. Raises UnfitError if no value
+        fits.
         """
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
