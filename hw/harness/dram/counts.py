@@ -40,7 +40,7 @@ class CommandCounts:
 
 
 class DramCounts(ctypes.Structure):
-    """The structure DramCounts of port.h."""
+    """A DRAM's counts of a run, as C++ code fills them in: the structure DramCounts of port.h."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in _COMMANDS),

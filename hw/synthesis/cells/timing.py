@@ -271,9 +271,9 @@ def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
 
 
 def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str], str]) -> str:
-    """The module or memory macro that contains the instance at path `where` (parts separated by "/"), named as in the
-    result of `longest_by_end`. `pin`: pin at which the timing path begins or ends. `names`: result of
-    `_instance_units`.
+    """The module that contains the instance at path `where` (parts separated by "/"), as a path of instances without
+    their numbers; a colon at its end tells that the instance is a memory macro. `pin`: the instance's pin at which the
+    timing path begins or ends. `names`: for (module, name of an instance in it), the instance's own module.
     """
     path = re.sub(r"_\d+(?=\.|$)", "", plain_path(_module_at(where, design.top, names).partition(".")[2]))
     return f"{path}:" if pin in PORTS else path
@@ -292,13 +292,15 @@ def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
 
 
 def _unit(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
-    """The unit (`unit_of_path`) of the cell at path `where` in module `top`. `names`: result of `_instance_units`."""
+    """The unit (`unit_of_path`) of the cell at path `where` (parts separated by "/") in module `top`. `names`: for
+    (module, name of an instance in it), the instance's own module.
+    """
     return unit_of_path(plain_path(_module_at(where, top, names).partition(".")[2]))
 
 
 def _module_at(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
     """Name of the module that contains the instance at path `where` (parts separated by "/") in module `top`. `names`:
-    result of `_instance_units`.
+    for (module, name of an instance in it), the instance's own module.
     """
     current = top
     for part in where.split("/")[:-1]:
