@@ -183,7 +183,7 @@ def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulat
 
 
 def compile_base(config: Config) -> dict[str, float]:
-    """Median wall-clock and CPU seconds of compiling BERT-base's encoder."""
+    """Medians of the wall-clock and CPU seconds of compiling BERT-base's encoder for `config` three times."""
     tokens, sizes = 128, BertSizes(layers=12)
     model = bert_encoder(0, 1, tokens, sizes)
 

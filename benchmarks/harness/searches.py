@@ -100,6 +100,7 @@ SEARCHES: Mapping[str, Compared] = {
     "model-first": Compared(label="model without first points", make=_without_estimate),
     FULL: Compared(label="full", make=_full),
 }
-"""Searches by their names in results. "+first": the first batch has the points that the template's cost estimate ranks
-best. "model-first": the tuner's learned model with a random first batch; the estimate is only one of its features.
+"""Searches by their names in results. "+first": the first batch has two random points and those that the template's
+cost estimate ranks best. "model-first": the tuner's learned model with a random first batch; the estimate is only one
+of its features.
 """
