@@ -95,10 +95,9 @@ class RtlResult:
     `cycles`: total number. `begin`, `end` int64 (n,): the cycle, counted from the launch, in which each instruction
     begins or ends; -1 for never. `counters`: values by name (`counters.COUNTERS`). `registers`: for each control
     register (control.py) the value read after the run and the expected value. `memory`: the image after the run, uint8.
-    `scratchpads`: the bytes of each scratchpad that the
-    machine has (`isa.scratchpads`). `activity` int64 (m, 3), in order of cycles: cycle, unit, and the Activity
-    (interfaces.py) of the unit from this cycle until its next row. `dram`: commands to the part of a machine with a
-    DRAM, else None.
+    `scratchpads`: the bytes of each scratchpad that the machine has (`isa.scratchpads`). `activity` int64 (m, 3), in
+    order of cycles: cycle, unit, and the Activity (interfaces.py) of the unit from this cycle until its next row.
+    `dram`: commands to the part of a machine with a DRAM, else None.
     """
 
     cycles: int
@@ -297,14 +296,13 @@ class Machine:
         surroundings: Surroundings = PLAIN,
         on_progress: Callable[[int], None] = lambda cycles: None,
     ) -> RtlResult:
-        """Launches `instructions`, uint64 (n, words), with the memory image `image` (not modified) and waits for the
-        end.
+        """Launches `instructions`, uint64 (n, words), with the memory image `image` (not modified), waits for the end,
+        and returns cycles, memory and registers of the run.
 
         An access to the bus word that contains byte `failing_address` of the program's memory (image, then
         instructions) gets the response SLVERR; one outside this memory gets DECERR. `memory_timing` replaces the
-        configuration's memory timing.
-        `surroundings`: addresses of the memory image, initial values of counters, the oracle of a DRAM. `on_progress`
-        is called every 200,000 cycles and at the end with the number of cycles so far.
+        configuration's memory timing. `surroundings`: addresses of the memory image, initial values of counters, the
+        oracle of a DRAM. `on_progress` is called every 200,000 cycles and at the end with the number of cycles so far.
 
         Raises ProgramError for a program that the DRAM cannot hold, and RtlError if the program does not finish within
         `cycle_limit` cycles. After an RtlError the machine needs a reset before its next run, except if an error
@@ -487,7 +485,8 @@ def simulate_rtl(
     optimize: Optimize = "build",
     surroundings: Surroundings = PLAIN,
 ) -> RtlResult:
-    """Runs `instructions`, uint64 (n, words), with the memory image `image` on the RTL of `config`, from power-up.
+    """Runs `instructions`, uint64 (n, words), with the memory image `image` on the RTL of `config`, from power-up, and
+    returns cycles, memory and registers of the run.
 
     `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. `random_state`: seed
     of random bits in registers and queues before the reset. `optimize`: "build" for a library that is quick to compile,

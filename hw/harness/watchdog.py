@@ -30,8 +30,8 @@ def describe(
     waits for, then whether the program lacks a FINISH.
 
     `instructions`: uint64 (n, words). `begin`, `end` int64 (n,): first and last cycle of each instruction, -1 for an
-    event that did not happen. `moving`:
-    for each unit, the name of the activity or stall counter that is still growing, which tells its cause of stall.
+    event that did not happen. `moving`: for each unit, the name of the activity or stall counter that is still growing,
+    which tells its cause of stall.
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}

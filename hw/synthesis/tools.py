@@ -113,8 +113,9 @@ def _run_once(
     step: Callable[[str], str | None],
     report: Report,
 ) -> str:
-    """Runs `command` once in `directory` and returns its output; `step` and `report` are called as in `run_tool`.
-    `cache`: folder to use in place of the tool's own cache, or None. Raises ToolFailure if the tool ends with an error.
+    """Runs `command` once in `directory` and returns its output. `step`: returns, for a line of output, the name of the
+    step that begins with it, or None; `report` is called with lines of progress. `cache`: folder to use in place of the
+    tool's own cache, or None. Raises ToolFailure if the tool ends with an error.
     """
     tool = tool_name(command)
     started = time.monotonic()
