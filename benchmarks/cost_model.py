@@ -183,7 +183,7 @@ def sketch(name: str) -> Subject:
 
 def collect(subject: Subject, points: int, seed: int) -> Data:
     """Measures `points` random legal candidates of the space of `subject`, drawn with `seed`; of candidates with equal
-    programs only one is measured, so there may be fewer.
+    programs only one is measured, so there may be fewer. Returns their features and costs.
     """
     space, rng = subject.space, np.random.default_rng(seed)
     drawn = space.sample(rng, 2 * points)

@@ -153,7 +153,7 @@ def _row(mutation: Mutation) -> dict[str, Any]:
 
 def keep(campaign: dict[str, Any]) -> Path:
     """Writes the figures of one campaign (a machine and a seed), with provenance, to benchmarks/results/mutations.json,
-    which also holds campaigns of other machines and seeds.
+    which also holds campaigns of other machines and seeds; returns the file's path.
     """
     held = []
     if (RESULTS / f"{NAME}.json").exists():

@@ -76,7 +76,8 @@ class CpuMeasurer(Closing):
         self._workers.close()
 
     def measure(self, workload: CpuWorkload, values: Values | None) -> CpuTrial:
-        """Measures one candidate: the knobs `values` of the workload's space (None: the template's defaults).
+        """Measures one candidate: the knobs `values` of the workload's space (None: the template's defaults). Returns
+        its time, or the reason of its failure.
 
         Raises BackendError if no process can be started, TaskError for a processor other than this one.
         """

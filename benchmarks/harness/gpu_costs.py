@@ -119,7 +119,7 @@ def _of_task(card: GpuTarget, task: dict[str, Any]) -> Measured:
 
 
 def judge(measured: Measured) -> Judgement:
-    """Compares the cost model's estimates with the measured times of one workload."""
+    """Compares the cost model's estimates with the measured times of one workload; returns the model's errors."""
     found = GPU.space(measured.target, measured.workload).cost(measured.knobs)
     estimates = found.quantities[ESTIMATE]
     ratios = np.log(estimates / measured.seconds)

@@ -174,7 +174,7 @@ def _no_time() -> float:
 
 def check_model(platform: Platform, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
     """Compiles and runs the model of `case` for `platform`, and compares its outputs with those computed in float64.
-    `reduced`: the model in small sizes. `tolerance`: largest allowed relative error, which the result repeats.
+    Returns the largest relative error and `tolerance`, the largest allowed one. `reduced`: the model in small sizes.
     """
     model = case.make(reduced)
     inputs = inputs_of(model)
@@ -194,7 +194,7 @@ def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
 def check_product(platform: Platform, precision: str, size: int, *, tolerance: float) -> Checked:
     """Compiles and runs on `platform` the product of two square matrices of `size` rows (`product_on`), and compares
     SAMPLED_ROWS of its rows with the product in float64 of the same factors, which are rounded to `precision` already.
-    `tolerance`: largest allowed relative error, which the result repeats.
+    Returns the largest relative error and `tolerance`, the largest allowed one.
     """
     ours = product_on(platform, precision, size)
     try:

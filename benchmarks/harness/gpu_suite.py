@@ -168,7 +168,8 @@ def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[G
 
 def check_entry(platform: Platform, entry: GpuEntry, *, reduced: bool) -> Checked:
     """Compiles and runs an entry of the suite for `platform`, and compares its outputs with those computed in float64.
-    `reduced`: in small sizes.
+    Returns the largest relative error, and the largest allowed one. `reduced`: a model in small sizes; products keep
+    their size.
     """
     platform = _in_precision(platform, entry)
     if entry.model is None:
@@ -184,8 +185,8 @@ def measure_entry(
     *,
     library_convolutions: bool = False,
 ) -> GpuRow:
-    """Measures an entry: our runs and those of the peers (ways to run torch) alternate; each round gives one ratio to
-    each peer.
+    """Measures an entry on `platform` in `rounds` rounds: our runs and those of the peers (ways to run torch)
+    alternate; each round gives one ratio to each peer. Returns the entry's row.
 
     `torch`: the module; None: there are no peers. `library_convolutions`: torch.compile uses cuDNN's convolutions only
     (`gpu_torch.set_convolutions`). A peer's outputs are compared before it is timed; raises PeerError if they differ

@@ -31,7 +31,7 @@ class Network(Written):
     mean_square: dict[int, float] = field(default_factory=dict)
 
     def image(self, *shape: int) -> int:
-        """Adds the network's input, quantized for values from -1 to 1."""
+        """Adds the network's int8 input of `shape`, quantized for values from -1 to 1, and returns it."""
         x = self.input(shape, np.int8, 0.0078431377, -1)
         self.mean_square[x] = 1 / 3
         return x
@@ -94,9 +94,9 @@ class Network(Written):
     def inverted(
         self, x: int, outputs: int, stride: int = 1, expand: int = 4, kernel: int = 3, dilation: int = 1
     ) -> int:
-        """Adds an inverted residual block: a 1x1 convolution to `expand` times the channels of `x`; a depthwise
-        convolution with a window of `kernel` rows and columns, `stride` and `dilation`; a 1x1 convolution to `outputs`
-        channels; and the sum with `x` if the shapes are equal.
+        """Adds an inverted residual block and returns its output: a 1x1 convolution to `expand` times the channels of
+        `x`; a depthwise convolution with a window of `kernel` rows and columns, `stride` and `dilation`; a 1x1
+        convolution to `outputs` channels; and the sum with `x` if the shapes are equal.
         """
         wide = self.conv(x, self.shape(x)[3] * expand)
         y = self.conv(self.depthwise(wide, kernel, stride, dilation=dilation), outputs, act=NONE)

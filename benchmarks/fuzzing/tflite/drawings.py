@@ -312,8 +312,9 @@ def single(
     **fields: Callable[[TfliteBuilder], Any],
 ) -> None:  # fmt: skip
     """Adds the element-wise operator `kind` of one random tensor whose element type is one of `kinds`. `options`: name
-    of the table of its options. `grid`: scale and zero point of the result, as in `TfliteBuilder.node` or by element
-    type; `fields`: for each option of the operator, a function that draws its value.
+    of the table of its options. `grid`: (scale, zero point) of the result, "free" for a random pair that the results
+    mostly fill, "same" for the tensor's, or a mapping from element types to these ("free" for types that it lacks).
+    `fields`: for each option of the operator, a function that draws its value.
     """
     data = b.activation(kinds=kinds)
     own = grid.get(b.dtype(data).name, "free") if isinstance(grid, Mapping) else grid
