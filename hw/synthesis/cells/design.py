@@ -103,8 +103,8 @@ def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesig
 
 def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
     """Maps the generated Verilog text `verilog` with top module `top` to cells of `library`, module by module. Memories
-    of LEAST_MACRO_BITS bits or more become macros. `report` is called with lines that tell the progress. Raises the
-    errors of `map_design`.
+    of LEAST_MACRO_BITS bits or more become macros. `report` is called with lines that tell the progress. Raises
+    ToolError, NetlistError and LibertyError.
     """
     modules = split_modules(verilog)
     order = bottom_up(top, modules)
