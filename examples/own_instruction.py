@@ -43,8 +43,8 @@ XOR = vdla.AluInstruction(
 
 
 def schedule(machine: vdla.Config, blocks: int, rows: int) -> vdla.Schedule:
-    """A schedule of Y = round((A XOR B) x scale) as int8. A and B are int32, the scales are in P; each has vectors of
-    `block_out` lanes.
+    """A schedule of Y = clip(round(((A XOR B) + bias) x scale)), int8. A and B are int32: `blocks` times `rows` vectors
+    of `block_out` lanes. P has the biases and the bits of the float32 scales of each block.
     """
     lanes = machine.block_out
     shape = (blocks, rows, 1, lanes)
