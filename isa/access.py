@@ -93,7 +93,9 @@ class Trace:
 def start_trace(
     config: Config, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None = None
 ) -> Trace:
-    """The state at launch: registers are zero; the micro-op scratchpad is `uop` (uop_depth,), by default zeros."""
+    """The state at launch: registers are zero; DRAM is `image`; the micro-op scratchpad is a copy of `uop`
+    (uop_depth,), by default zeros.
+    """
     return Trace(
         config=config,
         image=image,
@@ -447,7 +449,9 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _rows(trace: Trace, values: Values) -> Iterator[Access]:
-    """The access of ROWS to the accumulators. Also checks the limits of row length and row entries."""
+    """Yields the access of ROWS to the accumulators, a read; nothing if y_size or x_size is 0. Raises AccessError for
+    rows that are too long and for row entries that do not exist.
+    """
     if values["y_size"] == 0 or values["x_size"] == 0:
         return
     elements = values["y_size"] * trace.config.block_out

@@ -17,8 +17,9 @@ from .widths import WORD_BITS
 
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
-    """The extension that an instruction needs for its format, for its ALU operation or for the register that it sets;
-    None if it needs none. Single fields may need other extensions (`lacking`).
+    """The extension that an instruction (format `name`, field values `values`) needs for its format, for its ALU
+    operation or for the register that it sets; None if it needs none. Single fields may need other extensions
+    (`lacking`).
     """
     if name == "ALU":
         return alu_extension(values["alu_opcode"])

@@ -132,8 +132,8 @@ def controller(
 
     def clocks(ns: float, count: int = 0, *, phase: bool = True) -> int:
         """Least number of controller clocks that last at least `count` DRAM clocks and at least `ns` nanoseconds. A
-        controller clock has several phases, in each of which a command may be sent. With `phase`, the first command may
-        be in the last phase, so `ns` counts from there.
+        controller clock has several phases, in each of which a command may be sent. With `phase`, the nanoseconds count
+        from the last phase of the first clock, in which the first command may be; without it, from the clock's start.
         """
         late = clock * (1 - 1 / kind.phases) if phase else 0.0
         return max(ceil(count / kind.phases), ceil((ns + late) / clock))

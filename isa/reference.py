@@ -245,7 +245,9 @@ def _load_patch(machine: _Machine, values: Values) -> None:
 
 
 def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yields (y, x, dst, src, wgt) for each operation in order: loop counters, and the fields of the micro-op."""
+    """Yields (y, x, dst, src, wgt) for each operation in order: the counters of the outer and the inner loop, and the
+    fields of the micro-op, without base registers and loop factors.
+    """
     begin, end = values["uop_bgn"], values["uop_end"]
     if values["iter_out"] and values["iter_in"] and end > begin:
         machine.check("uop_end", end - 1, machine.config.uop_depth, "micro-op")
@@ -263,7 +265,7 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
     """Input vector `index`, int64 (batch, block_in), in the input scratchpad or, from chain_base on, in the chain
     memory (on-chip buffer between layers). `first`: index of the first input vector of the same position (pixel), which
-    must be in the same memory; else raises ProgramError.
+    selects the memory. Raises ProgramError if this memory has no vector `index`.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
@@ -463,8 +465,8 @@ def _store_post(machine: _Machine, values: Values) -> None:
 
 
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], operand_at: int) -> NDArray[np.int8]:
-    """Result of stage B (the operation after requantization) for the int8 vector `q`, which is `q` itself if the
-    instruction does not combine. `operand_at`: place of the operand vector in DRAM, in output vectors.
+    """Returns the result of stage B (the operation after requantization) for the int8 vector `q`; `q` itself if the
+    instruction has no stage B (flag `combine` 0). `operand_at`: place of the operand vector in DRAM, in output vectors.
     """
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]
