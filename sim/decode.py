@@ -200,11 +200,11 @@ def operand_shape(row, operand):  # type: ignore[no-untyped-def]
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
     """Tracks the register values in program order: fills `registers` and columns REGISTERS_AT and LOAD_BEFORE of the
-    first `count` `rows`, and checks that DRAM accesses are inside the image. `sizes`: element bytes by kind.
-    `register_counts`: by unit. `size`, `chain_size`: bytes of the image and of the chain memory (on-chip).
+    first `count` `rows`, and checks that DRAM accesses are inside the image. `sizes`: element bytes by kind;
+    `register_counts`: number of registers by unit; `size`, `chain_size`: bytes of the image and of the chain memory.
 
-    Returns (outcome, instruction at fault, first byte and end of its access, whether stores may write bytes that a
-    LOAD.UOP reads). If no instruction is at fault, the second item is the number of used rows of `registers`.
+    Returns (_DONE or the kind of fault, instruction at fault, first byte and end of its access, whether stores may
+    write bytes that a LOAD.UOP reads). For _DONE, the second item is the number of used rows of `registers`.
     """
     current = np.zeros(3, np.int64)
     used = 1

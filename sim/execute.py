@@ -66,9 +66,9 @@ _LINE = 64  # bytes
 def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch
 ):
-    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds or has another
-    of the errors that `_refuse` names. `here`: values of its unit's configuration registers. `widths`: bits of a
-    micro-op's fields. `scratch`: memory for a temporary vector of STORE.POST, int32 (batch, block_out).
+    """Executes the instruction `row` on DRAM `memory` and scratchpads `pads`; returns DONE, or OUTSIDE for an index out
+    of bounds or another error that `_refuse` names. `here`: values of its unit's configuration registers. `widths`,
+    `uop_bytes`: bits of a micro-op's fields, bytes of a micro-op. `scratch`: a temporary int32 (batch, block_out).
     """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
@@ -131,8 +131,8 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
-    """Executes the LOAD.UOPs alone and fills `trace` with the words that each writes; returns the index of a LOAD.UOP
-    that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
+    """Executes the LOAD.UOPs alone, from DRAM `memory`, and fills `trace` with the words that each writes; returns the
+    index of the first LOAD.UOP that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
     """
     used = 0
     for i in range(len(rows)):
@@ -170,7 +170,7 @@ def _refuse(decoded: Decoded, index: int) -> None:
 
 
 def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-    """An array of zeros that starts at a cache line. Vectors that cross lines would slow down GEMM by a third."""
+    """Zeros of this shape and dtype that start at a cache line. Vectors that cross lines would slow GEMM by a third."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     buffer = np.zeros(size + _LINE, np.uint8)
     start = -buffer.ctypes.data % _LINE

@@ -111,7 +111,8 @@ def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
 @timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
     """Starts a transfer of traffic `kind`: client `c` (a row of the array C) reads `runs` runs of `length` bytes (both
-    above 0) from `address` on, `pitch` bytes apart; its first request is on the bus in cycle `earliest` or later.
+    above 0). The first begins at byte `address`, and the begins of two runs are `pitch` bytes apart. The first request
+    is on the bus in cycle `earliest` or later.
     """
     C[c, C_KIND] = kind
     C[c, C_ADDRESS] = address
@@ -131,8 +132,8 @@ def requests_left(C, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Puts the next request of client `c` on the bus if the cycle in which its FIFO has room is known; returns whether
-    it did. P, C, R: state arrays (`sim/arrays.py`).
+    """Puts the next request of client `c` on the bus, if there is one, no other request of the client is on the bus,
+    and the cycle in which its FIFO has room is known. Returns whether it did. P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False
@@ -190,8 +191,8 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
     """Accepts a read request in `cycle`. If several clients have a request on the bus, it takes that of the client with
-    the highest priority. Returns the client. P, M, C, Q: state arrays (`sim/arrays.py`). `moved`, `beats`: counts of
-    data bytes and of bus beats by kind of data, updated.
+    the lowest number, which has the highest priority. Returns this number. P, M, C, Q: state arrays (`sim/arrays.py`).
+    `moved`, `beats`: counts of data bytes and of bus beats by kind of data, updated.
     """
     c = 0
     while C[c, C_SHOWN] > cycle:
@@ -226,8 +227,8 @@ def _cut(P, M, burst):  # type: ignore[no-untyped-def]
 
 @timing_code
 def first_show(P, M, W):  # type: ignore[no-untyped-def]
-    """First cycle in which the next write address can be on the bus, if only the store unit and the previous write
-    delay it. P, M, W: state arrays (`sim/arrays.py`).
+    """First cycle in which the next write address can be on the bus, as far as the store unit and the previous write
+    address delay it (not the limit of outstanding writes). P, M, W: state arrays (`sim/arrays.py`).
     """
     burst = W[M[M_WRITE_ACCEPTED] & (W.shape[0] - 1)]
     cut, product = _cut(P, M, burst)

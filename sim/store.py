@@ -259,8 +259,9 @@ def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-
 
 @timing_code
 def _complete(W, X, row, i):  # type: ignore[no-untyped-def]
-    """Cycle in which instruction `i` of the store unit, the oldest in flight, is complete; BLOCKED if not known yet. W,
-    X: state arrays (`sim/arrays.py`). `row`: the decoded instruction.
+    """Cycle in which instruction `i` of the store unit, the oldest in flight, is complete: for a store to DRAM, that of
+    the response to its last write. BLOCKED if not known yet. W, X: state arrays (`sim/arrays.py`). `row`: the decoded
+    instruction.
     """
     if row[KIND] in (LOAD_PAR, LOAD_TABLE, ROWS) or (row[KIND] == STORE_POST and row[CHAIN]):
         return X[i, X_DONE]

@@ -178,8 +178,8 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
-    """First cycle in which instruction `i`, the next of unit `u`, is at the head of its queue, has its tokens and has
-    room for its pushes; BLOCKED if not known yet. P, U, X: state arrays (`sim/arrays.py`).
+    """First cycle in which instruction `i`, the next of unit `u`, is at the head of its command queue, has its tokens
+    and has room in the token queues for its pushes; BLOCKED if not known yet. P, U, X: state arrays (`sim/arrays.py`).
 
     Pops each token whose pop has a known cycle, even if the instruction then waits for another condition.
     """
@@ -235,7 +235,8 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 @timing_code
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
     """Begins instruction `i` of unit `u`, whose conditions are met from cycle `ready` on, and reserves room in the
-    token queues for its pushes. Returns the cycle in which it begins. P, U, X: state arrays (`sim/arrays.py`).
+    token queues for its pushes. Returns the cycle in which it begins, P_BEGIN_DELAY after `ready`. P, U, X: state
+    arrays (`sim/arrays.py`).
     """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
