@@ -274,7 +274,7 @@ def _add(code: hmac.HMAC, path: Path, name: str) -> None:
 
 
 def _read_key(path: Path) -> bytes | None:
-    """The key in the file at `path`; None without a file, for a wrong size, or if others can read it. Raises OSError."""
+    """The key in the file at `path`; None if there is none, its size is wrong or others can read it. Raises OSError."""
     try:
         descriptor = open_file(path, follow=False)
     except FileNotFoundError:
