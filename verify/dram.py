@@ -60,8 +60,8 @@ class Comparison:
 
 
 def random_streams(controller: Controller, words: int, masters: int, bursts: int, seed: int) -> Streams:
-    """Random streams of bursts for testing a DRAM controller. There are `masters` streams; each has `bursts` bursts,
-    and addresses a memory of `words` bus words.
+    """Random streams of bursts for testing a DRAM controller: one stream for each of `masters` masters, of `bursts`
+    bursts in a memory of `words` bus words.
 
     For each stream, these properties are drawn: the share of writes (none, all or some), the lengths of the bursts, the
     cycles before requests, pauses between the words of a write, and stalls. The order of the addresses is also drawn:
@@ -101,7 +101,9 @@ def random_streams(controller: Controller, words: int, masters: int, bursts: int
 
 
 def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Streams]:
-    """`count` random streams for a design, with the seeds `seed`, `seed` + 1 ..."""
+    """`count` results of `random_streams` for a design, with the seeds `seed`, `seed` + 1 ...; each master of the
+    design has `bursts` bursts.
+    """
     numbers = design.controller
     words = min(
         PARTS[design.part].rows * numbers.banks << numbers.column_bits, _ADDRESSES // numbers.word_bytes

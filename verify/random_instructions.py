@@ -353,8 +353,8 @@ def rows(source: Source) -> dict[str, int]:
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
-    """The fields that make a STORE.POST with the fields `values` write the chain memory (on-chip buffer between
-    layers); rows and columns are reduced if they do not fit.
+    """New values of the fields chain, y_size, x_size, x_stride and dram_base with which a STORE.POST with the fields
+    `values` writes the chain memory (on-chip buffer between layers); rows and columns are reduced if they do not fit.
     """
     vectors = source.config.chain_buffer_bytes // source.config.out_bytes
     rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]

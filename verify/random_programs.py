@@ -177,7 +177,7 @@ def _tokens(source: Source, values: dict[str, int]) -> bool:
 
 
 def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
-    """Appends instructions that keep `unit` busy for hundreds of cycles, so that it begins no other instruction."""
+    """Appends instructions that keep `unit` busy for hundreds of cycles, in which it begins no later instruction."""
     config = source.config
     match unit:
         case Unit.LOAD:

@@ -132,8 +132,9 @@ def run_campaign(
     listener: Listener | None = None,
     dram: Oracle | None = None,
 ) -> Campaign:
-    """Runs `programs` cases, spread over `machines`, in `jobs` processes. `dram`: the oracle of machines with a DRAM,
-    as in `Surroundings`.
+    """Runs `programs` cases in total, spread over `machines`, in `jobs` processes, and minimizes the first mismatch.
+    `seed`: seed of the campaign (`cases.case`). `listener`: is told of each step. `dram`: the oracle of machines with a
+    DRAM, as in `Surroundings`.
 
     Raises the errors of worker processes: BuildError if a tool is missing, ModuleNotFoundError without the RTL's Python
     packages.
@@ -182,8 +183,9 @@ def _work(
     campaign: Campaign,
     listener: Listener,
 ) -> Iterator[CaseResult]:
-    """Yields the result of each case, in the order in which cases end. A machine's cases start when its library is
-    built; at most `jobs` libraries are built at the same time.
+    """Yields the result of each case, in the order in which cases end. `groups`: the cases of each machine, which start
+    when the machine's library is built; at most `jobs` libraries are built at the same time. Sets `failure` and
+    `build_seconds` of `campaign`, and calls `built` and `minimized` of `listener`.
     """
     unbuilt = [group for group in groups if group]
     building: dict[Future[float], list[Case]] = {}

@@ -80,7 +80,9 @@ def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundi
 def simulate_program(
     config: Config, program: Program, scratchpads: dict[str, NDArray[np.uint8]] | None
 ) -> SimulationResult:
-    """Runs the simulator with data. Raises SimulationError if the program does not end."""
+    """Runs the simulator with data; `scratchpads`: contents at launch by name, None for zeros. Raises SimulationError
+    if the program does not end.
+    """
     return simulate(config, program.instructions, program.image, cycle_limit=_LIMIT, scratchpads=scratchpads)
 
 

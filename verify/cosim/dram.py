@@ -101,10 +101,10 @@ def dram_machines() -> tuple[Config, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDram:
-    """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total. `differences`: for
-    each case on which simulator and RTL differ, the case and its first difference, which begins with the name of the
-    oracle. `broken`: lines in which LiteDRAM's timing checker reports a broken rule. `seconds`: for each oracle, the
-    time of all runs of the RTL on it.
+    """Result of co-simulating `programs` random programs on one `machine`. `cycles`: their total in the simulator.
+    `differences`: pairs of a case and a line that begins with an oracle's name: for each case and oracle on which
+    simulator and RTL differ, the first difference, and a line if the oracles' commands differ. `broken`: lines in which
+    LiteDRAM's timing checker reports a broken rule. `seconds`: for each oracle, the time of all runs of the RTL on it.
     """
 
     machine: Config
@@ -160,7 +160,7 @@ def run_machines(
     oracles: Sequence[Oracle] = ORACLES,
 ) -> Iterator[OnDram]:
     """Co-simulates several machines (`run_on_dram`), `jobs` of them at a time; yields each result as it comes.
-    `programs`: for each machine, its number of programs. `oracles`: as in `run_on_dram`.
+    `programs`: for each machine, its number of programs. `campaign`, `oracles`: as in `run_on_dram`.
 
     Each machine has a process of its own, since the RTL of a large part takes a gigabyte of memory until its process
     ends.

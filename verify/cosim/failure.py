@@ -30,7 +30,7 @@ AROUND = 6
 
 def first_difference(outcome: Outcome) -> int | None:
     """Index of the instruction whose begin or end differs between simulator and RTL in the earliest cycle; None if all
-    begins and ends agree.
+    begins and ends agree, or if one of the runs has no result.
     """
     simulated, run = outcome.simulated, outcome.rtl
     if simulated is None or run is None:
@@ -90,8 +90,8 @@ def commands(folder: Path, launch: Launch) -> str:
 
 
 def report_text(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> str:
-    """The report of a failure: at most 20 differences, the timelines, and the commands that run the files in `folder`
-    again."""
+    """The report of a failure: `title` as its first line, at most 20 differences, the timelines, and the commands that
+    run the files in `folder` again."""
     lines = [title, ""]
     lines += [f"  {item}" for item in outcome.differences[:20]]
     if len(outcome.differences) > 20:

@@ -182,7 +182,9 @@ def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction
 
 
 def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
-    """Sets one of the fields `names` to another value, in a random instruction of `chosen` that has the field."""
+    """Sets one of the fields `names` to a random value, often near the old one, in a random instruction of `chosen`
+    that has the field. Does nothing if none has.
+    """
     having = [item for item in chosen if any(key in item[1] for key in names)]
     if not having:
         return
@@ -233,8 +235,8 @@ def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instructi
 
 
 def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """Changes one field of the register that a random CONFIG of `chosen` writes; the checker decides whether the
-    program stays valid.
+    """Sets one field of the register that a random CONFIG of `chosen` writes to a random value, with which the program
+    may be invalid (`repair` comes later). Does nothing without a CONFIG.
     """
     writes = [values for name, values in chosen if name == "CONFIG"]
     if not writes:
@@ -287,8 +289,8 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
 
 
 def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
-    """For a random token queue, sets the push flag of a random instruction of `chosen` and the pop flag of a random one
-    that comes later.
+    """For a random token queue, sets the push flag of a random instruction of `chosen` of the producing unit, and the
+    pop flag of a random later one of the consuming unit, if there is one.
     """
     item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
     first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]

@@ -104,7 +104,9 @@ def alignment(start: int, end: int, bus: int) -> str:
 def observe(
     config: Config, program: Program, result: SimulationResult, uop: NDArray[np.unsignedinteger] | None
 ) -> set[Bin]:
-    """All bins that `program` hits; `uop`: the micro-op scratchpad at launch, None for zeros."""
+    """All bins that `program` hits in the run with the simulator's `result`; `uop`: the micro-op scratchpad at launch,
+    None for zeros.
+    """
     executed = int((result.begin >= 0).sum())
     decoded = [decode_one(config, *words) for words in program.instructions[:executed].tolist()]
     bins: set[Bin] = set()
@@ -549,7 +551,9 @@ def _operations(
 def _distances(
     name: str, values: Values, destination: NDArray[np.int64], source: NDArray[np.int64]
 ) -> Iterator[Bin]:
-    """The bins of operations that read the result of an earlier operation of the same instruction."""
+    """The bins of operations that read the result of an earlier operation of the same instruction (format `name`,
+    fields `values`). `destination`, `source`: accumulator indices of the operations, int64 (n,).
+    """
     group = "hazard distance"
     for distance in DISTANCES:
         earlier = destination[:-distance]

@@ -100,9 +100,9 @@ class Verdict:
 
 
 def kernel(stages: int, target: GpuTarget, *, whole: bool = False) -> Program:
-    """The correct kernel, scheduled and prepared for the checks. `whole`: which of two kernels. True: the kernel of
-    sm_90a with warpgroups and with bulk copies (one copy for a whole block of threads). False: the kernel in which
-    every thread copies its own elements.
+    """The correct kernel for `target`, with a copy pipeline of `stages` stages, scheduled and prepared for the checks.
+    `whole`: which of two kernels. True: the kernel of sm_90a with warpgroups and with bulk copies (one copy for a whole
+    block of threads). False: the kernel in which every thread copies its own elements.
     """
     if whole:
         half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)

@@ -64,7 +64,9 @@ class Verdict:
 
 
 def expected_programs(machine: Config, count: int, campaign: int) -> list[Expected]:
-    """The first `count` co-simulation cases of `machine` with the simulator's results, the fewest cycles first."""
+    """The cases 0 to `count` - 1 of `machine` in the co-simulation campaign of seed `campaign`, with the simulator's
+    results, the fewest cycles first.
+    """
     found = []
     for number in range(count):
         item = case(machine, number, campaign)
@@ -149,7 +151,8 @@ def run_mutants(
     order. Number 0 is the unchanged design.
 
     The library of the Verilated RTL contains all mutations, and a run selects one of them. Each mutation runs in a
-    separate process. If the process crashes or hangs, the mutation counts as detected.
+    separate process, `jobs` of them at a time; `done` is called with each verdict as it comes. If the process crashes
+    or hangs, the mutation counts as detected.
     """
     verdicts: dict[int, Verdict] = {}
     library = build_library(mutants.verilog, bus_bytes=programs[0].config.memory.bus_bytes)
