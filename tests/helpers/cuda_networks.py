@@ -52,7 +52,9 @@ def emulated(program: Program, arrays: Arrays) -> Arrays:
 
 
 def gpu_graph(model: bytes, *, fusion: bool = True) -> Graph:
-    """The float graph for GPUs of a model: tensors have ONNX's layouts, without channel blocks."""
+    """The float graph for GPUs of a model: tensors have ONNX's layouts, without channel blocks. `fusion`: whether the
+    graph passes fuse operators.
+    """
     return run_graph_passes(import_float_model(model), graph_passes(1, fusion=fusion))
 
 
@@ -62,7 +64,9 @@ def run_nodes(
     execute: Execute = interpreted,
     target: GpuTarget | None = None,
 ) -> dict[str, np.ndarray]:
-    """The graph's outputs by name; `execute` runs the kernels of each node."""
+    """The graph's outputs by name for the inputs `feeds` by name. `execute` runs the kernels of each node, scheduled
+    for `target` (None: the default CUDA target).
+    """
     target = target or cuda_target()
     values = {**graph.constants, **feeds}
     for node in graph.nodes:

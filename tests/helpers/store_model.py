@@ -127,8 +127,8 @@ class Model:
         self.ready: list[int] = []
 
     def may_begin(self, step: Step, now: int) -> bool:
-        """Whether the oldest waiting instruction may begin, by the store unit's own conditions. Its tokens are checked
-        elsewhere.
+        """Whether `step`, the oldest waiting instruction, may begin in cycle `now`, by the store unit's own conditions.
+        Its tokens are checked elsewhere.
         """
         if not self.flights:
             return True
@@ -212,7 +212,7 @@ class Model:
             self.held.append(burst)
 
     def request(self, now: int) -> int | None:
-        """Index of the accumulator requested in this cycle; None if none is."""
+        """Index of the accumulator that the unit requests in cycle `now`; None if it requests none."""
         if self.store is None or self.vector == self.count or now <= self.store.begin:
             return None
         step, out = self.store.step, self.config.out_bytes
@@ -319,7 +319,7 @@ class Model:
         return burst
 
     def ends(self, now: int) -> bool:
-        """Whether the oldest instruction in flight ends in this cycle."""
+        """Whether the oldest instruction in flight ends in cycle `now`; False if none is in flight."""
         if not self.flights:
             return False
         oldest = self.flights[0]

@@ -32,8 +32,8 @@ def run(text: str, config: Config = MACHINE) -> SimulationResult:
 
 
 def draw(rows: Sequence[Row]) -> str:
-    """A diagram as text: a line for each row, with marks by cycle and dots elsewhere. Cycles are relative to the begin
-    "b" of the instruction.
+    """A diagram as text: a line for each row (name, marks by cycle), with dots in cycles without a mark, below a line
+    of cycle numbers. Cycles are relative to the begin "b" of the instruction.
     """
     cycles = range(min(min(row) for _, row in rows), max(max(row) for _, row in rows) + 1)
     width = max(len(name) for name, _ in rows)

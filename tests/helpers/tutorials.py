@@ -73,7 +73,9 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
-    """Runs a page's blocks in `folder`; returns each block of expected output with the text that was printed."""
+    """Runs the blocks of the text `page`, whose file is `name`, in `folder`; returns each block of expected output with
+    the text that the block before it printed. Raises TutorialError for a block that fails.
+    """
     space: dict[str, Any] = {"__name__": "__main__"}
     printed = None
     outputs = []
@@ -124,7 +126,9 @@ def _check_page(name: str, folder: Path, sender: Connection) -> None:
 
 
 def differences(name: str, outputs: list[tuple[Block, str]]) -> list[str]:
-    """A text for each block of expected output that differs from the printed output."""
+    """A message for each block of expected output in `outputs`, a result of `run_page` for page `name`, that differs
+    from the printed output.
+    """
     return [
         f"{name}, line {block.line}: the page shows\n{block.text}\nbut this was printed\n{printed}\n"
         f"If that is right now: python tests/helpers/tutorials.py {name}"

@@ -66,8 +66,8 @@ def random_values(parameter: Buffer, rng: np.random.Generator) -> np.ndarray:
 
 
 def agree(cases: Sequence[Case], target: GpuTarget, *, orders: int = 3) -> None:
-    """Asserts for every case that its CUDA C++ computes the right outputs for random inputs. Each kernel runs with
-    `orders` different orders of its threads.
+    """Asserts for every case that its CUDA C++ for `target`, run on the CPU, computes the outputs of `Case.expected`
+    for random inputs, within TOLERANCES. Each kernel runs with `orders` different orders of its threads.
     """
     rng = np.random.default_rng(1)
     given, modules = [], []

@@ -53,7 +53,9 @@ class Bench:
         self._covers: list[tuple[str, Value]] = []
 
     def add(self, name: str, component: Component) -> Component:
-        """Adds a component to be proven; its inputs that `m` does not drive are free. Returns the component."""
+        """Adds a component to be proven, as submodule `name` of `m`; its inputs that `m` does not drive are free.
+        Returns the component.
+        """
         with _watch() as signals:
             fragment = Fragment.get(component, None)
         self.m.submodules[name] = fragment
@@ -101,7 +103,9 @@ class Bench:
         return word
 
     def fifo(self, name: str, path: str, *, depth: int) -> Queue:
-        """The SyncFIFO at `path` in the component added as `name`. Adds an invariant on its level and pointers."""
+        """The SyncFIFO of `depth` words at `path` in the component added as `name`. Adds an invariant on its level and
+        pointers.
+        """
         level, produce, consume = (
             self.inside(name, f"{path}.{item}") for item in ("level", "produce", "consume")
         )
@@ -154,7 +158,9 @@ class Bench:
             self._claims.append((f"{INVARIANT} {number}", value))
 
     def to_rtlil(self, *, only: str | None = None) -> str:
-        """The bench as RTLIL text with the module `top`. `only`: name of the single property to claim (None: all)."""
+        """The bench as RTLIL text with the module `top`, with all assumptions and covers. `only`: name of the single
+        claim, a property or invariant, to include (None: all).
+        """
         for value in self._assumed:
             self._state(Assume(value), "assumption")
         for name, value in self._claims:
@@ -200,11 +206,12 @@ class Tag:
 
 
 def tag(bench: Bench, *, enters: Value, data: Value, leaves: Value, level: Value) -> Tag:
-    """Follows one item through a queue with `level` items: `data` enters in a cycle with `enters`, `leaves` items leave
-    in a cycle.
+    """Follows one item through a queue with `level` items: the item `data` enters in a cycle with `enters`, and
+    `leaves` items leave in a cycle.
 
-    When the followed item leaves (`inside`, and `ahead` is 0), the data that leave must equal `data`. As the solver may
-    choose any item, this proves that items leave in the order of entering, and that none is lost or duplicated.
+    The caller claims that when the followed item leaves (`inside`, and `ahead` is 0), the data that leave equal the
+    tag's `data`. As the solver may choose any item, this proves that items leave in the order of entering, and that
+    none is lost or duplicated.
     """
     m = bench.m
     choose = bench.free(1, "choose")
