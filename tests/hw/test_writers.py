@@ -37,7 +37,9 @@ def simulate(dut, bench):
 
 
 def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
-    """The bus words of runs (start, length) in bytes, as memory returns them, including the bytes around each run."""
+    """The bus words, as integers, that contain the runs of bytes `rows` (start, length) of `memory`, run after run. The
+    words at the ends of a run also have the bytes around it. `bus`: bytes of a bus word.
+    """
     return [
         int.from_bytes(memory[bus * word : bus * (word + 1)], "little")
         for start, length in rows

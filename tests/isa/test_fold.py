@@ -36,9 +36,9 @@ def run(text: str, memory: np.ndarray, config: Config) -> ReferenceResult:
 
 
 def part_of_tile(tile: np.ndarray, folds: int, groups: int, part: int) -> np.ndarray:
-    """Part number `part` of the weight tile `tile` (lanes, inputs), as an array with the extension `fold` multiplies it
-    in one operation. Returns weights of shape (columns, BLOCK): each row has the weights of one column for the first
-    group of the array's rows, then for the second, and so on.
+    """Part number `part` of the whole weight tile `tile` (lanes, inputs), as an array of BLOCK / `folds` columns, whose
+    rows work in `groups` groups, multiplies it in one operation (extension `fold`). Returns weights of shape (columns,
+    BLOCK): each row has the weights of one column for the first group, then for the second, and so on.
     """
     columns, size = BLOCK // folds, BLOCK // groups
     lanes, inputs = divmod(part, groups)

@@ -123,7 +123,9 @@ def test_a_patch_load_forms_the_windows_of_a_convolution(config):
 
 
 def _indices(base: int, column: np.ndarray, outer: int, inner: int) -> np.ndarray:
-    """Indices [3][2][micro-op] of an instruction with iter_out = 3 and iter_in = 2; `outer`, `inner`: its factors."""
+    """Indices [3][2][micro-op] of an instruction with iter_out = 3 and iter_in = 2: `base` register plus the micro-ops'
+    field `column` plus loop counters times the factors `outer` and `inner`.
+    """
     return base + column + np.arange(3)[:, None, None] * outer + np.arange(2)[:, None] * inner
 
 

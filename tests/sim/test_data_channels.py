@@ -33,7 +33,7 @@ def loads_and_stores(config: Config, stored: int) -> SimulationResult:
 
 
 def beats(result: SimulationResult) -> tuple[int, int]:
-    """The beats that a program read and wrote."""
+    """(beats that a program read, instructions included; beats that it wrote)."""
     written = result.traffic["out"].beats
     return sum(item.beats for item in result.traffic.values()) - written, written
 

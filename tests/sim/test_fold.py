@@ -212,8 +212,8 @@ def _changes(now: np.ndarray, before: np.ndarray, bits: int) -> int:
 
 
 def _tree(rows: np.ndarray, tile: np.ndarray, folds: int, groups: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The products [columns][inputs] of an operation, and the sums at every level of the adder tree; the last level has
-    the sums of all lanes.
+    """The products [columns][inputs] of an operation with the inputs `rows` and the weights `tile`, and the sums at
+    every level of the adder tree, each [columns][sums]; the last level has the sums of all lanes.
     """
     products = tile * rows
     sums, level = [], products
