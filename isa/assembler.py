@@ -159,7 +159,9 @@ def _parse(
 
 
 def _line(words: list[str], config: Config) -> int:
-    """Encodes the instruction of one line of text, split into `words`, as one integer."""
+    """Returns the instruction of one line of text, split at blanks into `words`, as one integer of 128 or 256 bits.
+    Raises EncodingError.
+    """
     name = words[0]
     if name == ".word":
         digits = words[1] if len(words) == 2 else ""

@@ -98,8 +98,8 @@ def controller(
     bank_bytes: int | None = None,
     refresh: bool = True,
 ) -> Controller:
-    """Makes the controller for one or several chips of the part `name`, which work in parallel and get the same
-    commands.
+    """Returns the sizes and times of the controller for one or several chips of the part `name`, which work in parallel
+    and get the same commands.
 
     - `clock_mhz`: the controller's clock.
     - `width`: number of data lines of all chips together; must be that of 1, 2, 4, 8 ... chips (default: of one chip).

@@ -106,6 +106,7 @@ def run_reference(
     scratchpads: Contents | None = None,
 ) -> ReferenceResult:
     """Executes `instructions`, uint64 (n, words), up to FINISH on a copy of `memory`, the whole DRAM image, uint8.
+    Returns memory and scratchpads at the end.
 
     `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. Raises ProgramError,
     which names the index and the field of an instruction, for an access to a memory or scratchpad out of bounds, a

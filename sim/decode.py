@@ -314,7 +314,7 @@ def _lacking(
 
 
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
-    """Decodes `instructions`, uint64 (n, words), for a memory image of `memory_size` bytes.
+    """Returns `instructions`, uint64 (n, words), decoded for a memory image of `memory_size` bytes.
 
     Raises ProgramError for an unknown register, a missing extension or an access outside DRAM or chain memory, and
     EncodingError for bits that encode no instruction; each names the instruction.

@@ -124,8 +124,8 @@ def run_timing(
     scratchpads: Contents | None,
     log: WordLog | None = None,
 ) -> TimingRun:
-    """Runs the timing of a decoded program of `count` instructions up to cycle `limit`. `memory_size`: bytes of its
-    image. `trace`: the words that the LOAD.UOPs write, one load after the other. `scratchpads`: contents at launch.
+    """Returns the timing run of a decoded program of `count` instructions up to cycle `limit`. `memory_size`: bytes of
+    its image. `trace`: the words that the LOAD.UOPs write, load after load. `scratchpads`: contents at launch.
 
     `log`: filled with the runs of words of a DRAM.
     """

@@ -74,7 +74,8 @@ def operand_statistics(
     share: float = 1.0,
     seed: int = 0,
 ) -> OperandStatistics:
-    """Counts the bits that toggle while the program `instructions` runs from the DRAM image `memory`, uint8.
+    """Returns the numbers of bits that toggle while the program `instructions` runs from the DRAM image `memory`,
+    uint8.
 
     Counting inside the array takes by far the most time. So this is done only for a random `share` (0 to 1), drawn with
     `seed`, of the array's operations in the whole program; each of these is compared with the operation just before it.

@@ -173,9 +173,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """Makes the row of weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. It is zero except for
-    one part: `narrow` elements from element part * narrow on. These are row number `number` of `tile`, if the tile is
-    divided into rows of `narrow` weights.
+    """Returns the row of weights, int8 (block_in,), by which DEPTHWISE multiplies an input vector. It is zero except
+    for one part: `narrow` elements from element part * narrow on. These are row number `number` of `tile`, if the tile
+    is divided into rows of `narrow` weights.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
