@@ -113,8 +113,8 @@ def streams_of(design: Design, count: int, bursts: int, seed: int) -> list[Strea
 
 def compare(design: Design, streams: Sequence[Streams], numbers: Controller | None = None) -> Comparison:
     """Runs streams on LiteDRAM's RTL for `design`, and on the simulator and the model in C++ for the controller
-    `numbers` (default: the controller of `design`); compares the cycles of all bursts. Raises UserError for a missing
-    tool.
+    `numbers` (default: the controller of `design`). Returns a comparison of the cycles of all bursts. Raises UserError
+    for a missing tool.
     """
     numbers = design.controller if numbers is None else numbers
     litedram_program(design)

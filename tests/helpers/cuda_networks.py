@@ -32,13 +32,17 @@ Execute = Callable[[Program, Arrays], Arrays]
 
 
 def interpreted(program: Program, arrays: Arrays) -> Arrays:
-    """Runs a GPU program by the loop-IR interpreter: iterations in order, undefined memory poisoned."""
+    """Runs a GPU program on `arrays` by the loop-IR interpreter: iterations in order, undefined memory poisoned.
+    Returns its outputs by name.
+    """
     verify(program)
     return interpret(program, dict(arrays), functions=FUNCTIONS, poison=True)
 
 
 def emulated(program: Program, arrays: Arrays) -> Arrays:
-    """Runs a GPU program by emulation of blocks and threads, after all checks that precede code generation."""
+    """Runs a GPU program on copies of `arrays` by emulation of blocks and threads, after all checks that precede code
+    generation. Returns all its arrays by name.
+    """
     prepared = prepare(program, cuda_target())
     outputs = {buffer.name for buffer in write_regions(program.body)}
     given = {

@@ -131,8 +131,8 @@ def store() -> tuple[str, str]:
 
 
 def stores() -> tuple[str, str]:
-    """Draws the diagram of two stores. It shows the following order: the only burst of the first store leaves the burst
-    cutter, and only then the data of the second store are divided into bursts.
+    """Returns the diagram of two stores. It shows the following order: the only burst of the first store leaves the
+    burst cutter, and only then the data of the second store are divided into bursts.
     """
     result = run("STORE.OUT y_size=1 x_size=1 x_stride=1\nSTORE.OUT y_size=1 x_size=1 x_stride=1")
     begins = [0, int(result.begin[1] - result.begin[0])]

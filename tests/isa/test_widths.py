@@ -21,7 +21,7 @@ KIB = 1024
 
 
 def machine(acc: int, inp: int, wgt: int, uop: int = 7) -> Config:
-    """A 4x4 configuration whose scratchpads of accumulators, inputs, weights and micro-ops need indices of these widths,
+    """A 4x4 configuration whose scratchpads of accumulators, inputs, weights and micro-ops need indices of these widths
     in bits.
     """
     size = 4 if acc + inp + wgt <= 32 else 8

@@ -133,6 +133,7 @@ def run_campaign(
     dram: Oracle | None = None,
 ) -> Campaign:
     """Runs `programs` cases in total, spread over `machines`, in `jobs` processes, and minimizes the first mismatch.
+    Returns the results, also if there are mismatches.
     `seed`: seed of the campaign (`cases.case`). `listener`: is told of each step. `dram`: the oracle of machines with a
     DRAM, as in `Surroundings`.
 

@@ -34,8 +34,8 @@ class Outcome:
 
 
 def run_both(config: Config, start: Launch, dram: Oracle | None = None) -> Outcome:
-    """Runs simulator and RTL on `start` and compares them; a run that does not finish counts as a difference. `dram`:
-    the oracle of a machine's DRAM, as in `Surroundings`.
+    """Runs simulator and RTL on `start`; returns the results of both and their differences. A run that does not finish
+    counts as a difference. `dram`: the oracle of a machine's DRAM, as in `Surroundings`.
     """
     program = start.program
     try:
@@ -48,7 +48,9 @@ def run_both(config: Config, start: Launch, dram: Oracle | None = None) -> Outco
 def run_rtl(
     config: Config, start: Launch, simulated: SimulationResult, dram: Oracle | None = None
 ) -> Outcome:
-    """Runs the RTL on `start` and compares it with the simulator's result `simulated`. `dram`: as in `run_both`."""
+    """Runs the RTL on `start`; returns its result with the differences from the simulator's result `simulated`. `dram`:
+    as in `run_both`.
+    """
     program = start.program
     try:
         words, surroundings = placed(config, start)
@@ -80,8 +82,8 @@ def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundi
 def simulate_program(
     config: Config, program: Program, scratchpads: dict[str, NDArray[np.uint8]] | None
 ) -> SimulationResult:
-    """Runs the simulator with data; `scratchpads`: contents at launch by name, None for zeros. Raises SimulationError
-    if the program does not end.
+    """Returns the simulator's result with data; `scratchpads`: contents at launch by name, None for zeros. Raises
+    SimulationError if the program does not end.
     """
     return simulate(config, program.instructions, program.image, cycle_limit=_LIMIT, scratchpads=scratchpads)
 

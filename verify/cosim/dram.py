@@ -119,9 +119,9 @@ def run_on_dram(
     machine: Config, programs: int, campaign: int = 0, oracles: Sequence[Oracle] = ORACLES
 ) -> OnDram:
     """Runs the cases 0 to `programs` - 1 of `machine` in the campaign of seed `campaign` (`cases.py`) on the simulator,
-    and on the RTL with each of `oracles` as memory. All results must equal the simulator's, and the oracles must have
-    sent equal commands to the part in equal cycles. Builds missing libraries. Raises BuildError or UserError for a
-    missing tool or package.
+    and on the RTL with each of `oracles` as memory. Returns, as `differences`, all results that do not equal the
+    simulator's, and all cases in which the oracles did not send equal commands to the part in equal cycles. Builds
+    missing libraries. Raises BuildError or UserError for a missing tool or package.
     """
     prepare_library(machine)
     cycles, differences, seconds = 0, [], dict.fromkeys(oracles, 0.0)

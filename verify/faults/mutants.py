@@ -82,7 +82,7 @@ def expected_programs(machine: Config, count: int, campaign: int) -> list[Expect
 
 
 def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
-    """Finds the first of `programs` whose result on the RTL in `library` differs from the simulator's: (index,
+    """Returns the first of `programs` whose result on the RTL in `library` differs from the simulator's, as (index,
     difference); None if all results agree.
 
     Programs run one after the other without reset on one instance of the RTL; a program that starts with random

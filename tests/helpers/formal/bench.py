@@ -206,8 +206,8 @@ class Tag:
 
 
 def tag(bench: Bench, *, enters: Value, data: Value, leaves: Value, level: Value) -> Tag:
-    """Follows one item through a queue with `level` items: the item `data` enters in a cycle with `enters`, and
-    `leaves` items leave in a cycle.
+    """Returns logic that follows one item through a queue with `level` items: the item `data` enters in a cycle with
+    `enters`, and `leaves` items leave in a cycle.
 
     The caller claims that when the followed item leaves (`inside`, and `ahead` is 0), the data that leave equal the
     tag's `data`. As the solver may choose any item, this proves that items leave in the order of entering, and that
