@@ -129,7 +129,9 @@ def _next_grant(grant, requests, count):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _locked_elsewhere(G, B, master, bank):  # type: ignore[no-untyped-def]
-    """Whether a bank other than `bank` (both are indices) still has requests of master number `master` to execute."""
+    """Whether a bank other than `bank` (both are indices) still has requests of master number `master` to execute.
+    State arrays: G (controller), B (banks).
+    """
     others, other = G[G_BUSY] & ~(1 << bank), 0
     while others >> other:
         if others >> other & 1 and B[other, B_GRANT] == master:
@@ -141,7 +143,7 @@ def _locked_elsewhere(G, B, master, bank):  # type: ignore[no-untyped-def]
 @timing_code
 def quiet_until(G, M):  # type: ignore[no-untyped-def]
     """The first cycle in which the state can change without an input of a master: this cycle, or the next request for a
-    refresh if no bank and no bridge has work.
+    refresh if no bank and no bridge has work. State arrays: G (controller), M (masters' bridges).
     """
     if G[G_ACTIVE] or G[G_REFRESHER] != IDLE or G[G_STATE] > WRITES:
         return G[G_CYCLE]
@@ -163,7 +165,8 @@ def quiet_until(G, M):  # type: ignore[no-untyped-def]
 @timing_code
 def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-def]
     """Sets in `master`, the bridge's row of M: the bridge's request in this cycle, whether a bank accepts the request,
-    and the outputs of the AXI channels. `number`: index of the master; `flags`: its part of F.
+    and the outputs of the AXI channels. `number`: index of the master; `flags`: its part of F. State arrays: P
+    (controller's parameters), G (controller), B (banks).
     """
     write = master[M_GRANT] == 0
     port = M_WRITE if write else M_READ
@@ -193,7 +196,8 @@ def _bridge_outputs(P, G, B, master, number, flags):  # type: ignore[no-untyped-
 @timing_code
 def outputs(P, G, B, L, M, F):  # type: ignore[no-untyped-def]
     """The first half of a cycle: sets, in the state arrays, the requests that banks accept (M_ACCEPTED), the commands
-    that banks ask for (B_COMMAND), and the outputs of the AXI channels.
+    that banks ask for (B_COMMAND), and the outputs of the AXI channels. State arrays: P (controller's parameters), G
+    (controller), B (banks), L (banks' queues), M (masters' bridges), F (words in the bridges' FIFOs).
     """
     cycle = G[G_CYCLE]
     for m in range(len(M)):
@@ -235,7 +239,7 @@ def outputs(P, G, B, L, M, F):  # type: ignore[no-untyped-def]
 @timing_code
 def _choose(P, G, B):  # type: ignore[no-untyped-def]
     """Arbitrates between the banks: returns (bank whose row command is accepted in this cycle, bank whose column
-    command is accepted), -1 for none.
+    command is accepted), -1 for none. State arrays: P (controller's parameters), G (controller), B (banks).
 
     Also moves the round-robin grants of the choosers for row and column commands. If a controller clock is one DRAM
     clock, the column chooser alone chooses among commands of both kinds.
@@ -274,7 +278,9 @@ def _choose(P, G, B):  # type: ignore[no-untyped-def]
 
 @timing_code
 def note_activate(P, G, cycle):  # type: ignore[no-untyped-def]
-    """Records an ACTIVATE in `cycle`: the next one waits t_rrd cycles; at most four happen within t_faw cycles."""
+    """Records an ACTIVATE in `cycle`: the next one waits t_rrd cycles; at most four happen within t_faw cycles. State
+    arrays: P (controller's parameters), G (controller).
+    """
     oldest = G[G_ACTIVATE]
     if P[P_RRD] >= 0:
         G[G_RRD] = cycle + P[P_RRD]
@@ -287,7 +293,9 @@ def note_activate(P, G, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_multiplexer(P, G, B):  # type: ignore[no-untyped-def]
-    """Changes the multiplexer's state in G to that of the next cycle: which direction it serves, or a refresh."""
+    """Changes the multiplexer's state in G to that of the next cycle: which direction it serves, or a refresh. State
+    arrays: P (controller's parameters), G (controller), B (banks).
+    """
     cycle, before = G[G_CYCLE], G[G_STATE]
     reads, writes, after = G[G_ASK_READS], G[G_ASK_WRITES], before
     if before == READS:
@@ -314,7 +322,9 @@ def _clock_multiplexer(P, G, B):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
-    """Changes the refresher's state in G to that of the next cycle; `ready`: the multiplexer is in state REFRESH."""
+    """Changes the refresher's state in G to that of the next cycle; `ready`: the multiplexer is in state REFRESH. State
+    arrays: P (controller's parameters), G (controller).
+    """
     cycle, state = G[G_CYCLE], G[G_REFRESHER]
     over = cycle == G[G_SEQUENCE_END]
     G[G_REFRESHES] += state == REFRESHES and cycle == G[G_SEQUENCE_END] - P[P_RFC]
@@ -337,7 +347,8 @@ def _clock_refresher(P, G, ready):  # type: ignore[no-untyped-def]
 @timing_code
 def _clock_bank(P, G, bank, queue, accepted):  # type: ignore[no-untyped-def]
     """Changes the state of `bank`, a row of B, to that of the next cycle, without requests that enter the bank's
-    `queue`, a row of L, in this cycle. `accepted`: whether the bank's command of this cycle is accepted.
+    `queue`, a row of L, in this cycle. `accepted`: whether the bank's command of this cycle is accepted. State arrays:
+    P (controller's parameters), G (controller).
     """
     cycle, state, command = G[G_CYCLE], bank[B_STATE], bank[B_COMMAND]
     if state == REGULAR:
@@ -411,7 +422,7 @@ def _clock_address(port, valid, address, last, accepted, ends):  # type: ignore[
 def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: ignore[no-untyped-def]
     """Changes the state of a bridge, in its row `master` of M and its `flags` in F, to that of the next cycle. `given`:
     the AXI signals that the master drives; `read_data`, `write_data`: whether the controller's column command of this
-    cycle is a read, or a write, of this master.
+    cycle is a read, or a write, of this master. State array: P (controller's parameters).
     """
     read, write = master[M_READ : M_READ + A_SIZE], master[M_WRITE : M_WRITE + A_SIZE]
     writes = master[M_GRANT] == 0
@@ -458,7 +469,9 @@ def _clock_bridge(P, master, flags, given, read_data, write_data):  # type: igno
 
 @timing_code
 def _clock_crossbar(G, B, M):  # type: ignore[no-untyped-def]
-    """Decides which grants of idle banks move to other masters, which request them, in the next cycle (M_MOVES)."""
+    """Decides which grants of idle banks move to other masters, which request them, in the next cycle (M_MOVES). State
+    arrays: G (controller), B (banks), M (masters' bridges).
+    """
     for m in range(len(M)):
         bank = M[m, M_BANK]
         if not M[m, M_VALID] or G[G_BUSY] >> bank & 1 or B[bank, B_GRANT] == m:
@@ -474,7 +487,9 @@ def _clock_crossbar(G, B, M):  # type: ignore[no-untyped-def]
 @timing_code
 def clock(P, G, B, L, M, F, inputs):  # type: ignore[no-untyped-def]
     """The second half of a cycle, after `outputs`: changes the state arrays to the next state. `inputs` [masters,
-    I_SIZE]: the AXI signals that the masters drive in this cycle; addresses in bus words, lengths in words - 1.
+    I_SIZE]: the AXI signals that the masters drive in this cycle; addresses in bus words, lengths in words - 1. State
+    arrays: P (controller's parameters), G (controller), B (banks), L (banks' queues), M (masters' bridges), F (words in
+    the bridges' FIFOs).
     """
     cycle = G[G_CYCLE]
     row_bank, column_bank = _choose(P, G, B)

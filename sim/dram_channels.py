@@ -210,7 +210,7 @@ def _enter(register, split, word, words):  # type: ignore[no-untyped-def]
 @timing_code
 def _note_word(dram, k, number, row, write):  # type: ignore[no-untyped-def]
     """Notes a column command of channel `k` in the log of runs of words. `number`, `row`: bank and row of the command;
-    `write`: whether the command writes.
+    `write`: whether the command writes. `dram`: state of the DRAM.
     """
     E, Y, runs = dram.E, dram.Y[k], dram.runs
     at = Y[Y_RUN] - 1
@@ -233,7 +233,7 @@ def _note_word(dram, k, number, row, write):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _clock_channel(dram, k):  # type: ignore[no-untyped-def]
-    """Ends the cycle of channel `k`, whose inputs are set, and counts the cycle by its cause."""
+    """Ends the cycle of channel `k`, whose inputs are set, and counts it by its cause. `dram`: state of the DRAM."""
     G, B, N = dram.G[k], dram.B[k], dram.M[k]
     cause = cause_of_cycle(G, B, N[0], dram.C[k], dram.Y[k, Y_BURSTS] > 0)
     number = holder(G, B)
@@ -265,7 +265,7 @@ def _offer(register, given, N, valid, address, length, ready):  # type: ignore[n
 
 @timing_code
 def _catch_up(dram, k):  # type: ignore[no-untyped-def]
-    """Lets the cycles pass in which the controller of channel `k` was not simulated."""
+    """Lets the cycles pass in which the controller of channel `k` was not simulated. `dram`: state of the DRAM."""
     left_out = dram.E[E_CYCLE] + RESET_CYCLES - dram.G[k, G_CYCLE]
     dram.G[k, G_CYCLE] += left_out
     dram.K[k, IDLE] += left_out
@@ -274,8 +274,8 @@ def _catch_up(dram, k):  # type: ignore[no-untyped-def]
 @timing_code
 def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     """Simulates one cycle of router and channels. Returns a set of clients as bits: those for whose unit more times may
-    follow from the cycle's beats, acceptances and responses. P: the parameters of the run; the other arguments are
-    state arrays.
+    follow from the cycle's beats, acceptances and responses. State arrays: P (parameters of the run), `bus` (memory
+    port), `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
     """
     M, C, _, Q, W = bus
     A, E, N, X, Y, port, given = dram.A, dram.E, dram.M, dram.X, dram.Y, dram.port, dram.inputs
@@ -372,7 +372,9 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _idle(bus, dram):  # type: ignore[no-untyped-def]
-    """Simulates the channels up to the end of the run (`bus.M[M_TOTAL]`), with refreshes and without requests."""
+    """Simulates the channels up to the end of the run (`bus.M[M_TOTAL]`), with refreshes and without requests. State
+    arrays: `bus` (memory port), `dram` (state of the DRAM).
+    """
     for k in range(len(dram.G)):
         G, N = dram.G[k], dram.M[k]
         dram.inputs[k, 0, :] = 0

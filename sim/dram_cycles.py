@@ -131,7 +131,8 @@ def _state(config: Config, bus: Bus) -> Cycles:
 def read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
     """The client whose read address is on the bus in `cycle`, or -1; sets the memory's `inputs` for this address. An
     address stays on the bus until the memory accepts it, so of several clients with an address the one that had it
-    first is on the bus. P, C, A, E, `inputs`: state arrays.
+    first is on the bus. State arrays: P (parameters of the run), C (read clients), A (read clients' requests), E (AXI
+    port).
     """
     inputs[0, I_AR_VALID] = 0
     if E[E_READS] == P[P_READS]:
@@ -153,7 +154,8 @@ def read_address(P, C, A, E, inputs, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
     """The first cycle that the memory must simulate: `cycle` itself if a read or a write is outstanding, else the first
-    cycle from `cycle` on in which a client has an address for the bus; NEVER if none will. P, M, C, W, E: state arrays.
+    cycle from `cycle` on in which a client has an address for the bus; NEVER if none will. State arrays: P (parameters
+    of the run), M (memory and fetch), C (read clients), W (write bursts), E (AXI port).
     """
     if E[E_ANNOUNCED] > M[M_WRITE_SERVED] or E[E_READS] or E[E_WRITING]:
         return cycle
@@ -166,7 +168,8 @@ def next_need(P, M, C, W, E, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def note_last(P, E, cycle):  # type: ignore[no-untyped-def]
     """Notes that the last beat of a request moves in `cycle`, which ends the request. If the number of outstanding
-    requests was at its limit, a read address can be on the bus again from the next cycle on. P, E: state arrays.
+    requests was at its limit, a read address can be on the bus again from the next cycle on. State arrays: P
+    (parameters of the run), E (AXI port).
     """
     if E[E_READS] == P[P_READS]:
         E[E_OPEN] = cycle + 1
@@ -176,8 +179,8 @@ def note_last(P, E, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
     """Simulates one cycle of the memory. Returns a set of clients as bits: those for whose unit more times may follow
-    from the cycle's beats, acceptances and responses. P: the parameters of the run; the other arguments are state
-    arrays.
+    from the cycle's beats, acceptances and responses. State arrays: P (parameters of the run), `bus` (memory port),
+    `dram` (state of the DRAM), `traffic` (bytes and beats by kind).
     """
     M, C, _, Q, W = bus
     A, E, D, G, B, L, N, F, inputs, K = dram
@@ -249,7 +252,9 @@ def _memory_cycle(P, bus, dram, traffic):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _idle(bus, dram):  # type: ignore[no-untyped-def]
-    """Simulates the memory up to the end of the run (`bus.M[M_TOTAL]`), with refreshes and without requests."""
+    """Simulates the memory up to the end of the run (`bus.M[M_TOTAL]`), with refreshes and without requests. State
+    arrays: `bus` (memory port), `dram` (state of the DRAM).
+    """
     _, E, D, G, B, L, N, F, inputs, K = dram
     inputs[0, I_AR_VALID] = inputs[0, I_AW_VALID] = inputs[0, I_W_VALID] = 0
     left = bus.M[M_TOTAL] + 1 - E[E_CYCLE]

@@ -132,7 +132,8 @@ _DATA_AFTER = 2
 def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
     """Returns (cycle, client, shown): the cycle in which memory accepts the next read address, given the addresses that
     clients have shown so far, the client, and the cycle from which the address is on the bus. Both cycles are NEVER if
-    no client has shown an address, or if they depend on a burst that has not begun. P, M, C, Q, E: state arrays.
+    no client has shown an address, or if they depend on a burst that has not begun. State arrays: P (parameters of the
+    run), M (memory and fetch), C (read clients), Q (accepted reads), E (AXI port).
 
     An address stays on the bus until memory accepts it, so the client that showed its address first is the next one.
     """
@@ -152,7 +153,8 @@ def _next_read(P, M, C, Q, E):  # type: ignore[no-untyped-def]
 @timing_code
 def _next_write(P, M, W, E):  # type: ignore[no-untyped-def]
     """The cycle in which the next write address comes to the bus or, if one is there, in which memory accepts it. NEVER
-    if there is none, or if the cycle depends on a burst that has not begun. P, M, W, E: state arrays.
+    if there is none, or if the cycle depends on a burst that has not begun. State arrays: P (parameters of the run), M
+    (memory and fetch), W (write bursts), E (AXI port).
     """
     if E[E_WAITS]:
         free = M[M_WRITE_ACCEPTED] == E[E_WRITTEN]
@@ -169,7 +171,7 @@ def _next_write(P, M, W, E):  # type: ignore[no-untyped-def]
 def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
     """Returns (cycle, first, write) for the next burst: the cycle in which the choice of this burst is final, the first
     cycle in which the burst may request words, and whether it is a write. Both cycles are NEVER if every burst whose
-    address memory has accepted has begun. M, W, E: state arrays.
+    address memory has accepted has begun. State arrays: M (memory and fetch), W (write bursts), E (AXI port).
 
     The direction that has the grant keeps it while it has requests. At a burst's last request, and in any cycle without
     one, the grant moves to the other direction if that has a request.
@@ -192,7 +194,7 @@ def _next_burst(M, W, E):  # type: ignore[no-untyped-def]
 @timing_code
 def _count_idle(M, E, K, shown):  # type: ignore[no-untyped-def]
     """Counts, by cause, the cycles without a burst before cycle `shown`, in which the next address comes to the bus;
-    does nothing if a burst is waiting. M, E, K: state arrays.
+    does nothing if a burst is waiting. State arrays: M (memory and fetch), E (AXI port), K (cycles by cause).
     """
     waits = M[M_ACCEPTED] > M[M_SERVED] or E[E_ANNOUNCED] > E[E_WRITTEN]
     if shown > E[E_DONE] + 1 and not waits:
@@ -203,7 +205,7 @@ def _count_idle(M, E, K, shown):  # type: ignore[no-untyped-def]
 @timing_code
 def _accept_read(M, C, Q, traffic, c, cycle):  # type: ignore[no-untyped-def]
     """Records that memory accepts the read address of client `c` in `cycle`, and adds the request's bytes and beats to
-    `traffic`. M, C, Q: state arrays.
+    `traffic`. State arrays: M (memory and fetch), C (read clients), Q (accepted reads).
     """
     read = Q[M[M_ACCEPTED] & QUEUE_MASK]
     read[Q_CLIENT], read[Q_BEATS] = c, C[c, C_BEATS]
@@ -218,8 +220,8 @@ def _accept_read(M, C, Q, traffic, c, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def _write_address(P, M, W, E, cycle):  # type: ignore[no-untyped-def]
     """Records that the next write address comes to the bus in `cycle`, unless one waits there already, and that memory
-    accepts the address in `cycle` if it has requested all words of the writes accepted before. P, M, W, E: state
-    arrays.
+    accepts the address in `cycle` if it has requested all words of the writes accepted before. State arrays: P
+    (parameters of the run), M (memory and fetch), W (write bursts), E (AXI port).
     """
     if not E[E_WAITS]:
         E[E_ANNOUNCED] += 1
@@ -234,7 +236,8 @@ def _write_address(P, M, W, E, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def _send_data(D, M, W, E, T):  # type: ignore[no-untyped-def]
     """Moves data of the bursts whose addresses were on the bus to the bridge's FIFO, as far as the cycles are known;
-    returns whether the last word of a burst moved. D, M, W, E, T: state arrays.
+    returns whether the last word of a burst moved. State arrays: D (controller's parameters), M (memory and fetch), W
+    (write bursts), E (AXI port), T (cycles in which written words leave the FIFO).
 
     A FIFO of n words and an output register has room for a word when the word n + 1 before it has left.
     """
@@ -265,7 +268,8 @@ def _send_data(D, M, W, E, T):  # type: ignore[no-untyped-def]
 @timing_code
 def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
     """Counts the run of `count` words that `next_words` has just executed, and writes its row of the array L if L has
-    room. `write`: whether the words are written. `opened`: number of rows that had been opened before the run.
+    room. `write`: whether the words are written. `opened`: number of rows that had been opened before the run. `dram`:
+    state of the DRAM.
     """
     _, E, _, G, B, S, _, _, L = dram
     if E[E_RUNS] < len(L):
@@ -279,7 +283,7 @@ def _note_run(dram, count, write, opened):  # type: ignore[no-untyped-def]
 def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
     """Sends requests for all words of the oldest accepted read to the DRAM controller, from cycle `first` on. Returns a
     set of clients as bits: those for whose unit more times may follow from the read's beats. P: the parameters of the
-    run.
+    run. State arrays: `bus` (memory port), `dram` (state of the DRAM).
     """
     M, Q = bus.M, bus.Q
     A, E, D, G, S = dram.A, dram.E, dram.P, dram.G, dram.S
@@ -310,7 +314,9 @@ def _read_burst(P, bus, dram, first):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _write_burst(bus, dram, first):  # type: ignore[no-untyped-def]
-    """Sends requests for all words of the oldest accepted write to the DRAM controller, from cycle `first` on."""
+    """Sends requests for all words of the oldest accepted write to the DRAM controller, from cycle `first` on. State
+    arrays: `bus` (memory port), `dram` (state of the DRAM).
+    """
     W = bus.W
     E, D, G, S, T = dram.E, dram.P, dram.G, dram.S, dram.T
     burst = W[E[E_WRITTEN] & (W.shape[0] - 1)]

@@ -158,7 +158,8 @@ def _take(d, given, made, requests, kinds, times, cycle):  # type: ignore[no-unt
 @timing_code
 def _next_request(D, requests, cycle):  # type: ignore[no-untyped-def]
     """The first cycle from `cycle` on in which a master may drive a signal: `cycle` itself if a master has bursts in
-    flight, else the earliest cycle in which a master may issue its next request; `cycle` + NEVER if none is left.
+    flight, else the earliest cycle in which a master may issue its next request; `cycle` + NEVER if none is left. State
+    array: D (masters).
     """
     first = cycle + NEVER
     for m in range(len(D)):
@@ -172,7 +173,7 @@ def _next_request(D, requests, cycle):  # type: ignore[no-untyped-def]
 @compiled(error_model="numpy", _nrt=False)
 def _run(memory, masters, start, limit):  # type: ignore[no-untyped-def]
     """Runs the streams of all masters and fills `masters.times`. Cycle 0 is `start` cycles after reset; the run stops
-    in cycle `limit`.
+    in cycle `limit`. `memory`: state of the DRAM.
     """
     P, G, B, L, M, F, inputs = memory
     D, requests, kinds, stalls, most, times = masters

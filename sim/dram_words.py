@@ -100,7 +100,8 @@ def closed_state(controller: Controller, reset_cycles: int) -> tuple[Array, Arra
 @timing_code
 def _row_command(D, G, bank, cycle, opens):  # type: ignore[no-untyped-def]
     """The cycle in which a row command that bank number `bank` asks for from `cycle` on is accepted; moves the
-    chooser's grant to this bank. `opens`: the command is an ACTIVATE, else a PRECHARGE.
+    chooser's grant to this bank. `opens`: the command is an ACTIVATE, else a PRECHARGE. State arrays: D (controller's
+    parameters), G (controller).
     """
     free = max(G[G_RRD], G[G_FAW]) if opens else cycle
     chooser = G_ROW_GRANT
@@ -114,7 +115,9 @@ def _row_command(D, G, bank, cycle, opens):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _note_closed(G, S, cycle):  # type: ignore[no-untyped-def]
-    """Records a command in `cycle` that closes a row: a PRECHARGE of one bank, or auto-precharge."""
+    """Records a command in `cycle` that closes a row: a PRECHARGE of one bank, or auto-precharge. State arrays: G
+    (controller), S (last requests and commands).
+    """
     S[S_CLOSED + G[G_CLOSED] % CLOSED_KEPT] = cycle
     G[G_CLOSED] += 1
 
@@ -122,7 +125,8 @@ def _note_closed(G, S, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def _open(D, G, bank, number, row, cycle):  # type: ignore[no-untyped-def]
     """Opens row `row` of the bank `number`, whose state is `bank`, a row of the array B. The bank asks for the ACTIVATE
-    from `cycle` on. Returns the first cycle in which the bank is regular again (may send column commands).
+    from `cycle` on. Returns the first cycle in which the bank is regular again (may send column commands). State
+    arrays: D (controller's parameters), G (controller).
     """
     opened = _row_command(D, G, number, max(cycle, bank[B_RC]), True)
     note_activate(D, G, opened)
@@ -137,7 +141,8 @@ def _open(D, G, bank, number, row, cycle):  # type: ignore[no-untyped-def]
 @timing_code
 def refresh(D, G, B, S, cycle):  # type: ignore[no-untyped-def]
     """Executes the next refresh, after which all rows are closed. `cycle`: first cycle in which no row command and no
-    change of direction delays the refresh. Returns the first cycle in which the banks are regular again.
+    change of direction delays the refresh. Returns the first cycle in which the banks are regular again. State arrays:
+    D (controller's parameters), G (controller), B (banks), S (last requests and commands).
     """
     begin = max(cycle, G[G_REFRESH_AT] + 2, S[S_WTP]) + 1
     end = begin + D[P_RP] + D[P_RFC] + 1
