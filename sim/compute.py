@@ -227,7 +227,7 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
     """Sizes for DEPTHWISE and TAPS, which multiply a row of weights by a position (the inputs of one pixel). Returns
     (weights in a row, input vectors in a position, positions in an input vector, rows in a weight tile), from the
-    shapes of the arrays of input vectors, weight tiles and accumulators.
+    shapes of the arrays of input vectors `inp`, weight tiles `wgt` and accumulators `acc`.
     """
     narrow = min(acc.shape[2], inp.shape[2])
     return narrow, acc.shape[2] // narrow, inp.shape[2] // narrow, wgt.shape[1] * wgt.shape[2] // narrow
@@ -299,7 +299,8 @@ def sweeps(kind, here):  # type: ignore[no-untyped-def]
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
     """Number of rows of weights that one operation of a sweep multiplies (TAPS with register SWEEP on). It is the
-    number that `isa.array_modes.sweep_rows` returns for the configuration, here computed from the shapes of two arrays.
+    number that `isa.array_modes.sweep_rows` returns for the configuration, here computed from the shapes of two arrays
+    of `Pads`: `swept`, the held input positions, and `wgt`, the weight tiles.
     """
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(
@@ -387,8 +388,9 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
 
 @compiled()
 def run_alu(row, here, widths, pads):  # type: ignore[no-untyped-def]
-    """Executes the ALU `row` on the accumulators; returns DONE, or OUTSIDE for an index out of bounds or an operation
-    that does not exist. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
+    """Executes the ALU `row` on the accumulators of `pads`; returns DONE, or OUTSIDE for an index out of bounds or an
+    operation that does not exist. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's
+    fields.
     """
     uop, acc = pads.uop, pads.acc
     if not is_operation(row[ALU_OPCODE], pads.custom):
@@ -417,9 +419,9 @@ def run_alu(row, here, widths, pads):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
-    """Executes the instruction `row`: GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS); returns DONE, or OUTSIDE for an index
-    out of bounds and the other errors of `run_gemm` and `run_alu`. `here`: values of the unit's configuration
-    registers; `widths`: bits of a micro-op's fields.
+    """Executes the instruction `row`, a GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS), on the scratchpads `pads`; returns
+    DONE, or OUTSIDE for an index out of bounds and the other errors of `run_gemm` and `run_alu`. `here`: values of the
+    unit's configuration registers; `widths`: bits of a micro-op's fields.
     """
     kind, own = row[KIND], len(pads.inp)
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])

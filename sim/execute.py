@@ -103,8 +103,8 @@ def run_row(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
-    """Executes all instructions, and fills `trace` with the micro-ops that the LOAD.UOPs write, in order. Returns the
-    index of the first instruction that `run_row` refuses, or -1 if there is none.
+    """Executes all instructions `rows` by `run_row`, and fills `trace` with the micro-ops that the LOAD.UOPs write, in
+    order. Returns the index of the first instruction that `run_row` refuses, or -1 if there is none.
     """
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)
@@ -131,8 +131,8 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
-    """Executes the LOAD.UOPs alone, from DRAM `memory`, and fills `trace` with the words that each writes; returns the
-    index of the first LOAD.UOP that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
+    """Executes only the LOAD.UOPs of `rows`, from DRAM `memory`, and fills `trace` with the words that each writes;
+    returns the index of the first that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
     """
     used = 0
     for i in range(len(rows)):

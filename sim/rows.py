@@ -121,9 +121,9 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
 @compiled()
 def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
     """Executes ROWS: updates in `entries` uint32 (row_depth, 2) each row's packed factor and its value (softmax: the
-    maximum; normalizations: the sum of differences). Returns DONE, or OUTSIDE if accumulators or entries do not exist
-    or a row is too long. `scratch`: a temporary vector, int32 (batch, block_out). `row`: the decoded instruction;
-    `here`: values of its unit's configuration registers.
+    maximum; normalizations: the sum of differences) from the accumulators `acc` and the look-up tables `table`. Returns
+    DONE, or OUTSIDE if accumulators or entries do not exist or a row is too long. `scratch`: a temporary vector, int32
+    (batch, block_out). `row`: the decoded instruction; `here`: values of its unit's configuration registers.
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE

@@ -151,9 +151,9 @@ class _Machine(NamedTuple):
 
 @compiled()
 def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
-    """For each instruction, int64 (n,), the accumulator bank that the next store or ROWS after it reads first; 0 if
-    none follows. The store unit's read port shows the output of this bank in the meantime. `bank_depth`: number of
-    vectors in a bank.
+    """For each instruction of `rows`, int64 (n,), the accumulator bank that the next store or ROWS after it reads
+    first; 0 if none follows. The store unit's read port shows the output of this bank in the meantime. `bank_depth`:
+    number of vectors in a bank.
     """
     found = np.zeros(len(rows), np.int64)
     bank = np.int64(0)

@@ -136,9 +136,9 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
-    """Counts the bits that toggle at the output of accumulator bank `bank` when `vector` is read from it. Adds them to
-    counter `reads` (none if negative) and, if the store unit's port shows this bank (`shown`), to counter `seen`.
-    Updated: `state` (last register contents), `totals` (counters of toggled bits).
+    """Counts the bits that toggle at the output of accumulator bank number `bank` when `vector` is read from it. Adds
+    them to `totals[reads]` (not if `reads` is negative) and, if `bank` is `shown`, the number of the bank that the
+    store unit's port shows, to `totals[seen]`. Updated: `state` (last register contents), `totals` (counters).
     """
     found = 0
     held = state.banks[bank]
@@ -154,9 +154,9 @@ def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[
 
 @compiled()
 def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
-    """Counts, after the load `row` was executed, the lanes of the accumulators that it wrote and the bits that toggled
-    from each written vector to the next. Updated in place: `state`, the last contents of registers, and `totals`, the
-    counters.
+    """Counts, after the load `row` was executed, the lanes of the accumulators in `acc` that it wrote and the bits that
+    toggled from each written vector to the next. Updated in place: `state`, the last contents of registers, and
+    `totals`, the counters.
     """
     rows, columns = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     if row[X_SIZE] == 0:
@@ -205,9 +205,10 @@ def observe_operations(  # type: ignore[no-untyped-def]
     """Executes an instruction GEMM, DEPTHWISE, TAPS or ALU, one operation after the other, and counts the bits that
     toggle. Returns -1 if an operation accesses a scratchpad out of bounds, else 0.
 
-    `row`: the decoded instruction. `here`: values of its unit's configuration registers. `shown`: number of the
-    accumulator bank whose word is selected at the store unit's read port. Updated in place: `state`, the last contents
-    of registers; `sample`; and `totals`, the counters of toggled bits.
+    `row`: the decoded instruction. `here`: values of its unit's configuration registers. `widths`: bits of a micro-op's
+    fields. `shown`: number of the accumulator bank whose word is selected at the store unit's read port. Updated in
+    place: the scratchpads `pads`; `state`, the last contents of registers; `sample`; and `totals`, the counters of
+    toggled bits.
 
     TAPS is counted as if the array did one operation of DEPTHWISE for each input position. In a sweep (TAPS with
     register SWEEP on) these are all positions that are multiplied; only those read by the operation itself toggle bits
@@ -388,9 +389,9 @@ def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
 @compiled()
 def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore[no-untyped-def]
     """Executes the ALU instruction `row` and counts the bits that toggle. Returns -1 if it accesses a scratchpad out of
-    bounds, else 0. `here`: values of the unit's configuration registers. `shown`: number of the accumulator bank whose
-    word is selected at the store unit's read port. Updated in place: `state`, the last contents of registers, and
-    `totals`, the counters of toggled bits.
+    bounds, else 0. `here`: values of the unit's configuration registers. `widths`: bits of a micro-op's fields.
+    `shown`: number of the accumulator bank whose word is selected at the store unit's read port. Updated in place: the
+    scratchpads `pads`; `state`, the last contents of registers; and `totals`, the counters of toggled bits.
     """
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
@@ -450,7 +451,7 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of one step of MUL in lane `k`. MUL multiplies in three steps, each a product of 16-bit
     numbers `left` and `right` in the same multiplier. Rows 1 and 2 of `slow` hold the factors of the lane's previous
-    step, which are compared and then replaced.
+    step, which are compared and then replaced. `totals`: counters of toggled bits, updated.
     """
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)
     slow[1, k], slow[2, k] = left, right
