@@ -282,7 +282,7 @@ def _factor(values: Values, name: str, y: int, x: int) -> int:
 
 
 def _matrix(machine: _Machine, name: str, values: Values) -> None:
-    """Executes the instruction `name` of the array: GEMM, DEPTHWISE or TAPS."""
+    """Executes the instruction `name` of the array (GEMM, DEPTHWISE or TAPS) with the fields `values`."""
     config, base = machine.config, machine.registers["BASE"]
     mode = mode_of(name, machine.registers)
     products = _lane_products if mode.by_lane else _dot_products
@@ -422,7 +422,9 @@ def _store_out(machine: _Machine, values: Values) -> None:
 
 
 def _reduced(machine: _Machine, values: Values, y: int, x: int) -> NDArray[np.int64]:
-    """Maximum or sum of the window of output vector (y, x) of a STORE.POST or ROWS, int64; a sum may exceed int32."""
+    """Maximum or sum, int64 (batch, block_out), of the window of accumulators of output vector (y, x) of a STORE.POST
+    or ROWS with the fields `values`; a sum may exceed int32.
+    """
     config, address, window = machine.config, machine.registers["ADDRESS"], machine.registers["WINDOW"]
     corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
     machine.check("sram_base", corner, config.acc_depth, "accumulator")

@@ -147,8 +147,8 @@ def _processor_seconds() -> float:
 def first_difference(
     engine: str, stream: int, rtl: NDArray[np.int64], found: NDArray[np.int64]
 ) -> Difference | None:
-    """The earliest burst in which the cycles `found` of an engine differ from those of the RTL; None if all are equal.
-    Both arrays are those of one stream: int64 (masters, bursts, 3).
+    """The earliest burst in which the cycles `found` of `engine` differ from the cycles `rtl`; None if all are equal.
+    Both arrays are those of stream number `stream`: int64 (masters, bursts, 3).
     """
     wrong = np.argwhere((rtl != found).any(axis=2))
     if not wrong.size:

@@ -56,8 +56,9 @@ class NetworkBuilder:
         weight: NDArray[np.int8] | None = None,
     ) -> str:
         """Adds a convolution of the tensor `data` with `filters` filters of `kernel` x `kernel` weights: `weight`, by
-        default uniform random numbers. Bias and scales are random, and results at least 0. Pads `kernel` // 2 zeros on
-        each side if `kernel` is less than the height, else nothing. Returns the name of its output.
+        default uniform random numbers. `stride`: step of the window in both axes; `groups`: groups of channels. Bias
+        and scales are random, and results at least 0. Pads `kernel` // 2 zeros on each side if `kernel` is less than
+        the height, else nothing. Returns the name of its output.
         """
         batch, channels, height, width = self.tensors[data].nchw
         pad = kernel // 2 if kernel < height else 0

@@ -101,8 +101,9 @@ def counters(simulated: SimulationResult) -> dict[str, int]:
 
 
 def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
-    """Differences in total cycles, first and last cycle of each instruction, counters, commands of a DRAM, registers,
-    memory and scratchpads, one line each. For an array, the line gives the first index that differs.
+    """Differences between the results of the simulator and of the RTL (`run`), a line each: in total cycles, first and
+    last cycles of instructions, counters, commands of a DRAM, registers, memory and scratchpads. For an array, the line
+    gives the first index that differs.
     """
     found = []
     if simulated.cycles != run.cycles:

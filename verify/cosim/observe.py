@@ -367,7 +367,9 @@ def _transfers(config: Config, registers: Mapping[str, Values], name: str, value
 def _walk(
     config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.unsignedinteger] | None
 ) -> Iterator[Bin]:
-    """Tracks registers, micro-ops and written elements through the program; yields the bins that depend on them."""
+    """Tracks registers, micro-ops and written elements through the executed instructions `decoded` of the program;
+    yields the bins that depend on them. `uop`: the micro-op scratchpad at launch, None for zeros.
+    """
     trace = start_trace(config, program.image, uop)
     last = start_access(config, len(program.image))
     compute: list[int] = []
@@ -532,9 +534,9 @@ def _window(config: Config, registers: Mapping[str, Values], values: Values) -> 
 def _operations(
     uop: NDArray[np.unsignedinteger], config: Config, values: Values, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Two arrays, int64 (n,): the accumulator index that each operation of an instruction writes, and the index that
-    the operation reads (valid for ALU instructions only). `uop`: micro-op scratchpad; `base`: field acc_base of
-    register BASE. None if the instruction has no operations or more than MOST_OPERATIONS.
+    """Two arrays, int64 (n,): the accumulator index that each operation of an instruction (fields `values`) writes, and
+    the index that the operation reads (valid for ALU instructions only). `uop`: micro-op scratchpad; `base`: field
+    acc_base of register BASE. None if the instruction has no operations or more than MOST_OPERATIONS.
     """
     words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]
     count = values["iter_out"] * values["iter_in"] * len(words)
