@@ -474,7 +474,7 @@ def _row_entries(trace: Trace, values: Values) -> None:
 def _read_accumulators(trace: Trace, values: Values) -> Access:
     """The accumulators that a STORE.POST or ROWS (fields `values`) reads, one window for each of its vectors.
     Register ADDRESS gives the strides from window to window; register WINDOW gives the size of a window and the strides
-    inside it.
+    inside it. Raises AccessError for a window that begins out of bounds, and for a stride that is too large.
     """
     config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
     loops = (

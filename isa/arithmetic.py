@@ -202,7 +202,7 @@ def average_pool_scale(
     input_scale: float | np.float32, output_scale: float | np.float32, count: int
 ) -> np.float32:
     """The scale of `requantize` for an average: float32 ``input_scale / (output_scale * count)``, for sums of `count`
-    differences from the zero point.
+    differences from the zero point. Raises `ScaleError` for a scale, count or result out of range.
     """
     if count < 1:
         raise ScaleError(f"an average over {count} values is undefined; the window must hold at least one")

@@ -266,7 +266,7 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
     """Input vector `index`, int64 (batch, block_in), in the input scratchpad or, from chain_base on, in the chain
     memory (on-chip buffer between layers). `first`: index of the first input vector of the same position (pixel), which
-    selects the memory. Raises ProgramError if this memory has no vector `index`.
+    selects the memory; None for `index` itself. Raises ProgramError if this memory has no vector `index`.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:

@@ -247,8 +247,8 @@ def _clock_channel(dram, k):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _offer(register, given, N, valid, address, length, ready):  # type: ignore[no-untyped-def]
-    """Offers the address in the router's `register`, if it has one, to the address's channel, which may accept it. Then
-    empties the register. Returns whether the register can take the next address in this cycle.
+    """Offers the address in the router's `register`, if it has one, to the address's channel. If the channel accepts
+    it, empties the register. Returns whether the register is empty now and can take the next address in this cycle.
 
     `given`, N: the inputs and the bridge of each channel. `valid`, `address`, `length`: columns of the inputs. `ready`:
     column of the bridge that says whether the channel accepts.

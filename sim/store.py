@@ -124,8 +124,9 @@ from .units import begin, end, first_request, look_ahead, start_load
 
 @timing_code
 def _next_burst(P, V):  # type: ignore[no-untyped-def]
-    """Cuts the next write burst from the output runs (contiguous bytes) of the current store (array V), if any bytes
-    are left. P: parameters of the run. State array: V (current store).
+    """Cuts the next write burst from the output runs (contiguous bytes) of the current store, if any bytes are left:
+    sets V_CUT_BEATS to its beats and adds its bytes to V_CUT. State arrays: P (parameters of the run), V (current
+    store).
     """
     if V[V_LEFT] == 0:
         if V[V_RUNS] == 0:

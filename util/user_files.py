@@ -57,7 +57,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
 
 @contextlib.contextmanager
 def _write_errors(path: Path) -> Iterator[None]:
-    """Context that turns an OSError about the output `path`, for example a name that is too long, into FileError."""
+    """Context that raises an OSError about the output `path`, for example a name that is too long, as FileError."""
     try:
         yield
     except OSError as error:

@@ -241,8 +241,8 @@ class Model:
         return step.values["x_size"] if step.registers["OPERAND"]["repeat"] else 1
 
     def wanted(self) -> int:
-        """The store of the current vector needs a second operand, which may serve several vectors. Returns the number
-        of bytes of the operands that must have arrived before: all operands up to and including this one.
+        """Returns the number of operand bytes that must have arrived before the current vector is read: those of all
+        operands up to and including the vector's own, which may serve several vectors.
         """
         return (self.vector // self.share() + 1) * self.config.out_bytes
 

@@ -87,7 +87,7 @@ class Follow:
     async def job(self, set_job, delay: int) -> int:
         """Starts a load in the writer and runs the simulation until the load's last word is written. `set_job` offers
         (1) or withdraws (0) the load. Returns the first cycle in which the writer may write: `delay` cycles after it
-        took the load.
+        took the load. Asserts that the load ends.
         """
         set_job(1)
         assert self.ctx.get(self.dut.job.ready)

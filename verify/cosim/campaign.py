@@ -48,12 +48,12 @@ class Listener:
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """Results of all cases. `dram`: the oracle of machines with a DRAM. `failure`: the first mismatch, minimized.
-    `lengths`: number of instructions of each program. `cycles`: simulated cycles of all programs together. `mutated`,
-    `random_states`: number of cases with `mutated` set, and of those that start with random registers. `by_machine`,
-    `by_timing`: number of programs for each machine name and each memory timing. `counts`: number of programs that hit
-    each coverage bin. `seconds`: duration of the campaign; `build_seconds`: sum of the times to build the libraries,
-    several of which are built at a time.
+    """Results of all cases. `dram`: the memory of the RTL of machines with a DRAM, as in `run_both`. `failure`: the
+    first mismatch, minimized. `lengths`: number of instructions of each program. `cycles`: simulated cycles of all
+    programs together. `mutated`, `random_states`: number of cases with `mutated` set, and of those that start with
+    random registers. `by_machine`, `by_timing`: number of programs for each machine name and each memory timing.
+    `counts`: number of programs that hit each coverage bin. `seconds`: duration of the campaign; `build_seconds`: sum
+    of the times to build the libraries, several of which are built at a time.
     """
 
     machines: tuple[Config, ...]
@@ -133,9 +133,8 @@ def run_campaign(
     dram: Oracle | None = None,
 ) -> Campaign:
     """Runs `programs` cases in total, spread over `machines`, in `jobs` processes, and minimizes the first mismatch.
-    Returns the results, also if there are mismatches.
-    `seed`: seed of the campaign (`cases.case`). `listener`: is told of each step. `dram`: the oracle of machines with a
-    DRAM, as in `Surroundings`.
+    Returns the results, also if there are mismatches. `seed`: seed of the campaign (`cases.case`). `listener`: its
+    functions are called at each step. `dram`: the memory of the RTL of machines with a DRAM, as in `run_both`.
 
     Raises the errors of worker processes: BuildError if a tool is missing, ModuleNotFoundError without the RTL's Python
     packages.

@@ -35,7 +35,8 @@ class Outcome:
 
 def run_both(config: Config, start: Launch, dram: Oracle | None = None) -> Outcome:
     """Runs simulator and RTL on `start`; returns the results of both and their differences. A run that does not finish
-    counts as a difference. `dram`: the oracle of a machine's DRAM, as in `Surroundings`.
+    counts as a difference. `dram`: the memory of the RTL of a machine with a DRAM, "litedram" or "model"; None for
+    LiteDRAM's RTL if it is installed and has a model of the part, else the model.
     """
     program = start.program
     try:

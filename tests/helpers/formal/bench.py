@@ -69,7 +69,7 @@ class Bench:
 
     def inside(self, name: str, path: str) -> Signal:
         """The internal signal at `path` in the component added as `name`: names of submodules and the variable's name
-        in the source, joined by dots.
+        in the source, joined by dots. Raises KeyError if there is none.
 
         `variable@method` if several methods of a class have different signals with the variable's name.
         """
@@ -88,8 +88,8 @@ class Bench:
         return next(origin for origin in fragment.origins or () if isinstance(origin, wiring.Component))
 
     def peek(self, name: str, path: str, address: Value) -> Signal:
-        """The word at `address` of the memory at `path` in the component added as `name`, read by a port that the bench
-        adds.
+        """The word at `address` of the memory at `path` (names of submodules, joined by dots) in the component added as
+        `name`, read without delay by a port that the bench adds. Raises KeyError if `path` is no memory.
         """
         fragment = self._fragments[name]
         for part in path.split("."):
@@ -113,14 +113,14 @@ class Bench:
         return Queue(bench=self, name=name, path=path, depth=depth, level=level, consume=consume)
 
     def free(self, shape: object, name: str) -> Signal:
-        """A value that the solver chooses anew in each cycle."""
+        """A value of `shape`, named `name`, that the solver chooses anew in each cycle."""
         signal = Signal(shape, name=name)  # type: ignore[arg-type]
         if len(signal):
             self._ports.append(Value.cast(signal))
         return signal
 
     def constant(self, width: int, name: str) -> Signal:
-        """A value that the solver chooses once."""
+        """A value of `width` bits, named `name`, that the solver chooses once for all cycles."""
         signal = Signal(width, name=name)
         self.m.submodules[f"choose_{name}"] = Instance("$anyconst", p_WIDTH=width, o_Y=signal)
         return signal
