@@ -67,7 +67,7 @@ def schedule(machine: vdla.Config, blocks: int, rows: int) -> vdla.Schedule:
 
 
 def main() -> None:
-    """Extend `tiny`, run the expression, and print what the instruction costs."""
+    """Extend `tiny`, check the simulated result, and print the cycles and the number of XOR instructions."""
     tiny = vdla.config("tiny")
     machine = vdla.extend(tiny, XOR)
     blocks, rows = 4, 16

@@ -193,7 +193,9 @@ def add_constants(
 def multiply_ratio(
     scale_a: float | np.float32, scale_b: float | np.float32, scale: float | np.float32
 ) -> np.float32:
-    """The ratio of `combine_multiply`: float32 ``(scale_a * scale_b) / scale``, where `scale` is the output's."""
+    """The ratio of `combine_multiply`: float32 ``(scale_a * scale_b) / scale``, where `scale` is the output's. Raises
+    `ScaleError` for a scale or ratio out of range.
+    """
     product = checked_scale(scale_a) * checked_scale(scale_b)
     return _checked_ratio(product / checked_scale(scale))
 
@@ -210,7 +212,9 @@ def average_pool_scale(
 
 
 def rescale_ratio(input_scale: float | np.float32, output_scale: float | np.float32) -> np.float32:
-    """The ratio of `rescale` and `combine_add`: float32 ``input_scale / output_scale``."""
+    """The ratio of `rescale` and `combine_add`: float32 ``input_scale / output_scale``. Raises `ScaleError` for a scale
+    or ratio out of range.
+    """
     return _checked_ratio(checked_scale(input_scale) / checked_scale(output_scale))
 
 

@@ -91,8 +91,8 @@ def format_names(words: np.ndarray) -> list[str]:
 
 
 def decode_one(config: Config, *words: int) -> tuple[str, dict[str, int]]:
-    """Format name and field values of the instruction `words`. Raises EncodingError for bits that encode no
-    instruction.
+    """Format name and field values of the instruction `words` (64 bits each, lowest first). Raises EncodingError for
+    bits that encode no instruction.
     """
     name = format_names(np.array([words], dtype=np.uint64))[0]
     return name, unpack_fields(formats(config)[name].fields, join_words(words))

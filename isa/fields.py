@@ -117,7 +117,7 @@ def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
 def pack_columns(
     where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
 ) -> list[np.ndarray]:
-    """Encodes `columns`, n values by name in `fields`, as `words` uint64 arrays (n,). EncodingError names `where`."""
+    """Packs `columns`, n values for each field, into `words` uint64 arrays (n,). EncodingErrors begin with `where`."""
     items: list[Field] = []
     for key in columns:
         if key not in fields:

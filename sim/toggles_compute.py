@@ -104,7 +104,9 @@ class Sample(NamedTuple):
 
 @compiled()
 def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
-    """State of the compute unit's registers at launch: all registers 0, the array's rows in one group."""
+    """State of the compute unit's registers at launch: all registers 0, the array's rows in one group. `pads`: the
+    scratchpads, whose shapes give the sizes. `bank_depth`: vectors in a bank of accumulators.
+    """
     batch, block_in, block_out = pads.inp.shape[1], pads.inp.shape[2], pads.acc.shape[2]
     lanes, columns = batch * block_out, pads.wgt.shape[1]
     banks = (len(pads.acc) + bank_depth - 1) // bank_depth

@@ -38,7 +38,7 @@ def _ignore(*_: object) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """Callbacks of a campaign. `built` is called after each library is built, with its machine and the seconds that it
-    took; `ran` after each case has run; `minimized` after a failure is minimized.
+    took; `ran` after each case has run, with its result; `minimized` after a failure is minimized, with the failure.
     """
 
     built: Callable[[Config, float], None] = _ignore

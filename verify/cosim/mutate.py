@@ -84,7 +84,9 @@ def repair(
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
-    """Whether a LOAD.PAR reads DRAM that the program wrote: bytes there may encode scales that are not finite."""
+    """Whether a LOAD.PAR with the fields `values` reads DRAM that the program `build` has written so far: bytes there
+    may encode scales that are not finite.
+    """
     shape = {item.name: 0 for item in formats(build.config)["LOAD.PAR"].fields} | values
     if not shape["x_size"]:
         return False
