@@ -179,7 +179,7 @@ def diagrams() -> str:
 
 
 def on_page(page: str) -> tuple[str, str, str]:
-    """The text of the page before, between and after the two marks around the diagrams."""
+    """The text of the page (`page`: its contents) before, between and after the two marks around the diagrams."""
     before, rest = page.split(OPEN)
     between, after = rest.split(CLOSE)
     return before, between, after

@@ -59,7 +59,7 @@ class Block:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """The fenced blocks of a page in their order."""
+    """The fenced blocks of a page, given as Markdown text, in their order."""
     file = None
     for token in MarkdownIt().parse(page):
         if token.type == "html_block":
@@ -165,8 +165,8 @@ def _run_shell(block: Block, place: str, folder: Path) -> str:
 
 
 def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
-    """The page with the expected outputs replaced by the printed ones; lines of the page with `...` that still match
-    are kept.
+    """The text `page` with the expected outputs replaced by the printed ones. `outputs`: pairs of a block with an
+    expected output and the text that was printed. Lines of the page with `...` that still match are kept.
     """
     lines = page.split("\n")
     for block, printed in reversed(outputs):
