@@ -129,9 +129,9 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
     """Executes the GEMM `row`. Returns DONE; or OUTSIDE if it accesses a vector outside a memory, or if register FOLD
     sets more groups of rows than the array has (extension `fold`).
 
-    `pads.inputs`, int16 (depth, batch, block_in), holds two memories: the input scratchpad in its first `own` vectors,
-    and the chain memory (on-chip buffer between layers) from vector `chain_base` on. `here`: values of the unit's
-    configuration registers. `widths`: bits of a micro-op's fields.
+    `pads`: the scratchpads. `pads.inputs`, int16 (depth, batch, block_in), holds two memories: the input scratchpad in
+    its first `own` vectors, and the chain memory (on-chip buffer between layers) from vector `chain_base` on. `here`:
+    values of the unit's configuration registers. `widths`: bits of a micro-op's fields.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):

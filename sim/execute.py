@@ -103,8 +103,8 @@ def run_row(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
-    """Executes all instructions `rows` by `run_row`, and fills `trace` with the micro-ops that the LOAD.UOPs write, in
-    order. Returns the index of the first instruction that `run_row` refuses, or -1 if there is none.
+    """Executes the program (`rows`, `registers`: see `Decoded`) by `run_row`, and fills `trace` with the micro-ops that
+    its LOAD.UOPs write. Returns the index of the first instruction that `run_row` refuses, or -1 if there is none.
     """
     used = 0
     scratch = np.empty(pads.acc.shape[1:], np.int32)
@@ -212,7 +212,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
 def execute(
     config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
 ) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
-    """Executes a program; returns final memory, final scratchpads and the words that the LOAD.UOPs wrote, uint64.
+    """Executes a program on a copy of `memory`. Returns it, the final scratchpads, and the LOAD.UOPs' words, uint64.
 
     `contents`: the scratchpads at launch. Raises ProgramError, which names the instruction, for an index outside a
     scratchpad, a field that must be 0 and is not, or an illegal value of a register.

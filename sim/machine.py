@@ -102,7 +102,7 @@ def _bursts_kept(config: Config) -> int:
 
 
 def _units(rows: Array) -> tuple[Array, Array]:
-    """Returns the state array U of the units at launch, and each unit's instructions in program order, int64 (3, n)."""
+    """Returns the state array U of the units at launch, and each unit's indices in `rows` in order, int64 (3, n)."""
     units = np.zeros((3, s.U_SIZE), np.int64)
     order = np.zeros((3, len(rows)), np.int64)
     for unit in Unit:
@@ -200,9 +200,9 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Finds the accumulator banks that each GEMM, DEPTHWISE, TAPS and ALU reads (`sim/ports.py`), and fills the array B
-    with them. Returns copies of the micro-ops of instructions that read several banks, uint64; column B_UOPS of B is
-    the index of an instruction's first one among these copies.
+    """Finds the accumulator banks that each GEMM, DEPTHWISE, TAPS and ALU of a program (`rows`, `registers`: see
+    `Decoded`) reads, and fills the array B with them. Returns copies of the micro-ops of instructions that read several
+    banks, uint64; column B_UOPS of B is the index of an instruction's first one among these copies.
 
     `trace`: uint64, the micro-ops that the LOAD.UOPs write, in order. `uops`: uint64 (uop_depth,), the micro-op
     scratchpad at launch, which is overwritten.

@@ -104,8 +104,8 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
 @timing_code
 def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyped-def]
     """Whether operation `number` of GEMM `i` multiplies the first part of the input vector (extension `fold`). B and
-    `kept`: the recorded banks and micro-ops (`find_banks`). `row`: the decoded instruction. State array: P (parameters
-    of the run).
+    `kept`: the recorded banks and micro-ops (`find_banks`). `row`: the decoded instruction; `registers`: as in
+    `Decoded`. State array: P (parameters of the run).
     """
     count = row[UOP_END] - row[UOP_BGN]
     word = np.int64(kept[B[i, B_UOPS] + number % count])

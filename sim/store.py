@@ -145,9 +145,9 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 @timing_code
 def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
     """Fills the array V, which describes the current store, for instruction `i`, a store or ROWS. The instruction
-    begins in `cycle` and has at least one vector. `row`: its decoded instruction. State arrays: P (parameters of the
-    run), C (read clients), V (current store). Call it only after the cycles of all accumulator reads of the previous
-    store have been computed.
+    begins in `cycle` and has at least one vector. `row`: the decoded instruction; `registers`: as in `Decoded`. State
+    arrays: P (parameters of the run), C (read clients), V (current store). Call it only after the cycles of all
+    accumulator reads of the previous store have been computed.
     """
     out = P[P_OUT_BYTES]
     V[V_INSTRUCTION] = i

@@ -182,7 +182,7 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
 def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
     """First cycle in which instruction `i`, the next of unit `u`, is at the head of its command queue, has its tokens
     and has room in the token queues for its pushes; BLOCKED if not known yet. State arrays: P (parameters of the run),
-    U (units), X (record of each instruction), `tokens` (token queues).
+    U (units), X (record of each instruction), `tokens` (token queues). `rows`: the decoded instructions.
 
     Pops each token whose pop has a known cycle, even if the instruction then waits for another condition.
     """
@@ -240,7 +240,8 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
     """Begins instruction `i` of unit `u`, whose conditions are met from cycle `ready` on, and reserves room in the
     token queues for its pushes. Returns the cycle in which it begins, P_BEGIN_DELAY after `ready`. State arrays: P
-    (parameters of the run), U (units), X (record of each instruction), `tokens` (token queues).
+    (parameters of the run), U (units), X (record of each instruction), `tokens` (token queues). `rows`: the decoded
+    instructions.
     """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
@@ -257,7 +258,7 @@ def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
 @timing_code
 def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
     """Ends instruction `i` of unit `u` in `cycle` and pushes its tokens. State arrays: U (units), X (record of each
-    instruction), `tokens` (token queues).
+    instruction), `tokens` (token queues). `rows`: the decoded instructions.
     """
     X[i, X_END] = cycle
     U[u, U_LAST_END] = max(U[u, U_LAST_END], cycle)

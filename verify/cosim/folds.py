@@ -105,7 +105,8 @@ def shapes(
     registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], touched: Touched
 ) -> Iterator[tuple[str, str]]:
     """The coverage bins that a GEMM hits by its number of row groups (register FOLD) and its field `overwrite`; none
-    for other instructions and resets. `touched`: the operations of the instruction.
+    for other instructions and resets. `registers`: fields of each configuration register; `name`, `values`: format and
+    fields of the instruction; `touched`: its operations.
     """
     if name != "GEMM" or values["reset"]:
         return
