@@ -89,7 +89,8 @@ def reverse(count: int = 64, number: int = 2) -> Program:
 
 def tree_sum(count: int = 32, number: int = 3) -> Program:
     """A GPU program that sums each row of X [number, count]; Y[b] is the sum of row b. A block sums one row with a tree
-    in shared memory: each step adds pairs, so it needs half as many threads as the step before.
+    in shared memory: each step adds pairs, so it needs half as many threads as the step before. `count` is a power of
+    two.
     """
     x, y = buffer("X", number, count), buffer("Y", number)
     s = buffer("S", count, scope="shared")

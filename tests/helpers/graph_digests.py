@@ -78,7 +78,9 @@ def lines(data: bytes) -> Iterator[str]:
 
 
 def drawn(count: int) -> Iterator[tuple[str, bytes]]:
-    """Yields (name, bytes of the model) of random quantized graphs of the fuzzer."""
+    """Yields (name, bytes of the model) of the fuzzer's random quantized graphs 0 to `count` - 1, except those that the
+    fuzzer gives up.
+    """
     for index in range(count):
         builder = random_qdq_graph(Draw("qdq_graphs", 1, index), index)
         if builder is not None:

@@ -218,7 +218,8 @@ def _changes(now: np.ndarray, before: np.ndarray, bits: int) -> int:
 
 def _tree(rows: np.ndarray, tile: np.ndarray, folds: int, groups: int) -> tuple[np.ndarray, list[np.ndarray]]:
     """The products [columns][inputs] of an operation with the inputs `rows` and the weights `tile`, and the sums at
-    every level of the adder tree, each [columns][sums]; the last level has the sums of all lanes.
+    every level of the adder tree, each [columns][sums]; the last level has the sums of all lanes. An array with a
+    `folds`-th as many columns as rows; its rows work in `groups` groups.
     """
     products = tile * rows
     sums, level = [], products
