@@ -88,7 +88,7 @@ def drawn(count: int) -> Iterator[tuple[str, bytes]]:
 
 
 def main() -> None:
-    """Prints the digest lines of the models given on the command line."""
+    """Prints the digest lines of the models given on the command line, by default of random graphs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -27,8 +27,8 @@ LOADS = ("LOAD.PAR", "LOAD.TABLE")
 
 @dataclass(eq=False)
 class Burst:
-    """A read or write burst. `vectors`: number of vectors (of all stores) that must be in the FIFO before its request
-    is shown; `moved`: cycles of its beats.
+    """A read or write burst. `vectors`: number of vectors, of all stores since the start, that must have entered the
+    FIFO before its request is shown; `moved`: cycles of its beats.
     """
 
     address: int

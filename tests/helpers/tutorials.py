@@ -43,7 +43,7 @@ PRELOADED = [
 
 
 class TutorialError(Exception):
-    """Raised if a block fails or prints another output than the page shows; the message has page and line."""
+    """Raised if a block fails; the message has page and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
 
 
 def checked_page(name: str, folder: Path) -> str:
-    """Runs the page `name` in `folder` in a new process; returns its errors as text, empty if there are none.
+    """Runs the page `name` in `folder` in a new process; returns as text the error of the block that failed, or the
+    outputs that differ from those on the page; empty if all is right.
 
     The process is forked from a server process that has already imported the toolkit, which takes two seconds.
     """
@@ -180,7 +181,7 @@ def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
 
 
 def main() -> None:
-    """Rewrites the outputs in the pages given on the command line."""
+    """Rewrites the outputs in the pages given on the command line, by default in all pages but ELSEWHERE."""
     for name in sys.argv[1:] or sorted({path.name for path in FOLDER.glob("*.md")} - set(ELSEWHERE)):
         path = FOLDER / Path(name).name
         page = path.read_text(encoding="utf-8")

@@ -43,7 +43,9 @@ class Case:
         return lower(prepare(program, target), target)
 
     def expected(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The right outputs of the program: from the interpreter or, for tensor expressions, from compiled CPU code."""
+        """The right outputs of `program` for the inputs `arrays`, by name: from the interpreter or, if the case has a
+        schedule, from CPU code compiled from the unscheduled program.
+        """
         if self.schedule is None:
             return interpret(self.program, arrays, functions=FUNCTIONS)
         outputs = outputs_of(self.program)

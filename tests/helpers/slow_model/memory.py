@@ -45,8 +45,8 @@ def accept(model: Model, now: int) -> None:
 
 
 def cut_from(model: Model, store: Instruction) -> int:
-    """The cycle from which the memory port may divide the next store's data into bursts, if all bursts of earlier
-    stores are accepted.
+    """The cycle from which the store unit may divide the data of `store` into bursts. All bursts of earlier stores must
+    have been accepted.
     """
     if store.cut_from is None:
         assert store.begin is not None
