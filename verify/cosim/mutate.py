@@ -33,7 +33,9 @@ from vdla.isa.store_stages import StoreParts
 from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 
 SHORTEST, LONGEST = 45, 160
-"""Least and largest number of instructions of the part that is taken from a program, before mutations."""
+"""Least and largest number of instructions of the part that is taken from a program, before mutations; a shorter
+program is taken whole.
+"""
 
 MOST_STEPS = 4000
 """Largest number of operations (or steps) of one instruction, so that the RTL of a large array runs it quickly."""
@@ -130,8 +132,8 @@ def _pick(rng: np.random.Generator, config: Config) -> Program | None:
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
-    """A random part of the program, after instructions that set the registers, micro-ops and parameters to the state
-    that they have in the program where this part begins.
+    """A random part of the program, after CONFIGs that set the registers to the values that they have where this part
+    begins, and after the last loads of micro-ops and parameters before the part, at most three.
     """
     count = len(program.instructions) - 1
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))

@@ -30,7 +30,7 @@ from ..cosim.cases import Launch, case, launch
 from ..cosim.compare import differences, placed, simulate_program
 
 TIMEOUT = 300.0
-"""Seconds after which a simulation that neither ends nor reaches its cycle limit counts as hung."""
+"""Seconds after which the run of all programs on one mutation counts as hung, if it has not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
