@@ -226,8 +226,8 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
 @compiled()
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
     """Sizes for DEPTHWISE and TAPS, which multiply a row of weights by a position (the inputs of one pixel). Returns
-    (weights in a row, input vectors in a position, positions in an input vector, rows in a weight tile), from the
-    shapes of the arrays of input vectors `inp`, weight tiles `wgt` and accumulators `acc`.
+    (weights in a row, input vectors in a position, parts of an input vector that are as long as an output vector, rows
+    in a weight tile), from the shapes of the arrays of input vectors `inp`, weight tiles `wgt` and accumulators `acc`.
     """
     narrow = min(acc.shape[2], inp.shape[2])
     return narrow, acc.shape[2] // narrow, inp.shape[2] // narrow, wgt.shape[1] * wgt.shape[2] // narrow
@@ -336,8 +336,9 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the TAPS `row` with register SWEEP on: each operation multiplies its own input positions and those of
-    the operations before it. Returns DONE, or OUTSIDE for an index out of bounds.
+    """Executes the TAPS `row` with register SWEEP on: an operation multiplies its own input positions and those of the
+    operations before it. It only keeps its positions if its row of weights is in the second half of the rows that one
+    operation multiplies (`sweep_rows`). Returns DONE, or OUTSIDE for an index out of bounds.
 
     `here`: values of the unit's configuration registers. `widths`: bits of a micro-op's fields. `pads.inputs` holds the
     input scratchpad in its first `own` vectors, and the chain memory from vector `chain_base` on.

@@ -102,7 +102,7 @@ _DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A decoded program. `rows` int64 (n, ROW_COLUMNS): one row for each instruction up to the first FINISH.
+    """A decoded program. `rows` int64 (n, ROW_COLUMNS): a row for each instruction up to and with the first FINISH.
     `registers` int64 (m, 8): values of one unit's configuration registers, one row for each state between two CONFIGs.
     Column REGISTERS_AT of an instruction is the index of the row in `registers` that the instruction sees.
 
