@@ -104,7 +104,8 @@ def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
     """The sums that one operation computes in the array mode `sweep`, in which the array multiplies several input
-    positions at once. `held` [positions, inputs]: the input positions, oldest first. `tile`: the weight tile.
+    positions at once. `held` [position][batch][block_out]: the input positions, oldest first. `tile`: the weight tile.
+    Returns the sums of a batch row after another, flat.
 
     The rows of the tile form groups, each with separate rows of weights for every input position. The operation uses
     the group that contains row number `row`.
