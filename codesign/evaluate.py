@@ -94,7 +94,7 @@ class TakesInputs(Protocol):
 def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
     """Seeded inputs for `count` launches of `graph`: for each launch a dict of arrays by input name.
 
-    A shipped model gets its own sample images; any other model gets values uniform over the range of its inputs.
+    A shipped model gets its own sample images; any other model gets values uniform over its inputs' quantized range.
     """
     launches = shipped_samples(graph, count, seed)
     if launches is not None:
@@ -123,7 +123,7 @@ def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Array
 def sample_values(
     generator: np.random.Generator, item: Input, quantization: Quantization
 ) -> NDArray[np.generic]:
-    """An array for the input `item`, uniform over the range of `quantization`."""
+    """An array for the input `item`: uniform over all 256 quantized values, as real numbers if the input is float32."""
     integers = generator.integers(-128, 128, item.shape)
     if np.dtype(item.dtype) == np.float32:
         distance = integers - quantization.stored_zero_point
@@ -177,7 +177,7 @@ def split_launches(
 
 def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str) -> int:
     """Number of launches (runs of the model) for which `arrays` contain inputs; only their shapes and types are used.
-    Raises CheckError.
+    Raises CheckError as `split_launches` does.
     """
     expected = {item.name: item for item in inputs}
     needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)

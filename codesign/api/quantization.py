@@ -226,7 +226,7 @@ def _samples(network: FloatModel, samples: Samples | Sequence[Any], name: str) -
 
 
 def _in_order(names: Sequence[str], sample: Any) -> Any:
-    """The arguments of a `sample` in the order of the inputs' `names`, if the sample is a dict with these names."""
+    """A `sample` that is a dict with exactly the keys `names`, as a tuple in this order; any other sample unchanged."""
     by_name = isinstance(sample, Mapping) and sample.keys() == set(names)
     return tuple([sample[name] for name in names]) if by_name else sample
 

@@ -128,7 +128,9 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
 
 def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
-    """Raises UserError if the target of --target does not belong to the device of --device."""
+    """Raises UserError if `target`, the text of --target (`targets` after parsing), does not belong to the device:
+    `kind` is its kind (`find_device`), `device` the text of --device, or None.
+    """
     if kind is Device.vdla and not targets.vdla:
         if targets.gpu:
             raise UserError(f"--device vdla: --target {target} is for a GPU; leave out one of them")

@@ -77,8 +77,9 @@ def _certainty(design: Design) -> tuple[float, int]:
 def synthesize_designs(
     designs: Sequence[Design], folder: Path, known: Syntheses, told: Progress
 ) -> dict[str, Synthesis]:
-    """Synthesizes designs; returns results by digest of the machine. Each result is added to the folder's file of
-    syntheses at once. `told` is called with the number of a design and the name of a step.
+    """Synthesizes designs, except machines with a complete result of the same library in `known`; returns results by
+    digest of the machine. Each new result is added to the folder's file of syntheses at once. `told` is called with the
+    number of a design and the name of a step.
 
     KeyboardInterrupt ends the work and returns the results so far. Raises ToolError, NetlistError, LibertyError and
     RecordError.

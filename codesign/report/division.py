@@ -89,7 +89,7 @@ class RegionCheck:
     one; `unit` is LSB or LARGEST and applies to both. `because` is the reason if more than usual is allowed.
 
     `mode` says what was compared: "outputs", "layer by layer" or "equal to the interpreter". `compared`: numbers of
-    compared arrays.
+    compared arrays by kind.
     """
 
     name: str

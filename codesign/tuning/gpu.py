@@ -102,7 +102,9 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         return TENSOR_FLOAT_TOLERANCE if self.target.tensor_float else TOLERANCE
 
     def loader(self, closing: ExitStack) -> Load[CudaNetwork]:
-        """Opens the device; returns a function that compiles a network and copies it to the device."""
+        """Opens the device; returns a function that compiles a network and copies it to the device. When `closing` is
+        closed, the networks and the device are closed.
+        """
         device = kind_of(self.target).open(self._ordinal)
         closing.callback(device.close)
 
@@ -115,7 +117,9 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
     def milliseconds(
         self, networks: tuple[CudaNetwork, CudaNetwork], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Median milliseconds of one run of each network, by the device's clock."""
+        """Median milliseconds of one run of each of two `networks` on the inputs `arrays`, by the device's clock; the
+        networks run in turns. Their timers are closed when `closing` is closed.
+        """
         timers = []
         for network in networks:
             timers.append(repeating_timer(network, arrays))

@@ -181,7 +181,9 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
     def milliseconds(
         self, networks: tuple[NetworkT, NetworkT], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Median milliseconds of one run of each of two networks, which run in turns."""
+        """Median milliseconds of one run of each of two networks on the inputs `arrays`; the networks run in turns.
+        Resources of the measurement are closed when `closing` is closed.
+        """
 
 
 def _median(results: Sequence[Result]) -> float:

@@ -74,7 +74,9 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
     def milliseconds(
         self, networks: tuple[CpuNetwork, CpuNetwork], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Median milliseconds of thread CPU time of one run of each network, on one thread."""
+        """Median milliseconds of thread CPU time of one run of each of two `networks` on the inputs `arrays`, on one
+        thread; the networks run in turns. `closing` is not used.
+        """
         plain, tuned = networks
         began = time.thread_time()
         plain.run(arrays)

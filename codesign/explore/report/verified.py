@@ -59,7 +59,9 @@ def _key(study: Study, design: Design) -> str:
 
 
 def write_verified(place: Path, study: Study, design: Design, verified: Verified, verilog: str) -> None:
-    """Writes cosim.json into a design's folder. Raises WriteError."""
+    """Writes cosim.json into the folder `place` of a design: the result `verified`, and `verilog`, the digest of the
+    simulated Verilog. Raises WriteError.
+    """
     value = {
         "format": FORMAT,
         "study": _key(study, design),
