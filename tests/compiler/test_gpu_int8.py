@@ -218,7 +218,9 @@ def test_archives_know_that_a_network_is_quantized(tmp_path: Path, monkeypatch: 
 
 
 def test_models_quantized_in_parts_keep_floats(tmp_path: Path) -> None:
-    """A softmax stays float, because processors and GPUs have no integer softmax."""
+    """A quantized network with a softmax is imported as a float graph, because processors and GPUs have no integer
+    softmax.
+    """
     net = FloatNetwork(1, 4, 6, 6)
     net.convolution(8, (3, 3))
     net.add("Softmax", axis=1)

@@ -378,7 +378,9 @@ def took_the_pool(result: Compiled) -> bool:
     ),
 )
 def test_a_pool_over_rows_in_uneven_pieces(machine_name, virtual_threads):
-    """If the last, shorter piece of a row were filled up, it would overlap the next block of filters."""
+    """A convolution with a fused pool is right if rows are divided into pieces, of which the last is shorter: filled up
+    like the others, it would overlap the next block of filters.
+    """
     config = SHORT_ROWS[machine_name]
     graph = pool_behind(builder(4), 2 * config.block_out, (6, 31), (3, 3), (2, 1), (1, 0, 0, 0))
     assert took_the_pool(assert_right(graph, config, virtual_threads))

@@ -129,8 +129,8 @@ class NetworkBuilder:
 
 
 def quantize_network(model: Network, form: str, folder: Path) -> bytes:
-    """The bytes of a float model after ONNX Runtime's static quantization. Weights have 7 bits on processors where ONNX
-    Runtime's kernels would saturate with 8.
+    """The bytes of a float model after ONNX Runtime's static quantization with the options `FORMS[form]`, through a
+    file in `folder`. Weights have 7 bits on processors where ONNX Runtime's kernels would saturate with 8.
     """
     options = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, **FORMS[form]}
     options["reduce_range"] = options.get("reduce_range", False) or kernels_saturate()

@@ -281,7 +281,7 @@ def bodies() -> Iterator[bytes]:
 
 
 def of_function(place: str) -> Iterator[str]:
-    """Operators for which a row of the table names the function at `place`."""
+    """Names of the operators for which a row of the table names the function at `place` (a text as in `Located`)."""
     return (name for name, rows in FIRST.items() if any(row.function == Located(place) for row in rows))
 
 

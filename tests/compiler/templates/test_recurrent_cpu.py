@@ -169,7 +169,9 @@ def test_full_lengths_are_no_variant(direction):
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 @pytest.mark.parametrize("case", [{}, {"clip": 0.4}], ids=str)
 def test_one_direction_uses_the_first_of_two_activations(direction: str, case: dict[str, Any]) -> None:
-    """ONNX's default of the attribute is (Tanh, Tanh), also for one direction."""
+    """An RNN of one direction with two activations uses the first one: ONNX's default of the attribute has two, (Tanh,
+    Tanh), also for one direction.
+    """
     model, feeds = layer("RNN", direction=direction, activations=["Relu", "Tanh"], **case)
     matches_the_runtime(model, feeds, kernel=None if case else "RecurrentSteps")
 
