@@ -54,9 +54,10 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """Chooses up to `most` designs of the Pareto front for synthesis. Designs whose results are already in `known` come
-    first, since they cost nothing. Half of the remaining places go to the best design for each objective and to designs
-    spread evenly over the front. The other half goes to the designs with the widest interval of area.
+    """Chooses up to `most` designs of the Pareto front for synthesis; returns them sorted by number. Designs whose
+    results are already in `known` are chosen first, since they cost nothing. Half of the remaining places go to the
+    best design for each objective and to designs spread evenly over the front, the other half to the designs with the
+    widest interval of area.
     """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]

@@ -217,7 +217,7 @@ def search(
     Records are written to `folder`, which is created if necessary; decisions with a record there are not evaluated
     again, but count. `told` is called with the results after every evaluation. A KeyboardInterrupt ends the search
     and returns the results so far, marked `interrupted`; before the first result it is raised. Raises UserError if the
-    user has chosen that every layer is float.
+    user has chosen that every convolution and matrix product is float.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:

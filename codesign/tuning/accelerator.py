@@ -116,8 +116,9 @@ class AcceleratorTunable(Tunable[Workload]):
         return measure(self.task(workload), None).cost
 
     def begin(self, jobs: Sequence[tuple[Workload, Job]], run: Run) -> None:
-        """For each workload, writes a record of the template's own choice. If no trial is better, this record is the
-        best one of the workload, so that applying the records never makes a layer slower when it runs alone.
+        """For each workload, writes a record of the template's own choice, unless an earlier run has written one. If no
+        trial is better, this record is the best one of the workload, so that applying the records never makes a layer
+        slower when it runs alone.
         """
         compiler = compiler_identity("vdla")
         told = {

@@ -51,7 +51,7 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 class Before:
     """State of an interrupted run that tuned the schedules of a whole network. `start`: the settings (schedule of each
     node) with which the run began. `trials`: the trials made so far, by number. `improvements`: for each trial that
-    found better settings, by its number, the changed knobs and the cycles.
+    found better settings, by its number (0: the start), these settings as the knobs of a record, and the cycles.
     """
 
     start: Settings | None

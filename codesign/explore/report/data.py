@@ -322,7 +322,9 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 
 
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Lower and upper ends ("low", "high") of the 90% intervals, a column for each metric that has intervals."""
+    """Lower and upper ends ("low", "high") of the 90% intervals in the metrics' units (not as factors): for each of the
+    two, a column by name of each metric that has intervals.
+    """
     found: dict[str, Any] = {"low": {}, "high": {}}
     intervals = [intervals_of(entry.figures, weights) for entry in entries]
     for metric in METRICS.values():

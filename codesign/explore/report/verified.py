@@ -30,7 +30,7 @@ def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dic
 
 def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, str] | None:
     """Reads the result of a co-simulation and the digest of the simulated Verilog from the folder `place`; None if the
-    file is missing or belongs to another design.
+    file is missing or damaged, or belongs to another design.
     """
     try:
         value: Any = json.loads(read_file(place / FILE))
