@@ -375,7 +375,8 @@ def _stored(
     quantized first.
 
     The stored tensor may have more elements than the model's tensor. `view`: for each element of the model's tensor,
-    its index in the stored tensor (`Graph.views`). `others`: values of the remaining elements (None: zeros).
+    its index in the stored tensor (`Graph.views`), below 0 if it is not stored. `others`: values of the remaining
+    elements (None: zeros).
     """
     if values.dtype.kind == "f":
         grid = tensor.grid
@@ -420,7 +421,8 @@ def session_runs(
     optimized: bool,
     way_out: str = "use --check interpreter",
 ) -> list[list[NDArray[Any]]]:
-    """The outputs `names` of a model (a path, or the bytes of a file) for each launch, computed by ONNX Runtime.
+    """The outputs of a model (a path, or the bytes of a file), computed by ONNX Runtime: for each launch a list in the
+    order of `names`. A launch is a dict of inputs by name.
 
     `optimized`: whether ONNX Runtime optimizes the model. Quantized models are never optimized on processors where ONNX
     Runtime's integer kernels saturate; their layers are then computed in float. Raises RefusedModelError, whose message
