@@ -71,8 +71,8 @@ def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -
 
     `families` are kinds of inputs, each float64 [count, *input_shape]; the measured ranges cover all families. The last
     layer's weights are made orthogonal to the differences between the means of the families, so that no class wins for
-    all inputs of a family. `seed`: gain and shift are varied at random, so that
-    channels differ, except in the last layer.
+    all inputs of a family. `seed` decides the random gains and shifts, by which channels differ, except in the last
+    layer.
     """
     rng = np.random.default_rng([seed, 1])
     inputs = np.concatenate(families)

@@ -129,11 +129,11 @@ class DivisionCheck:
     CPU region, as max |a - b| / max |b|.
 
     The outputs of the whole network are also compared, in number `outputs`, except indices, counts and truth values,
-    which only the region that computes them compares. `output_relative` is their largest
-    difference from ONNX Runtime without its optimization; `output_relative_optimized`, only for uint8 activations, is
-    their largest difference from ONNX Runtime with its optimization. `output_tolerance` is the allowed difference, and
-    `output_because` the reason if more than usual is allowed. `top1_equal`: for each image, the largest value has the
-    same index as in one of the two runs of ONNX Runtime.
+    which only the region that computes them compares. `output_relative` is their largest difference from ONNX Runtime
+    without its optimization; `output_relative_optimized`, only for uint8 activations, is their largest difference from
+    ONNX Runtime with its optimization. `output_tolerance` is the allowed difference, and `output_because` the reason if
+    more than usual is allowed. `top1_equal`: for each image, the largest value has the same index as in one of the two
+    runs of ONNX Runtime.
 
     The accelerator's regions are always compared with our interpreter, too; a difference ends the run.
     """

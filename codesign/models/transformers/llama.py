@@ -166,8 +166,8 @@ def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int]
 
 
 def _rms_norm(w: Writer, name: str, data: str, size: int) -> str:
-    """Adds RMS normalization node by node: x / sqrt(mean of x**2 + epsilon) * weight. Returns the name of
-    the output.
+    """Adds RMS normalization over the last axis, of `size` elements, node by node: x / sqrt(mean of x**2 + epsilon) *
+    weight. Returns the name of the output.
     """
     squares = w.node("Pow", f"{name}.squares", [data, w.number(2.0)])
     mean = w.node("ReduceMean", f"{name}.mean", [squares], axes=[-1])
