@@ -1,5 +1,5 @@
 """`vdla run` for a file that was compiled for a range of lengths: one inference with inputs of any length in the range,
-then several timed inferences.
+then as many timed inferences as --repeat says.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def narrowed(feeds: Arrays, dtype: DType) -> Arrays:
 
 
 def error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The greatest error relative to the greatest element."""
+    """The greatest difference, relative to the greatest absolute value of `expected`."""
     a, b = found.astype(np.float64), expected.astype(np.float64)
     return float(np.abs(a - b).max() / np.abs(b).max())
 

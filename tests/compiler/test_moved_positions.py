@@ -39,7 +39,9 @@ MACHINES = {
 
 
 def resized(shape: tuple[int, ...], plane: tuple[int, int], mode: str, coordinates: str) -> Rounded:
-    """A network of a 1x1 convolution, whose result has the given `shape`, and a Resize of the result to `plane`."""
+    """A network of a 1x1 convolution, whose result has the given `shape`, and a Resize of the result to `plane`, with
+    the interpolation `mode` and the coordinate transformation `coordinates`.
+    """
     net = Rounded(shape[0], 3, *shape[2:])
     net.product("Conv", (shape[1], 3, 1, 1), net.rounded(0.02))
     sizes = net.constant(np.array([*shape[:2], *plane]))

@@ -355,7 +355,7 @@ filters.
 def pool_behind(
     b: NetworkBuilder, filters: int, plane: Pair, kernel: Pair, strides: Pair, pads: Pads
 ) -> Graph:
-    """A graph of a 3x3 convolution of two images on `plane`, followed by a max-pool."""
+    """A graph of a 3x3 convolution of two images on `plane`, followed by a max-pool with the given window."""
     image = b.input(2, 3, *plane)
     return b.graph(
         b.max_pool(b.convolution(image, filters, (3, 3), pads=(1, 1, 1, 1)), kernel, strides, pads)

@@ -32,8 +32,8 @@ CHAINED = {config.name: replace(config, chain_buffer_bytes=1 << 14) for config i
 
 
 def network(channels: int, filters: int) -> Graph:
-    """A graph of a convolution, followed by an inverted bottleneck (expansion, depthwise convolution, projection),
-    whose result is added to the convolution's.
+    """A graph of a convolution to `channels` channels, followed by an inverted bottleneck (expansion to `filters`
+    channels, depthwise convolution, projection), whose result is added to the convolution's.
     """
     b = builder(3)
     pads = (1, 1, 1, 1)

@@ -62,8 +62,8 @@ def test_what_it_reports_is_what_its_files_do(vdla, folder: Path, tmp_path: Path
 
 
 def check_chosen(chosen: Mapping[str, Any], path: Path, folder: Path) -> None:
-    """Asserts that the file at `path` has exactly the float layers of `chosen` (JSON of a set of decisions), and equals
-    the float model in `folder` quantized with the same decision for each layer.
+    """Asserts that the file at `path` has exactly the float layers of `chosen` (JSON of a set of decisions). Also
+    asserts that it equals the float model in `folder` quantized with the same decision for each layer.
     """
     floats = {row["layer"] for row in chosen["layers"] if row["choice"] == "float"}
     nodes = {node.name: node for node in onnx.load(path).graph.node}

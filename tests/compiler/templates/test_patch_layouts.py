@@ -54,8 +54,8 @@ def first_layer(
     pad: int,
     pooled: bool = False,
 ) -> Graph:
-    """A network of one convolution on an input of `size` (channels, height, width); with `pooled`, a 3x3 max-pool
-    follows.
+    """A network of one convolution with a square kernel on inputs of `size` (channels, height, width), with `pad`
+    elements on each side; with `pooled`, a 3x3 max-pool follows.
     """
     b = builder(3)
     tensor = b.convolution(
@@ -67,7 +67,9 @@ def first_layer(
 
 
 def workload(size: int, channels: int, kernel: int, stride: int, pad: int, filters: int = 64) -> Workload:
-    """The workload of a convolution with patches on a square image."""
+    """The workload of a convolution with patches on a square image of `size` x `size`, with a square kernel and `pad`
+    elements on each side.
+    """
     return Workload(
         template="patch_conv2d",
         batch=1,

@@ -80,7 +80,8 @@ def layer(
     lengths: list[int] | None = None,
     **attributes: Any,
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The bytes of a model of one recurrent layer, and its inputs. `parts`: its optional inputs (biases "B", initial
+    """The bytes of a model of one recurrent layer of operator `kind`, and arrays for the model's inputs. `inputs`:
+    numbers in a step's input; `hidden`: numbers in a state; `parts`: the layer's optional inputs (biases "B", initial
     state "H"); `lengths`: lengths of the sequences.
     """
     rng = np.random.default_rng(steps * 1000 + hidden)

@@ -57,7 +57,11 @@ FINISHED = Epilogue(bias=True, operand=True, activation="relu")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A matrix product (with `batch`, a batch of two), and the knobs that differ from `SMALL`."""
+    """A matrix product of factors X and W of type `dtype` (W of `weight_dtype` if given); with `batch`, a batch of two.
+
+    `sizes`: (rows, columns, depth); `output`: type of the result; `transposed`: whether X and W are stored transposed;
+    `constants`: names of the parameters that are constants; `knobs`: the knobs that differ from those of `tile`.
+    """
 
     dtype: DType
     sizes: tuple[int, int, int]
