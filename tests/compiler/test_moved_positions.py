@@ -193,8 +193,8 @@ def test_parameters_that_are_there_are_not_loaded_again() -> None:
 
 
 def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None:
-    """A transposition whose selection matrix has more tiles than the weight buffer holds is divided into several
-    kernels.
+    """A transposition whose selection matrix has more tiles than the weight buffer holds, so that it is divided into
+    several kernels, is right.
     """
     b = builder(9)
     x = b.input(2, 24, 20, 30)

@@ -190,8 +190,8 @@ def _instructions(task: AcceleratorTask, values: Mapping[str, int]) -> int:
 
 
 def test_transfers_of_boxes():
-    """Complete rows of a box are loaded in one transfer; rows that are cut, or partly outside, need one
-    transfer each.
+    """A box of complete rows is loaded in one transfer, a box of rows that are cut in one transfer for each block. A
+    box with fewer columns than the buffer (`ragged`: share of these boxes) needs one transfer for each row.
     """
 
     def box(blocks: int, rows: int, columns: int, ragged: float = 0.0) -> float:

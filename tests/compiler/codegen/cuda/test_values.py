@@ -174,8 +174,9 @@ def test_padded_copies(data):
 
 
 def test_sums():
-    """CUDA C++ of sums gives the interpreter's results: sums in registers or in memory, started or continued, alone or
-    beside other statements.
+    """CUDA C++ of sums over two loops, k outside, gives the interpreter's results. A sum begins anew in the very first
+    iteration, or in each iteration with k = 0 or with k = 2, or never, so that it continues the old value. The loop of
+    a last sum may have no iterations.
     """
     programs: list[Program] = []
     k, h = Var("k"), Var("h")
