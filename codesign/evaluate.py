@@ -394,7 +394,8 @@ def _stored(
 def onnxruntime_outputs(
     model: Path, graph: Graph, launches: Sequence[Arrays], *, optimized: bool = True
 ) -> list[Arrays]:
-    """The outputs of every launch, computed by ONNX Runtime. Raises CheckError if ONNX Runtime refuses the model.
+    """The outputs of every launch of `model`, computed by ONNX Runtime; `graph` is the same model as we imported it.
+    Raises CheckError if ONNX Runtime refuses the model.
 
     For models with uint8 activations, ONNX Runtime's default optimization is on, so that its integer kernels are used;
     `optimized` False turns it off. For symmetric int8 models it is always off, so that ONNX Runtime does both roundings

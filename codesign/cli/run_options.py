@@ -41,7 +41,9 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """Options of `vdla run` that apply only to models, not to networks that are already compiled."""
+    """Options of `vdla run` that apply only to models, not to networks that are already compiled. `check`: the
+    reference for the outputs, a value of `Check`.
+    """
 
     network: NetworkOptions
     check: str
@@ -62,7 +64,8 @@ class RunOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorOptions:
     """Options of `vdla run` that apply only to the accelerator: its configuration, the engine that runs the program,
-    the RTL's DRAM, and files.
+    the RTL's DRAM, and whether to simulate only the timing and to give advice. `timeline`, `program`: files to which
+    the timeline and the compiled program are written.
     """
 
     config: str

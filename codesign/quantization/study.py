@@ -149,7 +149,8 @@ class Study:
 class Found:
     """The result of a search so far: `members`, the evaluated sets of decisions in the order of their evaluation.
 
-    `evaluated`: number of members that were run in this search; the others come from records.
+    `evaluated`: number of members that were run in this search; the others come from records. `interrupted`: whether
+    Ctrl-C ended the search.
     """
 
     study: Study

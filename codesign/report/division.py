@@ -19,8 +19,8 @@ class RegionAccount:
     """Times of one region (part of the network on one device). Seconds of the accelerator are simulated cycles at its
     clock; seconds of the CPU and of conversions at the border (int8 to float32 and back, numpy) are measured.
 
-    `cpu_seconds` is the region's part of the time that the CPU alone takes for the whole network; None if the CPU
-    cannot run it.
+    `cycles` is None for a region on the CPU. `cpu_seconds` is the region's part of the time that the CPU alone takes
+    for the whole network; None if the CPU cannot run it.
     """
 
     name: str

@@ -89,7 +89,8 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         notify: Callable[[str], None],
     ) -> Backend:
         """The processes that measure candidates: `count` processes that compile (None: one for each core, at most
-        `MOST_COMPILERS`), and one that owns the device. `scheduler` is ignored, since the device is in this computer.
+        `MOST_COMPILERS`), and one that owns the device. `scheduler` is ignored, since the device is in this computer;
+        `timeout` and `notify` are as in `Tunable.workers`.
         """
         cores = max(1, min(MOST_COMPILERS, os.cpu_count() or 1))
         return open_backend.open_cuda_backend(

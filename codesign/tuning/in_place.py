@@ -63,7 +63,7 @@ def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> TuningResult:
     """Chooses the schedule of every node by the network's total cycles. `layers`: the nodes' workloads, with the
-    histories of the trials in which each was tuned alone.
+    histories of the trials in which each was tuned alone; `task_of`: the function from a workload to its task.
 
     Three settings are compared first: the templates' own choices; the best settings of the network in the known
     records; and, for each node, the schedule that was best when the node was tuned alone. The search starts from the

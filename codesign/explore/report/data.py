@@ -74,7 +74,8 @@ class Verified:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
     """A design as the page shows it. `label`: its number, or the name of the base; its files have this name, too.
-    `state` is one of `STATES`.
+    `state` is one of `STATES`. `layers`: tables of its layers by network (empty: not computed); `verified` and
+    `synthesis`: results of its co-simulation and synthesis (None: none).
     """
 
     label: str

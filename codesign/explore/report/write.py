@@ -44,7 +44,7 @@ def write_report(
     into `folder`; returns the paths, without those of machines. Raises WriteError.
 
     The page is written before the layers of up to `layers` designs are computed, and again after; `told` is called with
-    (machines done, machines to do).
+    (machines done, machines to do). `verified`: results of co-simulations by number of the design (None: none).
     """
     paths = [*write_tables(exploration, folder), write_page(exploration, folder, verified)]
     details = details_of(exploration, folder, most=layers, verified=verified, told=told)
