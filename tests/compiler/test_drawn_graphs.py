@@ -304,7 +304,7 @@ def test_refusals_name_what_is_wrong(case: str) -> None:
 @pytest.mark.parametrize("target", ["llvm", "vdla"])
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: str) -> None:
-    """Regression: a QGemm with alpha = 0.5 added its bias without this factor."""
+    """A QGemm multiplies its bias by alpha, too. Regression: with alpha = 0.5 it added the bias without this factor."""
     constants = {
         "c": np.arange(-20, 20, dtype=np.int32)[::4] * 90,
         "w": RNG.integers(-127, 128, (8, 10)).astype(np.int8),
@@ -450,8 +450,8 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
 
 
 def test_inference_does_not_end_the_process_before_a_pool_that_rounds_up() -> None:
-    """Regression: for pools with `ceil_mode`, the importer runs ONNX's shape inference once more, and this run crashed
-    the process.
+    """A model with an EyeLike of an unknown shape and a pool with `ceil_mode` is compiled. Regression: for such pools,
+    the importer runs ONNX's shape inference once more, and this run crashed the process.
     """
     nodes = [
         helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft"),
@@ -606,8 +606,8 @@ def test_bytes_are_scattered_along_the_last_axis(dtype: Any) -> None:
 
 
 def test_a_number_of_more_dimensions_keeps_them_in_a_reduction() -> None:
-    """Regression: a constant of shape (1, 1) lost its dimensions when it became a number in the kernel, so that its sum
-    with a tensor of shape (7,) had no axis 1 to reduce.
+    """The minimum over both axes of a sum of shape (1, 7) is right. Regression: a constant of shape (1, 1) lost its
+    dimensions when it became a number in the kernel; its sum with a tensor of shape (7,) then had no axis 1 to reduce.
     """
     nodes = [helper.make_node("Add", ["x", "c"], ["a"]), node("ReduceMin", "a", axes=[0, 1], keepdims=0)]
     feeds = {"x": floats(7)}

@@ -185,7 +185,7 @@ def test_networks_equal_the_processors(name: str, form: QuantFormat, tmp_path: P
 
 
 def test_weights_are_stored_once_as_bytes(tmp_path: Path) -> None:
-    """An initializer that two convolutions read is stored once."""
+    """An initializer that two convolutions read is stored once in the archive, with one byte for each weight."""
     net = FloatNetwork(1, 64, 9, 9)
     net.convolution(64, (3, 3), pads=[1] * 4)
     weight = net.nodes[-1].input[1]

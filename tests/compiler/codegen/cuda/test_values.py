@@ -103,8 +103,8 @@ HALVES = [DType.FLOAT16, DType.BFLOAT16]
 @quickly
 @given(data=st.data())
 def test_vectors(data):
-    """Vector loads and stores become one wide access or one access for each lane, depending on offsets, strides and
-    types.
+    """CUDA C++ of vector loads and stores gives the interpreter's results: they become one wide access or one access
+    for each lane, depending on offsets, strides and types.
     """
     programs: list[Program] = []
     b, t, v = Var("b"), Var("t"), Var("v")
