@@ -383,8 +383,8 @@ def rare(name: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("name", RARE)
 def test_what_follows_a_rare_operator_computes_on_integers(name: str) -> None:
-    """Regression: a resized or reduced tensor stayed float, and so did all operators that read it; such models were
-    refused by the accelerator's importer.
+    """A model with one of the operators of `RARE` becomes one program of the accelerator. Regression: a resized or
+    reduced tensor stayed float, and so did all operators that read it; the accelerator's importer refused the model.
     """
     model = rare(name)
     check_whole(model, quantized(model), steps=2)
